@@ -147,7 +147,7 @@ impl BinaryCacheWriter {
             Err(error) => return Ok(Presence::Damaged(error.to_string())),
         };
         if narinfo.info.path != *path {
-            let reason = format!("it describes {}", narinfo.info.path);
+            let reason = format!("its narinfo describes {}", narinfo.info.path);
             return Ok(Presence::Damaged(reason));
         }
         Ok(match self.nar_defect(&narinfo) {
@@ -156,8 +156,8 @@ impl BinaryCacheWriter {
         })
     }
 
-    /// Returns what is wrong with the NAR file of a narinfo, without reading the file. A NAR outside
-    /// of the cache is not examined.
+    /// Returns what is wrong with the NAR file of a narinfo, without reading the file. A NAR
+    /// outside of the cache is not examined.
     fn nar_defect(&self, narinfo: &NarInfo) -> Option<String> {
         let NarInfo { url, file_size, .. } = narinfo;
         if url.contains("://") {
@@ -190,7 +190,7 @@ impl BinaryCacheWriter {
     }
 }
 
-/// What a cache has of a path.
+/// The state of a path in a cache.
 enum Presence {
     Missing,
     /// Its narinfo or its NAR cannot be used, for this reason.
@@ -235,7 +235,7 @@ impl Target for BinaryCacheWriter {
         let staged = write_nar_file(&*self.storage, &self.options, nar)?;
         let record = staged.narinfo.to_text(&self.store_dir);
         let name = record_name(nar.path());
-        self.storage.put_atomic(&name, record.as_bytes())?;
+        self.storage.put_unsynced(&name, record.as_bytes())?;
         self.staged().insert(nar.path().clone(), staged);
         Ok(())
     }
@@ -243,6 +243,8 @@ impl Target for BinaryCacheWriter {
     /// Publishes the narinfos in the order of the batch: references first.
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
         let mut outcome = CommitOutcome::default();
+        // The names of the NARs must reach the disk before the narinfos do.
+        self.storage.sync()?;
         for path in batch {
             let Some(nar) = self.staged().remove(path) else {
                 continue;
@@ -260,6 +262,7 @@ impl Target for BinaryCacheWriter {
                 outcome.missing_references.push((path.clone(), missing));
             }
         }
+        self.storage.sync()?;
         Ok(outcome)
     }
 

@@ -14,7 +14,7 @@ use clap_complete::Shell;
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use serve::{AccessLogFormat, CompressMode, ServeArgs};
 pub(crate) use timeout::{parse_seconds, parse_timeout};
-pub(crate) use transfer::TransferArgs;
+pub(crate) use transfer::{TransferArgs, TrustArgs};
 
 /// Copies Nix closures between stores and binary caches, without needing Nix
 #[derive(Debug, Parser)]
@@ -98,6 +98,9 @@ pub(crate) struct InstallArgs {
     /// The store directory in the paths, for caches of another prefix than /nix/store
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
+    /// Hash the valid paths of the closures, and replace those that are damaged
+    #[arg(long)]
+    pub(crate) repair: bool,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Full store paths, base names or hash parts
@@ -167,6 +170,17 @@ pub(crate) struct VerifyArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Fetch damaged and missing valid paths again and replace them
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// With --repair: fetch from this binary cache or store; may be repeated, and is tried in this
+    /// order [default: the substituters of nix.conf, else https://cache.nixos.org]
+    #[arg(long, value_name = "URL", requires = "repair")]
+    pub(crate) from: Vec<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     /// Check only these paths

@@ -50,6 +50,10 @@ pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) 
     format!("verified {paths} paths ({bytes}) and {links} links: {problems}")
 }
 
+pub(crate) fn repaired(verified: &str, repaired: usize) -> String {
+    format!("{verified}, {repaired} repaired")
+}
+
 // floe key
 
 pub(crate) const SECRET_KEY_ON_STDIN: &str = "cannot read a secret key from stdin";

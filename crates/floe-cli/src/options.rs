@@ -11,7 +11,7 @@ use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{LockWait, WriteOptions};
 use floe_transfer::{Cancel, CopyOptions, Error, Reuse, parse_public_keys};
 
-use crate::args::{OptionArgs, TransferArgs};
+use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::{self, arguments, copy};
@@ -82,8 +82,8 @@ impl Settings {
         // The setting does not concern a binary cache, but the flag is an error there.
         let optimise_by_config = *config.auto_optimise_store.get() && target.layout().is_some();
         Ok(CopyOptions {
-            trusted_keys: self.trusted_keys(args)?,
-            check_signatures: *config.require_sigs.get() && !args.no_check_sigs,
+            trusted_keys: self.trusted_keys(&args.trust)?,
+            check_signatures: self.check_signatures(&args.trust),
             jobs: args.jobs,
             reuse: self.reuse(args)?,
             optimise: args.optimise || optimise_by_config,
@@ -93,8 +93,13 @@ impl Settings {
         })
     }
 
+    /// Whether paths need a trusted signature.
+    pub(crate) fn check_signatures(&self, args: &TrustArgs) -> bool {
+        *self.config.require_sigs.get() && !args.no_check_sigs
+    }
+
     /// Returns the keys of the flags, else the configured ones, and in both cases the extra keys.
-    fn trusted_keys(&self, args: &TransferArgs) -> Result<TrustedKeys, Error> {
+    pub(crate) fn trusted_keys(&self, args: &TrustArgs) -> Result<TrustedKeys, Error> {
         let several = args.trusted_public_keys.as_deref();
         let single = args.trusted_public_key.iter().map(String::as_str);
         let own: Vec<&str> = several.into_iter().chain(single).collect();

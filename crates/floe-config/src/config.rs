@@ -34,6 +34,8 @@ pub struct Config {
     pub download_attempts: Setting<u32>,
     /// `fsync-metadata`
     pub fsync_metadata: Setting<bool>,
+    /// `fsync-store-paths`
+    pub fsync_store_paths: Setting<bool>,
     /// `http-connections`; 0 for no limit
     pub http_connections: Setting<u64>,
     /// `http2`
@@ -56,6 +58,8 @@ pub struct Config {
     pub store: Setting<String>,
     /// `substituters`
     pub substituters: Setting<UrlList>,
+    /// `sync-before-registering`
+    pub sync_before_registering: Setting<bool>,
     /// `trusted-public-keys`
     pub trusted_public_keys: Setting<PublicKeys>,
     /// `trusted-substituters`
@@ -143,6 +147,7 @@ impl Config {
             connect_timeout: Setting::new(15),
             download_attempts: Setting::new(5),
             fsync_metadata: Setting::new(true),
+            fsync_store_paths: Setting::new(false),
             http_connections: Setting::new(25),
             http2: Setting::new(true),
             narinfo_cache_meta_ttl: Setting::new(7 * 24 * 3600),
@@ -154,6 +159,7 @@ impl Config {
             stalled_download_timeout: Setting::new(300),
             store: Setting::new("auto".into()),
             substituters: Setting::new(List(vec!["https://cache.nixos.org/".into()])),
+            sync_before_registering: Setting::new(false),
             trusted_public_keys: Setting::new(List(default_keys())),
             trusted_substituters: Setting::new(List::default()),
             use_sqlite_wal: Setting::new(true),
@@ -197,6 +203,8 @@ impl Config {
             allow_symlinked_store: *self.allow_symlinked_store.get(),
             use_sqlite_wal: *self.use_sqlite_wal.get(),
             fsync_metadata: *self.fsync_metadata.get(),
+            fsync_store_paths: *self.fsync_store_paths.get(),
+            sync_before_registering: *self.sync_before_registering.get(),
             ..WriteOptions::default()
         };
         Ok((options, warning))
@@ -220,6 +228,7 @@ impl Config {
             entry("download-attempts", &["filetransfer-retry-attempts"],
                 &mut self.download_attempts),
             entry("fsync-metadata", &[], &mut self.fsync_metadata),
+            entry("fsync-store-paths", &[], &mut self.fsync_store_paths),
             entry("http-connections", &["binary-caches-parallel-connections"],
                 &mut self.http_connections),
             entry("http2", &[], &mut self.http2),
@@ -232,6 +241,7 @@ impl Config {
             entry("stalled-download-timeout", &[], &mut self.stalled_download_timeout),
             entry("store", &[], &mut self.store),
             entry("substituters", &["binary-caches"], &mut self.substituters),
+            entry("sync-before-registering", &[], &mut self.sync_before_registering),
             entry("trusted-public-keys", &["binary-cache-public-keys"],
                 &mut self.trusted_public_keys),
             entry("trusted-substituters", &["trusted-binary-caches"],

@@ -168,8 +168,8 @@ impl ClosureCopy<'_> {
         }
     }
 
-    /// Sorts the paths, largest first: they take longest, and small ones fill the gaps. A slow target
-    /// gets references first.
+    /// Sorts the paths, largest first: they take longest, and small ones fill the gaps. A slow
+    /// target gets references first.
     fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<PlannedPath> {
         summary.unplanned += resolved.failures.len();
         for error in resolved.failures {

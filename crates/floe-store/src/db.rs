@@ -245,7 +245,8 @@ fn prepare(
         let mut keep = 1;
         connection.file_control(DEFAULT_NAME, FileControl::PersistWal(&mut keep))?;
     }
-    if is_new {
+    // After a power cut, the schema file may be there and the tables may not.
+    if is_new || !connection.table_exists(None, "ValidPaths")? {
         connection.execute_batch(&format!("begin immediate;\n{SCHEMA}\ncommit;"))?;
     }
     Ok(())

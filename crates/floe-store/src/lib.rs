@@ -10,8 +10,9 @@
 //! 5. [`StoreWriter::register`] acquires the path locks, queries the database again, renames the
 //!    trees into place and writes the rows in one transaction.
 //!
-//! Not guaranteed: durability. After a crash of the system, the contents of registered paths may be
-//! lost, as with Nix in its default settings. `floe verify` finds such paths.
+//! After a crash of the system, the contents of registered paths may be lost, as with Nix in its
+//! default settings. The next [`StoreWriter`] finds such paths, and a copy replaces them; see
+//! `sync_record`.
 
 mod add_to_store;
 mod crash_recovery;
@@ -27,6 +28,8 @@ mod profile;
 mod reader;
 mod recovered_trees;
 mod register;
+mod repair;
+mod sync_record;
 mod temp_roots;
 pub mod tree;
 mod verify;

@@ -18,6 +18,12 @@ pub struct WriteOptions {
     pub use_sqlite_wal: bool,
     /// Whether the database survives a crash of the system (`fsync-metadata`).
     pub fsync_metadata: bool,
+    /// Whether the files of a path reach the disk before the path is registered
+    /// (`fsync-store-paths`).
+    pub fsync_store_paths: bool,
+    /// Whether the whole file system reaches the disk before paths are registered
+    /// (`sync-before-registering`).
+    pub sync_before_registering: bool,
     /// How to wait for locks of other processes.
     pub lock_wait: LockWait,
 }
@@ -31,6 +37,8 @@ impl Default for WriteOptions {
             allow_symlinked_store: false,
             use_sqlite_wal: true,
             fsync_metadata: true,
+            fsync_store_paths: false,
+            sync_before_registering: false,
             lock_wait: LockWait::default(),
         }
     }

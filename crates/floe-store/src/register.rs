@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
 use crate::locks::{PathLock, lock_mutex};
-use crate::tree::{TemporaryTree, remove_tree};
+use crate::tree::{TemporaryTree, remove_tree, sync_tree};
 use crate::writer::StoreWriter;
 
 /// A path that is complete on disk and not registered yet. The NAR of the tree matched `info`.
@@ -95,6 +95,7 @@ impl StoreWriter {
         outcome: &mut RegisterOutcome,
         renamed: &mut Vec<LockedPath>,
     ) -> Result<(), StoreError> {
+        let batch = self.repair_batch(batch, outcome)?;
         let database = self.database();
         let batch = self.lock_batch(&database, batch, outcome)?;
         let batch = retain_with_valid_references(&database, batch, outcome)?;
@@ -117,6 +118,7 @@ impl StoreWriter {
                 Err(error) => return Err(error),
             }
         }
+        self.sync_before_commit(renamed)?;
         let none_refused = outcome.refused.len() == refused_before;
         if none_refused && database.register(&registrations)? {
             for (staged, _lock) in renamed.drain(..) {
@@ -132,6 +134,24 @@ impl StoreWriter {
             if !refused.contains(&path.0.info.path) {
                 outcome.busy.push(roll_back(path)?);
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until the trees are on disk, if a setting demands it.
+    fn sync_before_commit(&self, renamed: &[LockedPath]) -> Result<(), StoreError> {
+        let store = &self.layout().real_store_dir;
+        if renamed.is_empty() {
+            return Ok(());
+        }
+        if self.durability.fsync_store_paths {
+            for (staged, _) in renamed {
+                sync_tree(staged.tree.location())?;
+            }
+            rustix::fs::fsync(&self.directory).io_context("sync", store)?;
+        }
+        if self.durability.sync_before_registering {
+            rustix::fs::syncfs(&self.directory).io_context("sync", store)?;
         }
         Ok(())
     }

@@ -9,11 +9,13 @@ pub(crate) mod links;
 pub mod plan;
 pub(crate) mod remove;
 pub(crate) mod reuse;
+mod sync;
 pub(crate) mod temporary_tree;
 pub(crate) mod unpack;
 
 pub use dump::{CHUNK_LEN, dump_path, list_tree};
 pub use remove::remove_tree;
 pub use reuse::ReuseMethod;
+pub(crate) use sync::sync_tree;
 pub use temporary_tree::TemporaryTree;
 pub use unpack::TreeWriter;

@@ -1,6 +1,6 @@
 //! A store as a target: opened or created, with the temporary roots of this process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ use crate::tree::{TemporaryTree, TreeWriter};
 #[derive(Debug)]
 pub struct StoreWriter {
     layout: StoreLayout,
-    directory: Arc<OwnedFd>,
+    pub(crate) directory: Arc<OwnedFd>,
     database: Mutex<Database>,
     temp_roots: Arc<SharedTempRoots>,
     serial: AtomicU64,
@@ -39,6 +39,10 @@ pub struct StoreWriter {
     pub(crate) lock_wait: LockWait,
     /// For trees without a row that were seen during a collection: the time of the first sight.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,
+    /// Valid paths with damaged contents.
+    pub(crate) damaged: Mutex<BTreeSet<StorePath>>,
+    /// Whether registered paths are on disk, by which settings.
+    pub(crate) durability: Durability,
     /// Held shared while the store is open, so that no process migrates the database.
     _big_lock: File,
 }
@@ -91,9 +95,15 @@ impl StoreWriter {
             modulo_cache: Mutex::default(),
             lock_wait: options.lock_wait.clone(),
             unregistered_since: Mutex::default(),
+            damaged: Mutex::default(),
+            durability: Durability {
+                fsync_store_paths: options.fsync_store_paths,
+                sync_before_registering: options.sync_before_registering,
+            },
             _big_lock: big_lock,
             layout,
         };
+        writer.check_after_restart()?;
         writer.recover_crashed_runs();
         Ok(writer)
     }
@@ -263,6 +273,13 @@ impl StoreWriter {
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
         LockedDatabase::lock(&self.database, &self.lock_wait)
     }
+}
+
+/// The settings after which a registered path survives a crash of the system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Durability {
+    pub(crate) fsync_store_paths: bool,
+    pub(crate) sync_before_registering: bool,
 }
 
 /// Creates Nix's directories with Nix's modes, whatever the umask.

@@ -12,6 +12,7 @@ pub mod fault_server;
 pub mod fuzz_corpus;
 pub mod http_client;
 pub mod nars;
+pub mod recording_disk;
 pub mod synthetic_cache;
 
 mod certificates;

@@ -103,7 +103,7 @@ pub enum Event<'a> {
         /// The name in `.links`.
         link: &'a str,
     },
-    /// The target cache has unusable objects of a path. The copy replaces them.
+    /// The target has unusable objects of a path. The copy replaces them.
     DamagedPath {
         /// The path.
         path: &'a StorePath,

@@ -103,7 +103,7 @@ pub struct MissingPaths {
     /// The missing paths, in the order of the query.
     pub paths: Vec<StorePath>,
     /// The references of the present paths, if the target may lack some of them. A store contains
-    /// whole closures, but a binary cache may have lost a part.
+    /// whole closures unless a crash has damaged it, but a binary cache may have lost a part.
     pub unchecked_references: Vec<StorePath>,
     /// Those of `paths` whose objects are there and cannot be used, with the reason. The copy
     /// replaces the objects.

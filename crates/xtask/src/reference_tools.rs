@@ -24,6 +24,11 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("attr", &["setfattr", "getfattr"]),
     ("xz-utils", &["xz"]),
     ("zstd", &["zstd"]),
+    // Disks of the power-cut tests.
+    ("mount", &["mount", "umount", "losetup"]),
+    ("e2fsprogs", &["mkfs.ext4"]),
+    ("xfsprogs", &["mkfs.xfs"]),
+    ("btrfs-progs", &["mkfs.btrfs"]),
     // Builds the examples in C and C++.
     ("g++", &["cc", "c++"]),
     ("binutils", &["nm"]),

@@ -9,9 +9,9 @@ use floe_transfer::ReuseBy;
 
 use super::{LogArgs, OptionArgs};
 
-/// How a copy is done and shown.
+/// Which paths of a cache are trusted.
 #[derive(Debug, Args)]
-pub(crate) struct TransferArgs {
+pub(crate) struct TrustArgs {
     /// Trust these keys instead of the configured ones, separated by spaces
     #[arg(long, value_name = "NAME:KEY …")]
     pub(crate) trusted_public_keys: Option<String>,
@@ -24,6 +24,13 @@ pub(crate) struct TransferArgs {
     /// Accept paths without a trusted signature
     #[arg(long)]
     pub(crate) no_check_sigs: bool,
+}
+
+/// How a copy is done and shown.
+#[derive(Debug, Args)]
+pub(crate) struct TransferArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
     /// Reuse paths of this store, or directory of store paths, after checking their hashes; may be

@@ -2,6 +2,8 @@
 
 use floe_config::store_in_root;
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
+use floe_store::{StoreError, StoreLayout, StoreReader, StoreWriter};
+use floe_transfer::{Cancel, PathSpec};
 
 use super::run_copy::run_copy;
 use crate::args::InstallArgs;
@@ -19,10 +21,46 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         false => SourceOrder::AsListed,
     };
     let sources = settings.sources(&args.from)?;
+    if args.repair
+        && let Some(layout) = target.layout()
+    {
+        record_damaged(layout, &args, &settings)?;
+    }
     let paths = RequestedPaths::Named(args.paths);
     let request = CopyRequest {
         order,
         ..CopyRequest::new(sources, target, paths)
     };
     run_copy("install", request, &settings, &args.transfer)
+}
+
+/// Hashes the valid paths of the requested closures, and records those that are damaged, which the
+/// copy then replaces.
+fn record_damaged(
+    layout: &StoreLayout,
+    args: &InstallArgs,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let store = match StoreReader::open(layout.clone()) {
+        Err(StoreError::NoStore { .. }) => return Ok(()),
+        store => store?,
+    };
+    let mut roots = Vec::new();
+    for text in &args.paths {
+        let spec = PathSpec::parse(text, &layout.store_dir)?;
+        roots.extend(store.query_path_from_hash_part(spec.hash_part())?);
+    }
+    let closure = store.closure(&roots)?.into_iter();
+    let closure: Vec<_> = closure.map(|info| info.path).collect();
+    if closure.is_empty() {
+        return Ok(());
+    }
+    let problems = store.verify(&closure, args.transfer.jobs, &())?.problems;
+    let damaged = problems.iter().map(|it| layout.store_dir.parse(&it.path));
+    let damaged: Vec<_> = damaged.collect::<Result<_, _>>()?;
+    if !damaged.is_empty() {
+        let write = settings.write_options(&Cancel::default())?;
+        StoreWriter::open_with(layout.clone(), &write)?.record_damaged(&damaged)?;
+    }
+    Ok(())
 }

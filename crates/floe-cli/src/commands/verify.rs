@@ -1,32 +1,33 @@
-//! `floe verify`: finds what `nix-store --verify --check-contents` finds, and repairs nothing.
+//! `floe verify`: finds what `nix-store --verify --check-contents` finds. With `--repair`, it
+//! fetches damaged and missing paths again.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use floe_config::{Config, parse_store_uri, store_in_root};
-use floe_store::{ProblemCause, StoreReader, VerifyProblem};
-use floe_transfer::{ErrorKind, PathSpec};
+use floe_config::store_in_root;
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig};
+use floe_format::StorePath;
+use floe_store::{
+    ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
+};
+use floe_transfer::{Cancel, CopyOptions, ErrorKind, PathSpec};
 use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
-use crate::display::{eprint_line, is_json};
+use crate::display::{eprint_line, is_json, progress_display};
 use crate::exit;
 use crate::messages;
-use crate::options;
+use crate::options::{self, Settings};
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
-    let environment = options::environment();
-    let store_dir = options::parse_store_dir(args.store_dir.as_deref())?;
-    let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
-        (Some(root), _) => store_in_root(root, store_dir.as_ref())?,
-        (None, "auto") => {
-            let config = Config::load(&environment, &[])?;
-            config.resolve_store_uri("auto", store_dir.as_ref(), &environment)?
-        }
-        (None, named) => parse_store_uri(named, store_dir.as_ref(), &environment)?,
+    let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
+    let location = match &args.root {
+        Some(root) => store_in_root(root, settings.store_dir.as_ref())?,
+        None => settings.resolve(args.store.as_deref().unwrap_or("auto"))?,
     };
     let Some(layout) = location.layout() else {
         bail!(messages::cache_not_verifiable(location));
@@ -37,14 +38,22 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
     let paths = args.paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
+    let repaired = match args.repair && !found.problems.is_empty() {
+        true => repair(&args, &settings, &location, layout, &found)?,
+        false => 0,
+    };
     if args.json {
-        print(json!({
+        let mut result = json!({
             "paths": found.paths,
             "narBytes": found.nar_bytes,
             "links": found.links,
             "problems": found.problems.iter().map(to_json).collect::<Vec<_>>(),
             "seconds": began.elapsed().as_secs_f64(),
-        }))?;
+        });
+        if args.repair {
+            result["repaired"] = repaired.into();
+        }
+        print(result)?;
     } else {
         for problem in &found.problems {
             print(problem)?;
@@ -52,13 +61,72 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
     let failed = found.problems.len();
     let line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
-    if failed == 0 || !is_json() {
+    let line = match args.repair {
+        true => messages::repaired(&line, repaired),
+        false => line,
+    };
+    if failed == repaired || !is_json() {
         eprint_line(&line);
     }
-    match failed {
-        0 => Ok(()),
-        _ => Err(exit::failures(&line, failed, ErrorKind::Untrusted)),
+    match failed == repaired {
+        true => Ok(()),
+        false => Err(exit::failures(
+            &line,
+            failed - repaired,
+            ErrorKind::Untrusted,
+        )),
     }
+}
+
+/// Fetches the valid paths with problems again, and removes damaged links. Returns the number of
+/// problems that are solved.
+fn repair(
+    args: &VerifyArgs,
+    settings: &Settings,
+    location: &Arc<dyn StoreConfig>,
+    layout: &StoreLayout,
+    found: &Verification,
+) -> anyhow::Result<usize> {
+    let mut damaged = Vec::new();
+    let mut solved = 0;
+    for problem in &found.problems {
+        match &problem.cause {
+            ProblemCause::NotValid => {}
+            ProblemCause::ModifiedLink(_) => {
+                let link = layout.real_store_dir.join(&problem.path);
+                solved += usize::from(fs::remove_file(link).is_ok());
+            }
+            _ => damaged.push(layout.store_dir.parse(&problem.path)?),
+        }
+    }
+    if damaged.is_empty() {
+        return Ok(solved);
+    }
+    let cancel = Cancel::default();
+    let write = settings.write_options(&cancel)?;
+    options::cancel_on_signals(&cancel)?;
+    StoreWriter::open_with(layout.clone(), &write)?.record_damaged(&damaged)?;
+    let paths = damaged.iter().map(StorePath::to_string).collect();
+    let sources = settings.sources(&args.from)?;
+    let request = CopyRequest {
+        order: match args.from.is_empty() {
+            true => SourceOrder::ByPriority,
+            false => SourceOrder::AsListed,
+        },
+        network: settings.config.network(),
+        options: CopyOptions {
+            trusted_keys: settings.trusted_keys(&args.trust)?,
+            check_signatures: settings.check_signatures(&args.trust),
+            jobs: args.jobs,
+            cancel,
+            ..CopyOptions::default()
+        },
+        write,
+        ..CopyRequest::new(sources, location.clone(), RequestedPaths::Named(paths))
+    };
+    let summary: CopySummary = request.open()?.run(&*progress_display())?;
+    let is_repaired = |path: &&StorePath| summary.requested_paths.contains(path);
+    Ok(solved + damaged.iter().filter(is_repaired).count())
 }
 
 fn to_json(problem: &VerifyProblem) -> Value {

@@ -81,7 +81,7 @@ const DAMAGES: [(&str, Damage, &str); 6] = [
             let text = fs::read_to_string(cache.narinfo()).unwrap();
             fs::write(cache.narinfo(), &text[..text.len() / 2]).unwrap();
         },
-        "ignoring the narinfo",
+        "again: cannot parse narinfo",
     ),
     (
         "narinfo of another path",
@@ -90,7 +90,7 @@ const DAMAGES: [(&str, Damage, &str); 6] = [
             let other = cache.directory.join(format!("{root}.narinfo"));
             fs::copy(other, cache.narinfo()).unwrap();
         },
-        "it describes",
+        "its narinfo describes",
     ),
     ("no NAR", |cache| remove(&cache.nar()), "does not exist"),
     (

@@ -30,6 +30,7 @@ mod man_pages;
 mod memory_use;
 mod multiple_caches;
 mod optimise;
+mod power_cut;
 mod proxy;
 mod resume;
 mod reuse;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use floe_testkit::{corpus, nixes, run, scratch};
+use floe_testkit::{Corpus, corpus, nixes, run, scratch, tree};
 
 use crate::support::floe;
 
@@ -118,4 +118,73 @@ fn directory_without_store_is_named() {
     run(floe(["verify", "--root"]).arg(scratch.path()))
         .expect(1)
         .stderr_contains("cannot open the Nix store");
+}
+
+/// Damages the store of the jq corpus: changes a file, removes a path on which others depend, and
+/// empties a file.
+fn damaged_store(corpus: &Corpus, root: &Path) {
+    run(floe(["copy", "--no-check-sigs", "--from"])
+        .arg(corpus.store())
+        .arg("--to")
+        .arg(root)
+        .arg(&corpus.root))
+    .expect(0);
+    let on_disk = |path: &str| root.join(&path[1..]);
+    let program = on_disk(&corpus.root).join("usr/bin/jq");
+    writable(&program);
+    fs::write(&program, "").unwrap();
+    let lost = corpus.paths.iter().find(|path| path.contains("-libonig"));
+    floe_store::tree::remove_tree(&on_disk(lost.unwrap())).unwrap();
+}
+
+#[test]
+fn repair_replaces_damaged_and_missing_paths() {
+    let Some(corpus) = corpus("jq") else { return };
+    let from = corpus.file_url("zstd");
+    let root_option = |root: &Path| root.display().to_string();
+    for install in [false, true] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        damaged_store(&corpus, &root);
+        let root_option = root_option(&root);
+        let mut command = match install {
+            true => floe(["install", "--repair", "--from", &from]),
+            false => floe(["verify", "--repair", "--json", "--from", &from]),
+        };
+        command.args(["--trusted-public-keys", &corpus.key, "--root", &root_option]);
+        if install {
+            command.arg(&corpus.root);
+        }
+        let ran = run(&mut command).expect(0);
+        if !install {
+            assert_eq!(ran.json()["repaired"], 2);
+        }
+        run(&mut floe(["verify", "--root", &root_option])).expect(0);
+        assert!(tree(&root) == tree(&corpus.store()), "the trees differ");
+        for nix in nixes() {
+            nix.verify(&root, corpus.paths.len());
+        }
+    }
+}
+
+#[test]
+fn repair_without_a_source_of_the_path_fails_and_is_repeated_by_install() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (root, empty) = (scratch.join("root"), scratch.join("empty"));
+    damaged_store(&corpus, &root);
+    fs::create_dir(&empty).unwrap();
+    fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    let from = format!("file://{}", empty.display());
+    run(floe(["verify", "--repair", "--from", &from, "--root"]).arg(&root))
+        .expect(3)
+        .stderr_contains("0 repaired");
+    // The store remembers what was damaged.
+    let from = corpus.file_url("zstd");
+    run(floe(["install", "--from", &from, "--root"])
+        .arg(&root)
+        .args(["--trusted-public-keys", &corpus.key, &corpus.root]))
+    .expect(0)
+    .stderr_contains("again: its contents in the store are damaged");
+    run(floe(["verify", "--root"]).arg(&root)).expect(0);
 }

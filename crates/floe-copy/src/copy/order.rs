@@ -3,8 +3,8 @@
 //! If the largest paths come first, an interrupted run has committed little, because small paths to
 //! which everything refers come last. References first, however, leave a large path alone at the
 //! end. Therefore paths come in the order of their height, the length of the longest chain of
-//! references below them, but a large path comes as soon as all other remaining paths would take the
-//! other workers less time.
+//! references below them, but a large path comes as soon as all other remaining paths would take
+//! the other workers less time.
 
 use std::collections::{HashMap, HashSet};
 

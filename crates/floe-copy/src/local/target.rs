@@ -58,6 +58,31 @@ impl LocalTarget {
         taken.collect()
     }
 
+    /// Adds the valid paths whose contents a crash of the system has damaged, and the references of
+    /// the other valid paths.
+    fn add_damaged(
+        &self,
+        paths: &[StorePath],
+        not_valid: Vec<StorePath>,
+    ) -> Result<MissingPaths, Error> {
+        let damaged = self.store.query_damaged(paths);
+        let mut missing = MissingPaths::default();
+        for path in paths {
+            if damaged.contains(path) {
+                let reason = "its contents in the store are damaged".to_owned();
+                missing.damaged.push((path.clone(), reason));
+            } else if !not_valid.contains(path) {
+                let references = self.store.path_info(path)?.map(|info| info.references);
+                missing
+                    .unchecked_references
+                    .extend(references.into_iter().flatten());
+                continue;
+            }
+            missing.paths.push(path.clone());
+        }
+        Ok(missing)
+    }
+
     fn put(&self, path: StagedPath) -> StorePath {
         let name = path.info.path.clone();
         self.staged().insert(name.clone(), path);
@@ -76,7 +101,11 @@ impl Target for LocalTarget {
 
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         self.store.add_temp_roots(paths.iter())?;
-        Ok(self.store.query_missing(paths)?.into())
+        let missing = self.store.query_missing(paths)?;
+        match self.store.has_damaged() {
+            true => self.add_damaged(paths, missing),
+            false => Ok(missing.into()),
+        }
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {

@@ -119,6 +119,20 @@ impl Database {
         })
     }
 
+    /// Returns the highest row number of a path; 0 if there is none.
+    pub(crate) fn last_row(&self) -> Result<i64, StoreError> {
+        let text = "select coalesce(max(id), 0) from ValidPaths";
+        self.query("look up the last row of", text, |query| {
+            query.query_row((), |row| row.get(0))
+        })
+    }
+
+    /// Returns the paths with a higher row number.
+    pub(crate) fn paths_after_row(&self, row: i64) -> Result<Vec<StorePath>, StoreError> {
+        let text = "select path from ValidPaths where id > ?1";
+        self.query_paths("list the latest paths of", text, [row])
+    }
+
     /// One statement reads the row and its references, so that no write happens between them.
     fn row_with_references(&self, text: &str, key: &str) -> Result<Option<PathRow>, StoreError> {
         self.query("look up a path in", text, |query| {

@@ -22,6 +22,24 @@ impl Database {
             .map_err(|source| super::database_error("register paths in", &self.file, source))
     }
 
+    /// Replaces the metadata of a valid path after its contents were replaced, as Nix does
+    /// (`updatePathInfo`). The row keeps its number, its references and its deriver.
+    pub(crate) fn update(&self, info: &PathInfo) -> Result<(), StoreError> {
+        let text = "update ValidPaths set narSize = ?2, hash = ?3, ultimate = ?4, sigs = ?5, \
+             ca = ?6 where path = ?1";
+        self.query("update a path in", text, |query| {
+            query.execute(params![
+                self.layout.store_dir.full_path(&info.path),
+                i64::try_from(info.nar_size).ok().filter(|size| *size != 0),
+                info.nar_hash.to_base16(),
+                info.ultimate.then_some(1),
+                signatures(info),
+                info.ca.as_ref().map(ToString::to_string),
+            ])
+        })?;
+        Ok(())
+    }
+
     fn try_register(&self, paths: &[Registration<'_>]) -> rusqlite::Result<bool> {
         let behavior = TransactionBehavior::Immediate;
         let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
@@ -66,7 +84,6 @@ fn insert_path(
     print: &dyn Fn(&StorePath) -> String,
 ) -> rusqlite::Result<i64> {
     let info = registration.info;
-    let signatures: Vec<String> = info.signatures.iter().map(ToString::to_string).collect();
     connection
         .prepare_cached(
             "insert into ValidPaths \
@@ -80,7 +97,7 @@ fn insert_path(
             info.deriver.as_ref().map(print),
             i64::try_from(info.nar_size).ok().filter(|size| *size != 0),
             info.ultimate.then_some(1),
-            (!signatures.is_empty()).then(|| signatures.join(" ")),
+            signatures(info),
             info.ca.as_ref().map(ToString::to_string),
         ])?;
     let id = connection.last_insert_rowid();
@@ -90,6 +107,12 @@ fn insert_path(
         insert.execute(params![id, output, print(path)])?;
     }
     Ok(id)
+}
+
+/// Returns the signatures as the database stores them.
+fn signatures(info: &PathInfo) -> Option<String> {
+    let signatures: Vec<String> = info.signatures.iter().map(ToString::to_string).collect();
+    (!signatures.is_empty()).then(|| signatures.join(" "))
 }
 
 fn path_id(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {

@@ -1,0 +1,278 @@
+//! Power cuts: a disk that recorded all writes is cut at many points, and floe runs again.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use floe_format::{Hash, NarInfo, StoreDir};
+use floe_testkit::recording_disk::{FileSystemKind, Mount, RecordingDisk, recording_disk};
+use floe_testkit::{Corpus, Scratch, XorShift, corpus, nixes, run, scratch};
+
+use crate::support::floe;
+
+/// The number of power cuts of each test: more in full runs.
+fn cuts() -> usize {
+    match is_full() {
+        true => 100,
+        false => 20,
+    }
+}
+
+fn is_full() -> bool {
+    std::env::var_os("FLOE_TEST_FULL").is_some()
+}
+
+fn kinds() -> &'static [FileSystemKind] {
+    use FileSystemKind::{Btrfs, Ext4, Xfs};
+    match is_full() {
+        true => &[Ext4, Xfs, Btrfs],
+        false => &[Ext4],
+    }
+}
+
+/// A recorded run of floe.
+struct Recording {
+    scratch: Scratch,
+    disk: RecordingDisk,
+    /// The positions at the beginning and at the end of the run, and when all data was on disk.
+    begin: usize,
+    end: usize,
+    synced: usize,
+}
+
+/// Runs `command` with a disk, and then waits until all its data is on disk.
+fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Recording> {
+    let scratch = scratch();
+    let disk = recording_disk(scratch.path(), kind, DISK_LEN)?;
+    sync(&disk);
+    let begin = disk.position();
+    run(&mut command(disk.mount_point())).expect(0);
+    let end = disk.position();
+    sync(&disk);
+    let synced = disk.position();
+    Some(Recording {
+        scratch,
+        disk,
+        begin,
+        end,
+        synced,
+    })
+}
+
+fn sync(disk: &RecordingDisk) {
+    run(Command::new("sync").arg("-f").arg(disk.mount_point())).expect(0);
+}
+
+impl Recording {
+    /// Calls `check` with the file system after each of several power cuts: one right after the
+    /// run, one when all data was on disk, the others at random points, half of them after the run.
+    fn for_each_cut(&self, mut check: impl FnMut(&Path, &str)) {
+        let mut random = XorShift(0x5eed);
+        let place = self.scratch.join("cut");
+        for cut in 0..cuts() {
+            let range = match cut % 2 {
+                0 => self.begin..=self.end,
+                _ => self.end..=self.synced,
+            };
+            let position = match cut {
+                0 => self.end,
+                1 => self.synced,
+                _ => range.start() + random.below(range.end() - range.start() + 1),
+            };
+            let seed = random.below(usize::MAX) as u64;
+            // A new file each time: the system may still cache the blocks of the last one.
+            let image = self.scratch.join(&format!("image-{cut}"));
+            self.disk.write_image(&image, position, seed);
+            let mount = Mount::of_image(&image, &place);
+            let (begin, end) = (self.begin, self.end);
+            check(
+                mount.path(),
+                &format!("cut {cut} at {position} of {begin}..{end}"),
+            );
+            drop(mount);
+            fs::remove_file(&image).unwrap();
+        }
+    }
+}
+
+/// Returns a command that runs in a system with another boot id than this one.
+fn after_restart(command: &Command, boot_id: &Path) -> Command {
+    let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", script]).arg(boot_id);
+    unshare.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => unshare.env(name, value),
+            None => unshare.env_remove(name),
+        };
+    }
+    unshare
+}
+
+fn install<S: AsRef<OsStr>>(
+    corpus: &Corpus,
+    root: &Path,
+    options: impl IntoIterator<Item = S>,
+) -> Command {
+    let mut command = floe(["install", "--from", &corpus.file_url("zstd")]);
+    command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    command.arg(root).args(options).arg(&corpus.root);
+    command
+}
+
+/// Verifies a store. Returns the number of valid paths and of problems; `None` without a store.
+fn verify(root: &Path) -> Option<(u64, usize)> {
+    let ran = run(floe(["verify", "--json", "--root"]).arg(root));
+    if !ran.stdout.starts_with('{') {
+        return None;
+    }
+    let found = ran.json();
+    let problems = found["problems"].as_array().unwrap().len();
+    Some((found["paths"].as_u64().unwrap(), problems))
+}
+
+fn boot_id(scratch: &Scratch) -> PathBuf {
+    let file = scratch.join("boot-id");
+    fs::write(&file, "01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
+    file
+}
+
+/// Installs, and checks that the next install repairs the store after each cut.
+fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
+    let root = |place: &Path| place.join("root");
+    let profile = |place: &Path| place.join("profile");
+    let command = |place: &Path| {
+        let mut command = install(corpus, &root(place), options);
+        command.arg("--profile").arg(profile(place));
+        command
+    };
+    let Some(recording) = record(kind, command) else {
+        return;
+    };
+    let boot_id = boot_id(&recording.scratch);
+    let (mut damaged, mut whole) = (0, 0);
+    recording.for_each_cut(|place, cut| {
+        match verify(&root(place)) {
+            Some((_, problems)) if problems > 0 => damaged += 1,
+            Some((paths, _)) if paths > 0 => whole += 1,
+            _ => {}
+        }
+        run(&mut after_restart(&command(place), &boot_id)).expect(0);
+        let (paths, problems) = verify(&root(place)).unwrap();
+        assert_eq!((paths, problems), (corpus.paths.len() as u64, 0), "{cut}");
+        let generation = fs::read_link(profile(place)).unwrap();
+        let target = fs::read_link(place.join(generation)).unwrap();
+        assert_eq!(target, Path::new(&corpus.root), "{cut}");
+        if cut.starts_with("cut 0 ") {
+            for nix in nixes() {
+                nix.verify(&root(place), corpus.paths.len());
+            }
+        }
+    });
+    assert!(damaged > 0, "{kind:?}: no cut damaged a valid path");
+    assert!(whole > 0, "{kind:?}: no cut left a store without damage");
+}
+
+#[test]
+fn install_after_power_cut_repairs_the_store() {
+    let Some(corpus) = corpus("curl") else { return };
+    for kind in kinds() {
+        check_install(&corpus, *kind, &[]);
+    }
+}
+
+#[test]
+fn optimising_install_after_power_cut_repairs_the_store() {
+    let Some(corpus) = corpus("curl") else { return };
+    for kind in kinds() {
+        check_install(&corpus, *kind, &["--optimise"]);
+    }
+}
+
+#[test]
+fn synced_paths_are_whole_after_every_power_cut() {
+    let Some(corpus) = corpus("curl") else { return };
+    for setting in ["fsync-store-paths", "sync-before-registering"] {
+        for kind in kinds() {
+            let options = ["--option", setting, "true"];
+            let command = |place: &Path| install(&corpus, &place.join("root"), options);
+            let Some(recording) = record(*kind, command) else {
+                return;
+            };
+            let mut valid = 0;
+            recording.for_each_cut(|place, cut| {
+                if let Some((paths, problems)) = verify(&place.join("root")) {
+                    assert_eq!(problems, 0, "{setting}, {cut}");
+                    valid += paths;
+                }
+            });
+            assert!(valid > 0, "{setting}: no cut left a valid path");
+        }
+    }
+}
+
+/// Checks that every narinfo of a cache describes a whole NAR. Returns the number of narinfos.
+fn check_cache(cache: &Path, cut: &str) -> usize {
+    let Ok(entries) = fs::read_dir(cache) else {
+        return 0;
+    };
+    let mut narinfos = 0;
+    for entry in entries {
+        let file = entry.unwrap().path();
+        if file.extension() != Some(OsStr::new("narinfo")) {
+            continue;
+        }
+        let contents = fs::read(&file).unwrap();
+        let narinfo = NarInfo::parse(&contents, &StoreDir::default());
+        let narinfo = narinfo.unwrap_or_else(|error| panic!("{cut}: {}: {error}", file.display()));
+        let nar = fs::read(cache.join(&narinfo.url)).unwrap();
+        let hash = Hash::sha256(floe_hash::sha256(&nar));
+        assert_eq!(narinfo.file_hash, Some(hash), "{cut}: {}", file.display());
+        narinfos += 1;
+    }
+    narinfos
+}
+
+#[test]
+fn cache_is_whole_after_every_power_cut() {
+    let Some(corpus) = corpus("curl") else { return };
+    for kind in kinds() {
+        let copy = |place: &Path| {
+            let to = format!("file://{}?compression=zstd", place.join("cache").display());
+            let mut command = floe(["copy", "--no-check-sigs", "--from"]);
+            command
+                .arg(corpus.store())
+                .args(["--to", &to, &corpus.root]);
+            command
+        };
+        let Some(recording) = record(*kind, copy) else {
+            return;
+        };
+        let (mut whole, mut partial) = (0, 0);
+        recording.for_each_cut(|place, cut| {
+            let cache = place.join("cache");
+            match check_cache(&cache, cut) {
+                count if count == corpus.paths.len() => whole += 1,
+                _ => partial += 1,
+            }
+            run(&mut copy(place)).expect(0);
+            assert_eq!(check_cache(&cache, cut), corpus.paths.len(), "{cut}");
+            let root = place.join("root");
+            let mut command = floe(["install", "--from"]);
+            let from = format!("file://{}", cache.display());
+            let install = command
+                .args([&from, "--no-check-sigs", "--root"])
+                .arg(&root);
+            run(install.arg(&corpus.root)).expect(0);
+        });
+        assert!(
+            whole > 0 && partial > 0,
+            "{kind:?}: {whole} whole, {partial} partial"
+        );
+    }
+}
+
+/// Large enough for btrfs and XFS, which refuse smaller disks.
+const DISK_LEN: u64 = 512 << 20;
