@@ -52,7 +52,9 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         let (disk_cache, url, object) =
             (self.disk_cache.clone(), self.url.clone(), name.to_owned());
         let reply = move |result| {
-            if let Ok(found) = &result {
+            if let Ok(found) = &result
+                && !is_oversized(found)
+            {
                 disk_cache.insert(&url, &object, found);
             }
             reply(result);
@@ -97,6 +99,14 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         self.inner.abort();
     }
 }
+
+/// Whether an object is too large to be worth remembering. A cache must not fill the disk.
+fn is_oversized(found: &Found) -> bool {
+    matches!(found, Found::Object(object) if object.contents.len() > REMEMBERED_LEN_MAX)
+}
+
+/// The largest object that the disk cache remembers, in bytes. Narinfos have a few KiB.
+const REMEMBERED_LEN_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -85,7 +85,7 @@ impl NarInfo {
 ///
 /// A narinfo with 10 000 references that have the longest names has 2.5 MB, and the largest known
 /// closures have fewer paths. The limit protects the memory against a hostile cache.
-pub const NARINFO_LEN_MAX: usize = 4 * 1024 * 1024;
+pub const NARINFO_LEN_MAX: usize = 1024 * 1024;
 
 /// Length of a typical narinfo, in bytes. Printing a typical narinfo then allocates once.
 const TEXT_LEN_TYPICAL: usize = 1024;

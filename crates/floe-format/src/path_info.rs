@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::content_address::ContentAddress;
 use crate::hash::Hash;
-use crate::signature::{SecretKey, Signature, TrustedKeys};
+use crate::signature::{SIGNATURE_LEN, SecretKey, Signature, TrustedKeys};
 use crate::store_path::{StoreDir, StorePath};
 
 /// The metadata of a valid store path, like Nix's `ValidPathInfo`.
@@ -85,6 +85,28 @@ impl PathInfo {
             .any(|signature| keys.verify(fingerprint.as_bytes(), signature))
     }
 
+    /// Drops signatures that no client needs, because any cache can add any number of them. Keeps
+    /// those by trusted keys, and [`OTHER_SIGNATURES_MAX`] others that could be genuine.
+    pub fn drop_junk_signatures(&mut self, dir: &StoreDir, keys: &TrustedKeys) {
+        let is_plausible = |signature: &Signature| {
+            signature.bytes().len() == SIGNATURE_LEN
+                && signature.key_name().len() <= KEY_NAME_LEN_MAX
+        };
+        let has_few = self.signatures.len() <= OTHER_SIGNATURES_MAX;
+        if has_few && self.signatures.iter().all(is_plausible) {
+            return;
+        }
+        let fingerprint = self.fingerprint(dir);
+        let mut others = 0;
+        self.signatures.retain(|signature| {
+            if keys.verify(fingerprint.as_bytes(), signature) {
+                return true;
+            }
+            others += usize::from(is_plausible(signature));
+            is_plausible(signature) && others <= OTHER_SIGNATURES_MAX
+        });
+    }
+
     /// Returns the value that `nix path-info --json` prints for a path in a local store.
     pub fn to_json(&self, dir: &StoreDir) -> Value {
         let full_path = |path: &StorePath| dir.full_path(path);
@@ -106,6 +128,12 @@ impl PathInfo {
 
 /// The version of the JSON format, which is Nix's default.
 const JSON_VERSION: u64 = 1;
+
+/// The number of signatures by unknown keys that a copy keeps. Real paths have one to three.
+pub const OTHER_SIGNATURES_MAX: usize = 8;
+
+/// The longest name of an unknown key that a copy keeps, in bytes.
+const KEY_NAME_LEN_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -142,6 +170,30 @@ mod tests {
             )
         );
         assert!(info().has_self_reference());
+    }
+
+    #[test]
+    fn junk_signatures_are_dropped_and_trusted_ones_stay() {
+        let dir = StoreDir::default();
+        let key = SecretKey::from_seed("zz", [1; 32]).unwrap();
+        let mut info = info();
+        info.sign(&dir, &key);
+        for number in 0..100 {
+            let other = SecretKey::from_seed(&format!("junk-{number}"), [2; 32]).unwrap();
+            info.sign(&dir, &other);
+        }
+        let long = format!("{}:{}", "n".repeat(300), "A".repeat(88));
+        info.signatures.insert(Signature::parse(&long).unwrap());
+        info.signatures.insert(Signature::parse("a:AAAA").unwrap());
+        info.drop_junk_signatures(&dir, &TrustedKeys::from_iter([key.public()]));
+        assert_eq!(info.signatures.len(), OTHER_SIGNATURES_MAX + 1);
+        assert!(info.is_signed_by(&dir, &TrustedKeys::from_iter([key.public()])));
+        let names = info.signatures.iter().map(Signature::key_name);
+        assert!(
+            names
+                .into_iter()
+                .all(|name| name.len() < 300 && name != "a")
+        );
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Caches that lie in the fields that no signature covers, and slow ones. A good cache beside them
 //! is enough.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::http_client::hash_part;
 use floe_testkit::run;
 
 use crate::corrupt_caches::transfers::nar_file_name;
@@ -107,4 +110,44 @@ fn dripping_server_is_given_up() {
         assert!(server.fault_count() > 0, "{name}");
         floe_store::tree::remove_tree(&cache.root).unwrap();
     }
+}
+
+#[test]
+fn junk_signatures_fill_neither_database_nor_disk_cache() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let junk = |number| format!("Sig: junk-{number}:{}==\n", "A".repeat(86));
+    let junk: String = (0..5000).map(junk).collect();
+    for path in &cache.corpus.paths {
+        let file = format!("{}.narinfo", hash_part(path));
+        let file = cache.cache.join(file);
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text + &junk).unwrap();
+    }
+    let server = FaultServer::start(&cache.cache);
+    let home = cache.scratch.join("cache-home");
+    run(floe(["install", "--from", &server.url()])
+        .args(["--trusted-public-keys", &cache.corpus.key, "--root"])
+        .arg(&cache.root)
+        .arg(&cache.corpus.root)
+        .env("XDG_CACHE_HOME", &home))
+    .expect(0);
+    let len = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
+    let database = cache.root.join("nix/var/nix/db/db.sqlite");
+    assert!(len(&database) > 0 && len(&database) < 1 << 20);
+    let floe_home = fs::read_dir(home.join("floe")).unwrap();
+    let remembered: u64 = floe_home.map(|file| len(&file.unwrap().path())).sum();
+    assert!(remembered < 1 << 20, "{remembered} bytes");
+    let info = run(floe(["info", "--json", "--from"])
+        .arg(&cache.root)
+        .arg(&cache.corpus.root))
+    .expect(0)
+    .json();
+    let signatures = &info[&cache.corpus.root]["signatures"];
+    let signatures = signatures.as_array().unwrap();
+    assert_eq!(
+        signatures.len(),
+        floe_format::path_info::OTHER_SIGNATURES_MAX + 1
+    );
 }

@@ -12,7 +12,7 @@ pub(super) fn check_trust(
     copy: &ClosureCopy<'_>,
     source: usize,
     wanted: &PathSpec,
-    narinfo: NarInfo,
+    mut narinfo: NarInfo,
 ) -> Result<PlannedPath, Error> {
     let offering_source = &*copy.sources.list[source];
     let dir = copy.target.store_dir();
@@ -65,6 +65,7 @@ pub(super) fn check_trust(
             trusted: keys.names().map(str::to_owned).collect(),
         });
     }
+    narinfo.info.drop_junk_signatures(dir, keys);
     Ok(PlannedPath {
         narinfo,
         source,
