@@ -35,7 +35,11 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     let time = time::utc(SystemTime::now());
     let mut line = json!({ "level": level, "event": event, "time": time });
     if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
-        line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+        line.extend(fields.map(|(name, value)| match value {
+            Value::String(text) => (name, printable(&text).into()),
+            value => (name, value),
+        }));
     }
     // One call for each line keeps the lines of several threads apart. A closed stderr is ignored.
     let text = format!("{line}\n");
@@ -61,10 +65,31 @@ pub(crate) fn warn(warning: impl std::fmt::Display) {
     eprint_line(format_args!("floe: warning: {warning}"));
 }
 
-/// Replaces control characters: errors repeat text of caches, which must not control the terminal.
-pub(crate) fn printable(line: &str) -> String {
-    line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+/// Makes a text safe to show. Errors repeat text of caches, which must not control the terminal,
+/// show the text in another order, or fill the screen.
+pub(crate) fn printable(text: &str) -> String {
+    let mut end = text.len().min(TEXT_LEN_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let (shown, rest) = text.split_at(end);
+    let shown = shown.replace(is_harmful, "\u{fffd}");
+    match rest.len() {
+        0 => shown,
+        len => format!("{shown}… ({len} more bytes)"),
+    }
 }
+
+/// Whether a character is invisible, or changes the meaning of the characters after it.
+fn is_harmful(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+        | '\u{feff}');
+    is_format || c.is_control() && c != '\n'
+}
+
+/// The longest text of a message, in bytes: longer than any list of references.
+const TEXT_LEN_MAX: usize = 16 * 1024;
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
@@ -75,5 +100,14 @@ mod tests {
     #[test]
     fn control_characters_are_replaced() {
         assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
+        assert_eq!(printable("key\u{202e}eman"), "key\u{fffd}eman");
+    }
+
+    #[test]
+    fn long_text_is_cut_off() {
+        let text = "é".repeat(3 << 20);
+        let shown = printable(&text);
+        assert!(shown.len() < TEXT_LEN_MAX + 100);
+        assert!(shown.ends_with(&format!("… ({} more bytes)", text.len() - TEXT_LEN_MAX)));
     }
 }
