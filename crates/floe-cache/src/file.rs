@@ -223,8 +223,7 @@ impl CacheStorage for FileStorage {
     fn create(&self) -> Result<(), Error> {
         fs::create_dir_all(&self.nar_directory)
             .map_err(file_error("create the directory", &self.nar_directory))?;
-        let above = self.directory.parent().unwrap_or(&self.directory);
-        sync_file(above).map_err(file_error("sync", above))?;
+        sync_directory(self.directory.parent().unwrap_or(&self.directory))?;
         self.lock()
             .map_err(file_error("lock the directory", &self.nar_directory))
     }
@@ -240,10 +239,8 @@ impl CacheStorage for FileStorage {
     }
 
     fn sync(&self) -> Result<(), Error> {
-        for directory in [&self.nar_directory, &self.directory] {
-            sync_file(directory).map_err(file_error("sync", directory))?;
-        }
-        Ok(())
+        sync_directory(&self.nar_directory)?;
+        sync_directory(&self.directory)
     }
 
     fn create_temporary(&self) -> Result<(File, TempPath), Error> {
@@ -271,9 +268,21 @@ impl CacheStorage for FileStorage {
     }
 }
 
-/// Waits until a file or directory is on disk.
+/// Waits until the contents of a file are on disk.
 fn sync_file(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Waits until the names in a directory are on disk. A directory that this user may not read, and a
+/// file system that syncs no directories, are no errors.
+fn sync_directory(path: &Path) -> Result<(), Error> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    match sync_file(path) {
+        Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
+            Ok(())
+        }
+        synced => synced.map_err(file_error("sync", path)),
+    }
 }
 
 fn remove_temporaries(directory: &Path) -> io::Result<()> {

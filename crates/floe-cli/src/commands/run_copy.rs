@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use floe_copy::{CopyRequest, CopySummary, OpenCopy};
+use floe_copy::{CopyRequest, CopySummary, OpenCopy, StoreConfig};
 use floe_format::StoreDir;
 use floe_transfer::{Error, ErrorKind, Event, EventSink, NetworkEvents, Space};
 use serde_json::{Value, json};
@@ -14,7 +14,9 @@ use super::mount;
 use super::print;
 use crate::args::TransferArgs;
 use crate::display::trace::Trace;
-use crate::display::{eprint_line, is_json, line_display, progress_display, warn};
+use crate::display::{
+    Level, eprint_line, is_json, line_display, progress_display, warn, write_event,
+};
 use crate::exit;
 use crate::messages::copy;
 use crate::options::{self, Settings};
@@ -58,7 +60,7 @@ pub(crate) fn run_copy(
     }
     let open = request.open_target(sources)?;
     if open.is_new {
-        eprint_line(copy::created(&request.target));
+        report_created(&*request.target);
     }
     if path_count.is_none() {
         gc_roots = check_gc_roots(open.specs.len())?;
@@ -80,6 +82,17 @@ pub(crate) fn run_copy(
         }
     }
     report_failures(&summary)
+}
+
+fn report_created(target: &dyn StoreConfig) {
+    match is_json() {
+        true => write_event(
+            Level::Info,
+            "created",
+            json!({ "target": target.to_string() }),
+        ),
+        false => eprint_line(copy::created(target)),
+    }
 }
 
 /// Runs the copy with its display, and removes the bars before it returns, so that later lines

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use floe_config::store_in_root;
+use floe_config::{parse_store_uri, store_in_root};
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig};
 use floe_format::StorePath;
 use floe_store::{
@@ -24,10 +24,13 @@ use crate::options::{self, Settings};
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
-    let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
-    let location = match &args.root {
-        Some(root) => store_in_root(root, settings.store_dir.as_ref())?,
-        None => settings.resolve(args.store.as_deref().unwrap_or("auto"))?,
+    let load = || Settings::load(&args.options, args.store_dir.as_deref());
+    let store_dir = options::parse_store_dir(args.store_dir.as_deref())?;
+    // A store that the user names needs no configuration, which may be broken.
+    let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
+        (Some(root), _) => store_in_root(root, store_dir.as_ref())?,
+        (None, "auto") => load()?.resolve("auto")?,
+        (None, named) => parse_store_uri(named, store_dir.as_ref(), &options::environment())?,
     };
     let Some(layout) = location.layout() else {
         bail!(messages::cache_not_verifiable(location));
@@ -39,7 +42,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let paths = args.paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     let repaired = match args.repair && !found.problems.is_empty() {
-        true => repair(&args, &settings, &location, layout, &found)?,
+        true => repair(&args, &load()?, &location, layout, &found)?,
         false => 0,
     };
     if args.json {

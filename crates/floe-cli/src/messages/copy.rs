@@ -29,7 +29,7 @@ pub(crate) fn skipped_source(name: impl Display, error: &Error) -> String {
     format!("skipping source {name}: {error}")
 }
 
-pub(crate) fn created(target: &impl Display) -> String {
+pub(crate) fn created(target: impl Display) -> String {
     format!("created {target}")
 }
 

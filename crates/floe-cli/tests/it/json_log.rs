@@ -87,9 +87,15 @@ fn install_logs_plan_each_path_and_throttled_progress() {
         progress <= seconds.as_secs(),
         "{progress} progress events in {seconds:?}"
     );
+    let created = events_named(&lines, "created");
+    assert_eq!(created.len(), 1);
+    assert_eq!(
+        created[0]["target"],
+        faulty.root.join("nix/store").display().to_string()
+    );
     assert_eq!(
         lines.len(),
-        1 + finished.len() + progress as usize,
+        2 + finished.len() + progress as usize,
         "{}",
         ran.stderr
     );
