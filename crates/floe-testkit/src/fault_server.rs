@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -51,6 +51,8 @@ struct Shared {
     has_validators: AtomicBool,
     rules: Mutex<Vec<Rule>>,
     requests: Mutex<Vec<RecordedRequest>>,
+    /// The number of bytes of endless bodies that were sent.
+    endless_bytes: AtomicUsize,
     in_flight: Mutex<InFlightCount>,
     /// Open connections. The server shuts them down on drop, so that no thread waits for a client.
     streams: Mutex<Vec<TcpStream>>,
@@ -142,6 +144,11 @@ impl FaultServer {
     /// next request earlier.
     pub fn max_in_flight(&self) -> usize {
         lock(&self.shared.in_flight).most
+    }
+
+    /// Returns how many bytes of endless bodies the server has sent.
+    pub fn endless_bytes(&self) -> usize {
+        self.shared.endless_bytes.load(Ordering::SeqCst)
     }
 
     /// Returns how many requests had a fault injected.
@@ -413,6 +420,10 @@ fn send_response(
             stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes())?;
             for _ in 0..ENDLESS_LEN / bytes.len() {
                 stream.write_all(&bytes)?;
+                in_flight
+                    .0
+                    .endless_bytes
+                    .fetch_add(bytes.len(), Ordering::SeqCst);
             }
             return Ok(false);
         }

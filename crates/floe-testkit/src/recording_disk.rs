@@ -90,7 +90,11 @@ pub fn recording_disk(scratch: &Path, kind: FileSystemKind, len: u64) -> Option<
         len,
     };
     run(Command::new(mkfs).args([option, &disk.device])).expect(0);
-    disk.mount = Some(Mount::new(Path::new(&disk.device), &place, &[]));
+    let options: &[&str] = match kind {
+        FileSystemKind::Ext4 | FileSystemKind::Btrfs => &["-o", COMMIT_OFTEN],
+        FileSystemKind::Xfs => &[],
+    };
+    disk.mount = Some(Mount::new(Path::new(&disk.device), &place, options));
     Some(disk)
 }
 
@@ -341,6 +345,10 @@ impl Filesystem for Disk {
 
 /// A disk writes blocks of this length whole or not at all.
 const BLOCK_LEN: usize = 4096;
+
+/// Metadata reaches the disk after a second. Contents may wait for half a minute: that is how files
+/// become empty.
+const COMMIT_OFTEN: &str = "commit=1";
 
 /// The attributes never change.
 const TTL: Duration = Duration::from_secs(3600);

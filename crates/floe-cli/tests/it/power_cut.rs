@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use floe_format::{Hash, NarInfo, StoreDir};
 use floe_testkit::recording_disk::{FileSystemKind, Mount, RecordingDisk, recording_disk};
@@ -49,6 +51,8 @@ fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Re
     let begin = disk.position();
     run(&mut command(disk.mount_point())).expect(0);
     let end = disk.position();
+    // The file system writes metadata now, and contents later.
+    thread::sleep(Duration::from_secs(3));
     sync(&disk);
     let synced = disk.position();
     Some(Recording {

@@ -202,8 +202,8 @@ fn oversized_or_corrupt_narinfo_fails_only_its_path() {
     let mut halved = good.clone();
     halved.truncate(good.len() / 2);
     for (garbage, says) in [
-        (padded(good.clone(), 64 << 20), "longer than 4194304 bytes"),
-        (vec![b'\n'; 8 << 20], "longer than 4194304 bytes"),
+        (padded(good.clone(), 64 << 20), "longer than 1048576 bytes"),
+        (vec![b'\n'; 8 << 20], "longer than 1048576 bytes"),
         (Vec::new(), "cannot use the narinfo"),
         (vec![0; 1000], "cannot use the narinfo"),
         (noise, "cannot use the narinfo"),
@@ -216,7 +216,7 @@ fn oversized_or_corrupt_narinfo_fails_only_its_path() {
         assert_eq!(server.requests_for(&file).len(), 1);
     }
     // A narinfo that is merely long is accepted.
-    fs::write(cache.cache.join(&file), padded(good, 3 << 20)).unwrap();
+    fs::write(cache.cache.join(&file), padded(good, 900 << 10)).unwrap();
     cache
         .install(&FaultServer::start(&cache.cache).url())
         .expect(0);
