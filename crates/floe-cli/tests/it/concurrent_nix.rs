@@ -244,6 +244,9 @@ fn rooted_closures_survive_concurrent_nix_commands() {
             collections: Mutex::default(),
             collected: Condvar::new(),
         };
+        // Two commands of Nix that create the same store at once disturb each other: one reads the
+        // schema file while the other one writes it.
+        nix.store(&shared.root, ["--gc"]);
         let fetched = thread::scope(|scope| {
             let shared = &shared;
             let nix_threads = [
