@@ -5,8 +5,10 @@ pub(crate) mod writer;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::config::LogFormat;
 use crate::http::request::{Parsed, Request};
+use crate::http::response::Response;
 
 /// The part of a line that is about the response.
 pub(crate) struct Outcome<'a> {
@@ -19,6 +21,18 @@ pub(crate) struct Outcome<'a> {
     pub(crate) length: Option<u64>,
     /// How long it took to compute the response.
     pub(crate) elapsed: Duration,
+}
+
+impl<'a> Outcome<'a> {
+    pub(crate) fn new(peer: &'a str, clock: &'a Clock, response: &Response) -> Outcome<'a> {
+        Outcome {
+            peer,
+            time: &clock.log_time,
+            status: response.status,
+            length: response.length,
+            elapsed: Duration::ZERO,
+        }
+    }
 }
 
 /// Returns the line for a request whose head is kept as bytes.
@@ -71,6 +85,43 @@ pub(crate) fn line(
     };
 }
 
+/// Appends the line for bytes that are no valid request, or for a client that was refused before
+/// it has sent any. Instead of the request it has the beginning of the first line.
+pub(crate) fn refusal(out: &mut String, format: LogFormat, bytes: &[u8], outcome: &Outcome<'_>) {
+    let line = bytes
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let shown = line.trim_ascii_end();
+    let shown = shown.get(..REFUSED_LEN_MAX).unwrap_or(shown);
+    let shown = match shown.is_empty() {
+        true => "-".into(),
+        false => quoted(&String::from_utf8_lossy(shown)),
+    };
+    let (peer, status) = (quoted(outcome.peer), outcome.status);
+    let length = outcome.length.unwrap_or_default();
+    // Writing to a string cannot fail.
+    let _: std::fmt::Result = match format {
+        // The fields of this format are single words.
+        LogFormat::Verbose => {
+            let shown = shown.replace(' ', "%20");
+            writeln!(
+                out,
+                "{peer} - {shown} {status} {length} {:?}",
+                outcome.elapsed
+            )
+        }
+        LogFormat::Apache | LogFormat::RealIp => writeln!(
+            out,
+            "{peer} - - [{}] \"{shown}\" {status} {length} \"-\" \"-\"",
+            outcome.time
+        ),
+    };
+}
+
+/// The longest part of a refused request that is logged, in bytes.
+const REFUSED_LEN_MAX: usize = 200;
+
 /// Escapes text of the client, so that it can end neither its field nor the line, and cannot
 /// control a terminal.
 fn quoted(text: &str) -> String {
@@ -110,6 +161,32 @@ mod tests {
             logged(LogFormat::Verbose, head),
             "127.0.0.1 GET /x?y 200 5 7µs\n"
         );
+    }
+
+    #[test]
+    fn refused_bytes_are_logged_as_one_bounded_line() {
+        let outcome = Outcome {
+            peer: "127.0.0.1",
+            time: "T",
+            status: 400,
+            length: Some(12),
+            elapsed: Duration::ZERO,
+        };
+        let logged = |format, bytes: &[u8]| {
+            let mut out = String::new();
+            refusal(&mut out, format, bytes, &outcome);
+            out
+        };
+        assert_eq!(
+            logged(LogFormat::Apache, b"GET \"x\" \xff\x1b\r\nHost: a\r\n"),
+            "127.0.0.1 - - [T] \"GET \\\"x\\\" \u{fffd}?\" 400 12 \"-\" \"-\"\n"
+        );
+        assert_eq!(
+            logged(LogFormat::Verbose, b"GET a b\n"),
+            "127.0.0.1 - GET%20a%20b 400 12 0ns\n"
+        );
+        assert!(logged(LogFormat::RealIp, b"").contains("\"-\" 400"));
+        assert!(logged(LogFormat::Verbose, &[b'x'; 100_000]).len() < 300);
     }
 
     #[test]

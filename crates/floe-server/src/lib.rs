@@ -32,6 +32,7 @@ mod error;
 mod handlers;
 pub mod http;
 mod net;
+mod open_beneath;
 mod server;
 mod workers;
 

@@ -20,7 +20,9 @@ use crate::net::event_loop::EventLoop;
 use crate::net::job_queue::JobQueue;
 use crate::net::limits::Limits;
 use crate::net::listen;
+use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
+use crate::net::warning::RepeatedWarning;
 use crate::workers;
 
 /// A server that listens. It responds when [`Server::run`] is called.
@@ -84,10 +86,14 @@ impl Server {
         let listeners = listeners.into_iter().map(Arc::new).collect();
         let shared = ServerShared {
             context,
+            peers: PeerCounts::new(limits.connections_max),
             limits,
             listeners: Mutex::new(listeners),
             queue: JobQueue::default(),
             open: AtomicUsize::new(0),
+            full_warning: RepeatedWarning::default(),
+            peer_warning: RepeatedWarning::default(),
+            room_warning: RepeatedWarning::default(),
             log,
             signal,
         };

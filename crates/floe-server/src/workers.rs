@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::deferred::DeferredRequest;
 use crate::dispatch::respond_blocking;
 use crate::handlers;
+use crate::http::request::ResponseMode;
 use crate::http::response::Response;
 use crate::net::connection::Connection;
 use crate::net::connection::state::{State, Streaming};
@@ -63,53 +64,78 @@ enum Outcome {
 
 impl Worker<'_> {
     fn handle(&mut self, connection: &mut Connection) -> Outcome {
-        let start = connection.checkpoint();
-        let (streaming, is_new) =
-            match std::mem::replace(&mut connection.state, State::Sending(None)) {
-                State::Deferred(request) => (self.respond(connection, request), true),
-                State::Sending(Some(streaming)) => (streaming, false),
-                // The network threads lend no connection in any other state.
-                _ => return Outcome::Broken,
-            };
-        let mode = streaming.request.as_ref().map(|request| request.mode);
-        let error = match self.send(connection, streaming) {
-            Ok(outcome) => return outcome,
-            Err(SendError::Socket(_)) => return Outcome::Broken,
-            Err(error) => error,
-        };
-        if let (SendError::Store(error), true, Some(mode)) = (&error, is_new, mode)
-            && connection.roll_back(&start)
-        {
-            let response = self.shared.context.error_response(error);
-            let body = connection.queue_response(response, mode, &self.clock);
-            let streaming = Streaming {
-                body: body.unwrap_or_default(),
-                request: None,
-            };
-            let sent = self.send(connection, Box::new(streaming));
-            return sent.unwrap_or(Outcome::Broken);
+        match std::mem::replace(&mut connection.state, State::Sending(None)) {
+            State::Deferred(request) => self.respond(connection, request),
+            State::Sending(Some(streaming)) => {
+                let sent = self.send(connection, streaming);
+                sent.unwrap_or_else(|error| self.abort(&error))
+            }
+            // The network threads lend no connection in any other state.
+            _ => Outcome::Broken,
         }
-        (self.shared.context.warn)(&format!("aborting a response: {error}"));
-        Outcome::Broken
     }
 
     fn respond(
         &mut self,
         connection: &mut Connection,
         mut request: Box<DeferredRequest>,
-    ) -> Box<Streaming> {
+    ) -> Outcome {
         let began = Instant::now();
         let response = self.compute(&mut request);
-        if let (Some((format, log)), Some(head)) = (&self.shared.log, &request.head) {
-            let mut outcome = connection.outcome(&response, &self.clock);
-            outcome.elapsed = began.elapsed();
-            log.write(&access_log::line_of_head(*format, head, &outcome));
+        let (mode, head) = (request.mode, request.head.take());
+        let line = self.log_line(connection, head.as_deref(), &response, began);
+        let start = connection.checkpoint();
+        let error = match self.send_response(connection, response, mode, Some(request)) {
+            // Nothing of the response was sent, so the client gets another one.
+            Err(SendError::Store(error)) if connection.roll_back(&start) => error,
+            sent => {
+                self.log(line);
+                return sent.unwrap_or_else(|error| self.abort(&error));
+            }
+        };
+        let response = self.shared.context.error_response(&error);
+        self.log(self.log_line(connection, head.as_deref(), &response, began));
+        let sent = self.send_response(connection, response, mode, None);
+        sent.unwrap_or(Outcome::Broken)
+    }
+
+    fn abort(&self, error: &SendError) -> Outcome {
+        if !matches!(error, SendError::Socket(_)) {
+            (self.shared.context.warn)(&format!("aborting a response: {error}"));
         }
-        let body = connection.queue_response(response, request.mode, &self.clock);
-        Box::new(Streaming {
-            body: body.unwrap_or_default(),
-            request: Some(request),
-        })
+        Outcome::Broken
+    }
+
+    /// Returns the line for the access log, if there is one.
+    fn log_line(
+        &self,
+        connection: &Connection,
+        head: Option<&[u8]>,
+        response: &Response,
+        began: Instant,
+    ) -> Option<String> {
+        let ((format, _), head) = (self.shared.log.as_ref()?, head?);
+        let mut outcome = connection.outcome(response, &self.clock);
+        outcome.elapsed = began.elapsed();
+        Some(access_log::line_of_head(*format, head, &outcome))
+    }
+
+    fn log(&self, line: Option<String>) {
+        if let (Some((_, log)), Some(line)) = (&self.shared.log, line) {
+            log.write(&line);
+        }
+    }
+
+    fn send_response(
+        &self,
+        connection: &mut Connection,
+        response: Response,
+        mode: ResponseMode,
+        request: Option<Box<DeferredRequest>>,
+    ) -> Result<Outcome, SendError> {
+        let body = connection.queue_response(response, mode, &self.clock);
+        let body = body.unwrap_or_default();
+        self.send(connection, Box::new(Streaming { body, request }))
     }
 
     fn compute(&mut self, request: &mut DeferredRequest) -> Response {

@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client that exposes every byte of a response.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use crate::poll::TIMEOUT;
 
@@ -15,13 +15,29 @@ impl Client {
     /// Connects to a `HOST:PORT` address.
     #[track_caller]
     pub fn connect(address: &str) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
+        Client::over(TcpStream::connect(address).unwrap())
+    }
+
+    #[track_caller]
+    fn over(stream: TcpStream) -> Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Client {
             stream: BufReader::new(stream),
         }
+    }
+
+    /// Connects from one of the machine's own addresses, such as 127.0.0.2.
+    #[track_caller]
+    pub fn connect_from(source: IpAddr, address: &str) -> Client {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+        let target: SocketAddr = address.parse().unwrap();
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, &SocketAddr::new(source, 0)).unwrap();
+        connect(&socket, &target).unwrap();
+        Client::over(socket.into())
     }
 
     /// Sends bytes without any change.

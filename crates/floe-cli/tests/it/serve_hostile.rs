@@ -1,5 +1,6 @@
 //! Malicious, slow and numerous clients of `floe serve`.
 
+mod full_server;
 mod garbled_requests;
 mod soak;
 
@@ -249,7 +250,8 @@ fn connections_beyond_the_maximum_wait_and_are_served_later() {
             "{:?}",
             start.elapsed()
         );
-        assert_eq!(serve.stop(), "");
+        let stderr = serve.stop();
+        assert!(stderr.contains("all 5 connections are in use"), "{stderr}");
     }
 }
 

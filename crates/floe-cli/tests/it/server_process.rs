@@ -1,8 +1,9 @@
 //! `floe serve` as a child process.
 
 use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -77,6 +78,12 @@ impl ServerProcess {
         self.stderr_text.lock().unwrap().clone()
     }
 
+    /// Connects from another address of the loopback network: 127.0.0.LAST.
+    #[track_caller]
+    pub(crate) fn connect_from(&self, last: u8) -> Client {
+        Client::connect_from([127, 0, 0, last].into(), &self.address)
+    }
+
     #[track_caller]
     pub(crate) fn connect(&self) -> Client {
         Client::connect(&self.address)
@@ -115,17 +122,29 @@ impl ServerProcess {
     /// Waits until the server ends, and asserts that it succeeds in time. Returns stderr.
     #[track_caller]
     pub(crate) fn wait(mut self, timeout: Duration) -> String {
-        let deadline = Instant::now() + timeout;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "the server does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = self.wait_status(timeout);
         self.stderr_reader.take().unwrap().join().unwrap();
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
         self.stderr()
+    }
+
+    /// Waits until a signal ends the server, and returns its number. `None` if the server ended by
+    /// itself.
+    #[track_caller]
+    pub(crate) fn wait_for_signal(mut self, timeout: Duration) -> Option<i32> {
+        self.wait_status(timeout).signal()
+    }
+
+    #[track_caller]
+    fn wait_status(&mut self, timeout: Duration) -> ExitStatus {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the server does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Stops the server by SIGTERM, as service managers do.
@@ -139,6 +158,6 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _: io::Result<()> = self.child.kill();
-        let _: io::Result<std::process::ExitStatus> = self.child.wait();
+        let _: io::Result<ExitStatus> = self.child.wait();
     }
 }

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_store::StoreError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
+use rustix::fs::{AtFlags, CWD, FileType, fstat, statat};
 
 use super::range_response::{Version, applicable_range, file_response};
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::http::response::{Response, etag_matches};
+use crate::open_beneath::open_beneath;
 
 /// Finds files by paths with symlinks.
 pub(crate) struct Resolver<'t> {
@@ -176,11 +177,7 @@ fn names(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 /// Opens a path without symlinks below the store. `None` if a symlink was put there since it was
 /// resolved.
 fn open(store: &Path, relative: &Path) -> Option<Found> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let store_fd = rustix::fs::open(store, flags, Mode::empty()).ok()?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let file = openat2(&store_fd, relative, flags, Mode::empty(), resolve).ok()?;
+    let file = open_beneath(store, relative).ok()?;
     let stat = fstat(&file).ok()?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {

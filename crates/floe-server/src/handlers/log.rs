@@ -4,12 +4,14 @@
 //! as `.bz2`. Logs stay when the derivation is deleted. So the database is only needed to find
 //! the deriver of an output.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use floe_format::{HashPart, StorePath};
 use floe_store::StoreError;
+use rustix::fs::Dir;
+use rustix::io::Errno;
 
 use super::range_response::{Version, file_response};
 use crate::body::{Piece, Stream};
@@ -18,6 +20,7 @@ use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::http::response::Response;
 use crate::http::route::LogQuery;
+use crate::open_beneath::open_beneath;
 
 /// Responds with the log of a derivation, or of the derivation that made an output.
 pub(crate) fn respond(
@@ -74,10 +77,11 @@ fn derivation(
 /// Finds a derivation that has a log but is no longer valid.
 fn deleted_derivation(log_dir: &Path, hash: HashPart) -> Option<StorePath> {
     let (first, rest) = hash.as_str().split_at_checked(FANOUT_LEN)?;
-    let directory = fs::read_dir(log_dir.join("drvs").join(first)).ok()?;
-    directory.flatten().find_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let name = name.strip_suffix(".bz2").unwrap_or(&name);
+    let directory = open_beneath(log_dir, &Path::new("drvs").join(first)).ok()?;
+    let mut entries = Dir::new(directory).ok()?;
+    entries.by_ref().flatten().find_map(|entry| {
+        let name = entry.file_name().to_str().ok()?;
+        let name = name.strip_suffix(".bz2").unwrap_or(name);
         let path = StorePath::parse(&format!("{first}{name}")).ok()?;
         (name.starts_with(rest) && path.is_derivation()).then_some(path)
     })
@@ -87,25 +91,30 @@ fn deleted_derivation(log_dir: &Path, hash: HashPart) -> Option<StorePath> {
 fn find(log_dir: &Path, derivation: &StorePath) -> io::Result<Option<Log>> {
     let name = derivation.as_str();
     let (first, rest) = name.split_at_checked(FANOUT_LEN).unwrap_or((name, ""));
-    let drvs = log_dir.join("drvs");
+    let drvs = Path::new("drvs");
     for path in [drvs.join(first).join(rest), drvs.join(name)] {
-        if let Some(file) = open(&path)? {
+        if let Some(file) = open(log_dir, &path)? {
             return Ok(Some(Log::Plain(file)));
         }
         let mut compressed = path.into_os_string();
         compressed.push(".bz2");
-        if let Some(file) = open(&PathBuf::from(compressed))? {
+        if let Some(file) = open(log_dir, &PathBuf::from(compressed))? {
             return Ok(Some(Log::Bzip2(file)));
         }
     }
     Ok(None)
 }
 
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// Opens a log. `None` if there is none, or something else than a regular file.
+fn open(log_dir: &Path, relative: &Path) -> io::Result<Option<File>> {
+    match open_beneath(log_dir, relative) {
+        Ok(file) => {
+            let file = File::from(file);
+            Ok(file.metadata()?.is_file().then_some(file))
+        }
+        // NOTDIR and LOOP stand for a symbolic link, NXIO for a socket.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -71,6 +71,12 @@ impl Response {
         Response::text(500, NOT_STORED, "internal error\n")
     }
 
+    /// 503, for a client whose address has too many connections.
+    pub(crate) fn unavailable() -> Response {
+        let fields = format!("{NOT_STORED}Retry-After: 1\r\n");
+        Response::text(503, fields, "too many connections\n")
+    }
+
     /// The response to a request that is malformed, too long, or of a method other than `GET` and
     /// `HEAD`.
     pub(crate) fn client_error(status: u16) -> Response {
@@ -148,6 +154,7 @@ fn status_line(status: u16) -> &'static str {
         405 => "HTTP/1.1 405 Method Not Allowed\r\nServer: floe\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\nServer: floe\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\nServer: floe\r\n",
+        503 => "HTTP/1.1 503 Service Unavailable\r\nServer: floe\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\nServer: floe\r\n",
         _ => "HTTP/1.1 500 Internal Server Error\r\nServer: floe\r\n",
     }

@@ -34,6 +34,8 @@ pub(crate) mod state;
 use std::time::{Duration, Instant};
 
 use super::limits::Limits;
+use super::peers::CountedPeer;
+use super::receive_rate::ReceiveRate;
 use super::transport::{Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
 use crate::access_log::{self, Outcome};
@@ -44,14 +46,13 @@ use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
-use state::{NextStep, ReadSide, SocketEvent, State, Streaming};
+use state::{Expiry, NextStep, ReadSide, SocketEvent, State, Streaming};
 
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
-    /// The client's address, for the access log.
-    peer: String,
+    peer: Peer,
     /// The bytes that are received and not yet parsed.
     input: Vec<u8>,
     /// How many bytes of the input are known not to end a head.
@@ -64,6 +65,16 @@ pub(crate) struct Connection {
     pub(crate) is_queued: bool,
     /// When the connection is closed unless something happens.
     pub(crate) deadline: Instant,
+    receive_rate: ReceiveRate,
+}
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// The address, for the access log.
+    pub(crate) name: String,
+    /// Counts the connection until it is dropped. `None` for a client that has no address.
+    pub(crate) _counted: Option<CountedPeer>,
 }
 
 /// The parts of a network thread that its connections use.
@@ -81,7 +92,7 @@ pub(crate) struct ThreadContext<'t> {
 impl Connection {
     pub(crate) fn new(
         transport: Transport,
-        peer: String,
+        peer: Peer,
         limits: &Limits,
         now: Instant,
     ) -> Connection {
@@ -96,6 +107,7 @@ impl Connection {
             after_response: AfterResponse::KeepAlive,
             is_queued: false,
             deadline: now + limits.read_timeout,
+            receive_rate: ReceiveRate::new(now),
         }
     }
 
@@ -168,6 +180,28 @@ impl Connection {
         }
     }
 
+    /// Decides whether the connection has to be closed now. `is_full` tells whether all connections
+    /// of the server are in use.
+    pub(crate) fn expiry(&mut self, now: Instant, limits: &Limits, is_full: bool) -> Expiry {
+        let slow = match self.state {
+            State::Sending(_) => self.receive_rate.observe(now, self.transport.sent),
+            _ => {
+                self.receive_rate.reset(now, self.transport.sent);
+                None
+            }
+        };
+        let is_unused = matches!(self.state, State::Idle)
+            && self.transport.sent > 0
+            && now + limits.keep_alive_timeout >= self.deadline + IDLE_WHEN_FULL;
+        if self.deadline <= now || slow.is_some_and(|slow| slow >= limits.write_timeout) {
+            Expiry::Timeout
+        } else if is_full && (slow.is_some() || is_unused) {
+            Expiry::ForRoom
+        } else {
+            Expiry::None
+        }
+    }
+
     /// Puts the head of a response and a short body into the write buffer. Returns a longer body,
     /// which a worker has to send.
     pub(crate) fn queue_response(
@@ -205,7 +239,7 @@ impl Connection {
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             waiting: self.output.len(),
-            sent_ever: self.output.sent_ever(),
+            sent_ever: self.transport.sent,
             after_response: self.after_response,
         }
     }
@@ -213,7 +247,7 @@ impl Connection {
     /// Drops what was queued since a checkpoint. Returns `false` if a part of it may be sent
     /// already, so that the client cannot be sent another response.
     pub(crate) fn roll_back(&mut self, to: &Checkpoint) -> bool {
-        if self.output.sent_ever() != to.sent_ever {
+        if self.transport.sent != to.sent_ever {
             return false;
         }
         self.output.truncate(to.waiting);
@@ -223,13 +257,7 @@ impl Connection {
 
     /// Describes a response for the access log.
     pub(crate) fn outcome<'a>(&'a self, response: &Response, clock: &'a Clock) -> Outcome<'a> {
-        Outcome {
-            peer: &self.peer,
-            time: &clock.log_time,
-            status: response.status,
-            length: response.length,
-            elapsed: Duration::ZERO,
-        }
+        Outcome::new(&self.peer.name, clock, response)
     }
 
     fn is_receiving(&self) -> bool {
@@ -289,6 +317,10 @@ impl Connection {
                 Parsed::Rejected(status) => {
                     self.after_response = AfterResponse::CloseUnread;
                     let response = Response::client_error(status);
+                    if let Some(format) = thread.limits.log {
+                        let outcome = self.outcome(&response, thread.clock);
+                        access_log::refusal(thread.log, format, rest, &outcome);
+                    }
                     self.queue_response(response, ResponseMode::default(), thread.clock);
                 }
                 Parsed::Head(request, len) => {
@@ -364,7 +396,7 @@ impl Connection {
         self.output.shrink();
         match (&self.state, self.input.is_empty()) {
             // The first request has the time of a head, from the beginning of the connection.
-            (State::Idle, true) if self.output.sent_ever() == 0 => {}
+            (State::Idle, true) if self.transport.sent == 0 => {}
             (State::Idle, true) => self.deadline = thread.now + thread.limits.keep_alive_timeout,
             (State::Idle, false) => {
                 self.state = State::ReadingHead;
@@ -420,6 +452,10 @@ const INLINE_LEN_MAX: usize = 64 * 1024;
 
 /// With this much to send, no further pipelined request is processed.
 const PIPELINED_LEN_MAX: usize = 64 * 1024;
+
+/// How long a connection may be idle while all connections of the server are in use. A client that
+/// sends one request after the other is faster.
+const IDLE_WHEN_FULL: Duration = Duration::from_secs(5);
 
 /// How long the input of a finished connection is discarded: some round trips.
 const DRAIN_MAX: Duration = Duration::from_secs(2);

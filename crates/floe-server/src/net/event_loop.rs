@@ -16,6 +16,8 @@
 //! edge-triggered event is reported only once. When the worker returns the connection, it is read
 //! again, whatever was reported meanwhile.
 
+mod accept;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,14 +26,12 @@ use std::time::{Duration, Instant};
 use floe_store::LiveStore;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
-use super::connection::state::{NextStep, SocketEvent};
+use super::connection::state::{Expiry, NextStep, SocketEvent};
 use super::connection::{Connection, ThreadContext};
 use super::job_queue::Job;
-use super::listen::{Listener, peer_name};
+use super::listen::Listener;
 use super::shared::{Phase, Returned, ServerShared};
-use super::transport::Transport;
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::error::ServeError;
@@ -174,79 +174,6 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    fn start_accepting(&mut self) -> Result<(), Errno> {
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let data = epoll::EventData::new_u64(LISTENERS + index as u64);
-            // A new client wakes one thread, not all of them.
-            let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-            epoll::add(&self.epoll, &listener.socket, data, flags)?;
-        }
-        self.is_accept_paused = false;
-        Ok(())
-    }
-
-    fn pause_accepting(&mut self) {
-        for listener in &self.listeners {
-            // It is absent if an earlier attempt to add it has failed.
-            let _: Result<(), Errno> = epoll::delete(&self.epoll, &listener.socket);
-        }
-        self.is_accept_paused = true;
-    }
-
-    fn accept(&mut self, listener: u64) {
-        let listener = usize::try_from(listener).ok();
-        let Some(listener) = listener.and_then(|index| self.listeners.get(index).cloned()) else {
-            return;
-        };
-        if self.phase != Phase::Running {
-            return;
-        }
-        if !self.has_room() {
-            self.pause_accepting();
-            return;
-        }
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match acceptfrom_with(&listener.socket, flags) {
-            Ok((socket, address)) => {
-                // Unix sockets do not have this option.
-                let _: Result<(), Errno> = set_tcp_nodelay(&socket, true);
-                let peer = match self.shared.log {
-                    Some(_) => peer_name(address),
-                    None => String::new(),
-                };
-                let transport = Transport::plain(socket);
-                let limits = &self.shared.limits;
-                self.add(Connection::new(transport, peer, limits, self.now));
-            }
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                (self.shared.context.warn)(
-                    "pausing to accept connections: too many open files; raise the limit \
-                     (LimitNOFILE) or lower --max-connections",
-                );
-                self.pause_accepting();
-            }
-            // The client has gone already, or another thread was faster.
-            Err(_) => {}
-        }
-    }
-
-    fn add(&mut self, connection: Connection) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::Free);
-            self.slots.len() - 1
-        });
-        let data = epoll::EventData::new_u64(slot as u64);
-        let edges = epoll::EventFlags::OUT | epoll::EventFlags::ET | epoll::EventFlags::RDHUP;
-        let flags = epoll::EventFlags::IN | edges;
-        match epoll::add(&self.epoll, connection.transport.socket(), data, flags) {
-            Ok(()) => {
-                self.shared.open.fetch_add(1, Ordering::Relaxed);
-                self.put(slot, Slot::Open(Box::new(connection)));
-            }
-            Err(_) => self.free.push(slot),
-        }
-    }
-
     /// Lets a connection continue. Its event may be [`SocketEvent::Ready`] without a need to read.
     fn resume(&mut self, slot: usize, event: SocketEvent) {
         match self.take(slot) {
@@ -322,16 +249,31 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Closes connections that have waited too long, and accepts again if there is room.
+    /// Closes connections that have waited too long, and accepts again if there is room. If all
+    /// connections are in use, it also closes idle ones and those of slow clients.
     fn sweep(&mut self) {
+        let limits = &self.shared.limits;
+        let is_full = !self.has_room();
+        let mut closed_for_room = 0usize;
         for slot in 0..self.slots.len() {
             match self.take(slot) {
-                Slot::Open(connection) if connection.deadline <= self.now => {
-                    drop(connection);
-                    self.release_slot(slot);
-                }
+                Slot::Open(mut connection) => match connection.expiry(self.now, limits, is_full) {
+                    Expiry::None => self.put(slot, Slot::Open(connection)),
+                    expiry => {
+                        closed_for_room += usize::from(expiry == Expiry::ForRoom);
+                        drop(connection);
+                        self.release_slot(slot);
+                    }
+                },
                 other => self.put(slot, other),
             }
+        }
+        if closed_for_room > 0 && self.shared.room_warning.is_due(self.now) {
+            (self.shared.context.warn)(&format!(
+                "closing {closed_for_room} idle or slow connections: all {} connections are in \
+                 use; raise --max-connections",
+                limits.connections_max
+            ));
         }
         if self.is_accept_paused && self.has_room() && self.phase == Phase::Running {
             // After a failure only some of the listeners are in the set. The next sweep tries

@@ -1,7 +1,7 @@
 //! Opens listening sockets.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -183,13 +183,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the address of a client, for the log.
-pub(crate) fn peer_name(address: Option<SocketAddrAny>) -> String {
-    match address.map(SocketAddr::try_from) {
-        // On a socket for both families, an IPv4 client has an IPv6 address.
-        Some(Ok(address)) => address.ip().to_canonical().to_string(),
-        _ => "-".into(),
-    }
+/// Returns the address of a client. A client on a Unix socket has none.
+pub(crate) fn peer_address(address: Option<SocketAddrAny>) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(address?).ok()?;
+    // On a socket for both families, an IPv4 client has an IPv6 address.
+    Some(address.ip().to_canonical())
 }
 
 const SOCKET_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);

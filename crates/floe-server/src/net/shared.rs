@@ -10,6 +10,8 @@ use super::connection::Connection;
 use super::job_queue::{Job, JobQueue};
 use super::limits::Limits;
 use super::listen::Listener;
+use super::peers::PeerCounts;
+use super::warning::RepeatedWarning;
 use crate::access_log::writer::LogWriter;
 use crate::config::LogFormat;
 use crate::context::Context;
@@ -24,6 +26,13 @@ pub(crate) struct ServerShared {
     pub(crate) queue: JobQueue,
     /// The number of open connections.
     pub(crate) open: AtomicUsize,
+    pub(crate) peers: Arc<PeerCounts>,
+    /// For a server whose connections are all in use.
+    pub(crate) full_warning: RepeatedWarning,
+    /// For an address with too many connections.
+    pub(crate) peer_warning: RepeatedWarning,
+    /// For connections that were closed to make room.
+    pub(crate) room_warning: RepeatedWarning,
     pub(crate) log: Option<(LogFormat, LogWriter)>,
     pub(crate) signal: Arc<Signal>,
 }

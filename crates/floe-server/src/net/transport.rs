@@ -20,6 +20,8 @@ pub(crate) struct Transport {
     /// does not support. The files of a store are on one file system, so the next file would not
     /// work either.
     pub(crate) can_send_files: bool,
+    /// How many bytes the socket has taken.
+    pub(crate) sent: u64,
 }
 
 /// The result of a read.
@@ -63,6 +65,7 @@ impl Transport {
         Transport {
             socket,
             can_send_files: true,
+            sent: 0,
         }
     }
 
@@ -97,7 +100,11 @@ impl Transport {
         };
         match retry_on_intr(|| send(&self.socket, bytes, flags)) {
             Err(Errno::AGAIN) => Ok(None),
-            written => written.map(Some),
+            Ok(written) => {
+                self.sent += written as u64;
+                Ok(Some(written))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -112,7 +119,10 @@ impl Transport {
         len: usize,
     ) -> Result<FileSent, Errno> {
         match retry_on_intr(|| sendfile(&self.socket, file, Some(&mut *offset), len)) {
-            Ok(sent) => Ok(FileSent::Bytes(sent)),
+            Ok(sent) => {
+                self.sent += sent as u64;
+                Ok(FileSent::Bytes(sent))
+            }
             Err(Errno::AGAIN) => Ok(FileSent::Blocked),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 self.can_send_files = false;

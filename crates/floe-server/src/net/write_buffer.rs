@@ -10,7 +10,6 @@ pub(crate) struct WriteBuffer {
     pub(crate) bytes: Vec<u8>,
     /// How many of `bytes` are sent.
     sent: usize,
-    sent_ever: u64,
 }
 
 impl WriteBuffer {
@@ -52,16 +51,10 @@ impl WriteBuffer {
                 return Ok(false);
             };
             self.sent += written;
-            self.sent_ever += written as u64;
         }
         self.bytes.clear();
         self.sent = 0;
         Ok(true)
-    }
-
-    /// Returns how many bytes were sent since the connection began.
-    pub(crate) fn sent_ever(&self) -> u64 {
-        self.sent_ever
     }
 
     /// Keeps the first `len` waiting bytes, and drops those that were appended behind them.

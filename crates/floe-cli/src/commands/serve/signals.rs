@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use floe_server::ShutdownHandle;
@@ -13,8 +14,9 @@ use signal_hook::low_level::{emulate_default_handler, pipe};
 
 use crate::messages::serve as messages;
 
-/// Makes the first SIGINT or SIGTERM stop the server, the second one drop unfinished responses, and
-/// the third one kill the process.
+/// Makes the first SIGINT or SIGTERM stop the server, and the second one drop unfinished responses.
+/// [`END_GRACE`] after the second one, or at the third one, the process dies of SIGTERM: a worker
+/// may wait for a file system that does not answer.
 ///
 /// Must be called before any thread starts to serve.
 ///
@@ -47,11 +49,16 @@ pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> 
                 }
                 server.shutdown();
             }
-            if receiver.read_exact(&mut byte).is_ok() {
-                // If this fails too, only SIGKILL ends the process.
-                let _: std::io::Result<()> = emulate_default_handler(SIGTERM);
-            }
+            // Both a third signal and the end of the grace end this wait.
+            let _: std::io::Result<()> = receiver
+                .set_read_timeout(Some(END_GRACE))
+                .and_then(|()| receiver.read_exact(&mut byte));
+            // If this fails too, only SIGKILL ends the process.
+            let _: std::io::Result<()> = emulate_default_handler(SIGTERM);
         })
         .context(attempt)?;
     Ok(())
 }
+
+/// How long the process may take to end after the second signal.
+const END_GRACE: Duration = Duration::from_secs(1);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use floe_testkit::http_client::{Client, narinfo_of};
 use floe_testkit::{TIMEOUT, nixes};
 use rusqlite::{Connection, OpenFlags};
+use rustix::process::Signal;
 
 use super::NixStore;
 
@@ -17,13 +18,7 @@ fn locked_database_delays_only_requests_that_need_it() {
         let path = store.add("first", b"the first");
         let serve = store.serve();
         assert_eq!(serve.get(&narinfo_of(&path)).status, 200);
-        let database = store.root().join("nix/var/nix/db/db.sqlite");
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let writer = Connection::open_with_flags_and_vfs(database, flags, c"unix-dotfile").unwrap();
-        // Commit a change, so that cached narinfos must be checked, and then lock the database.
-        let change = "begin exclusive; update ValidPaths set registrationTime = 1; commit; \
-                      begin exclusive";
-        writer.execute_batch(change).unwrap();
+        let writer = lock_database(&store);
         let request = format!("GET {} HTTP/1.1\r\nHost: floe\r\n\r\n", narinfo_of(&path));
         let mut waiting: Vec<Client> = (0..CLIENTS).map(|_| serve.connect()).collect();
         for client in &mut waiting {
@@ -36,16 +31,7 @@ fn locked_database_delays_only_requests_that_need_it() {
         }
         assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
         for client in &mut waiting {
-            let stream = client.stream.get_mut();
-            stream.set_nonblocking(true).unwrap();
-            let error = stream.read(&mut [0]).unwrap_err();
-            assert_eq!(
-                error.kind(),
-                ErrorKind::WouldBlock,
-                "the database was not locked"
-            );
-            stream.set_nonblocking(false).unwrap();
-            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+            assert!(!has_response(client), "the database was not locked");
         }
         writer.execute_batch("commit").unwrap();
         for client in &mut waiting {
@@ -58,6 +44,48 @@ fn locked_database_delays_only_requests_that_need_it() {
         }
         assert_eq!(serve.stop(), "");
     }
+}
+
+#[test]
+fn second_signal_ends_a_server_whose_workers_wait() {
+    let nix = &nixes()[0];
+    let store = NixStore::new(nix, "use-sqlite-wal = false");
+    let path = store.add("first", b"the first");
+    let serve = store.serve();
+    let narinfo = narinfo_of(&path);
+    assert_eq!(serve.get(&narinfo).status, 200);
+    let _writer = lock_database(&store);
+    let mut client = serve.connect();
+    client.send(format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+    thread::sleep(Duration::from_millis(500));
+    assert!(!has_response(&mut client), "the database was not locked");
+    serve.signal(Signal::TERM);
+    thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    serve.signal(Signal::TERM);
+    assert_eq!(serve.wait_for_signal(PROMPT), Some(Signal::TERM.as_raw()));
+    assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+}
+
+/// Commits a change, so that cached narinfos must be checked, and then locks the database.
+fn lock_database(store: &NixStore<'_>) -> Connection {
+    let database = store.root().join("nix/var/nix/db/db.sqlite");
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let writer = Connection::open_with_flags_and_vfs(database, flags, c"unix-dotfile").unwrap();
+    let change = "begin exclusive; update ValidPaths set registrationTime = 1; commit; \
+                  begin exclusive";
+    writer.execute_batch(change).unwrap();
+    writer
+}
+
+/// Whether a response has begun to arrive.
+fn has_response(client: &mut Client) -> bool {
+    let stream = client.stream.get_mut();
+    stream.set_nonblocking(true).unwrap();
+    let result = stream.read(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    !matches!(result, Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
 /// Enough clients for each server thread to handle several.

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use floe_testkit::http_client::hash_part;
+use floe_testkit::http_client::{Client, hash_part};
 use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch};
 
 use super::{NO_STORE_HEADERS, assert_response};
@@ -131,4 +132,42 @@ fn empty_log_is_served() {
     let serve = serve_with_logs(&corpus, scratch.path());
     let response = serve.get(&format!("/log/{name}"));
     assert_response("empty", &response, 200, &[("Content-Length", "0")]);
+}
+
+#[test]
+fn log_behind_a_symlink_or_fifo_is_absent() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let log = scratch.join("logs/drvs/00");
+    fs::create_dir_all(&log).unwrap();
+    fs::write(scratch.join("secret"), "a secret").unwrap();
+    let name = |kind: &str| format!("{}-{kind}.drv", "0".repeat(32));
+    let file = |kind: &str| log.join(name(kind).split_at(2).1);
+    fs::write(file("plain"), "a log").unwrap();
+    symlink(scratch.join("secret"), file("absolute")).unwrap();
+    symlink("../../../secret", file("relative")).unwrap();
+    symlink(scratch.join("secret"), log.join("symlink.drv.bz2")).unwrap();
+    symlink("00", scratch.join("logs/drvs/11")).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, file("fifo"), fifo, mode, 0).unwrap();
+
+    let serve = serve_with_logs(&corpus, &scratch.join("logs"));
+    assert_eq!(serve.get(&format!("/log/{}", name("plain"))).body, b"a log");
+    let through_directory = name("plain").replacen("00", "11", 1);
+    let others = ["absolute", "relative", "symlink"].map(name);
+    for absent in others.iter().chain([&through_directory]) {
+        let response = serve.get(&format!("/log/{absent}"));
+        assert_eq!(response.status, 404, "{absent}");
+    }
+    // More requests than there are workers: each would wait for a writer of the FIFO.
+    let mut clients: Vec<Client> = (0..100).map(|_| serve.connect()).collect();
+    let request = format!("GET /log/{} HTTP/1.1\r\nHost: floe\r\n\r\n", name("fifo"));
+    for client in &mut clients {
+        client.send(request.as_bytes());
+    }
+    for client in &mut clients {
+        assert_eq!(client.read_response(false).unwrap().status, 404);
+    }
+    assert_eq!(serve.stop(), "");
 }

@@ -59,6 +59,16 @@ pub(crate) enum NextStep {
     Close,
 }
 
+/// Whether a connection has to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    None,
+    /// Its time is over.
+    Timeout,
+    /// It is idle or slow, and others need its place.
+    ForRoom,
+}
+
 impl ReadSide {
     pub(super) fn after_event(self, event: SocketEvent) -> ReadSide {
         match (self, event) {

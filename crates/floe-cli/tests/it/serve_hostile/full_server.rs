@@ -1,0 +1,153 @@
+//! Clients that use up the connections of a server.
+
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use floe_testkit::http_client::{Client, narinfo_of};
+use floe_testkit::{corpus, scratch};
+
+use super::{PROMPT, libc_nar};
+use crate::server_process::ServerProcess;
+
+/// Requests a large NAR and reads a byte of it, now and then.
+fn slow_reader(mut client: Client, nar: &str) -> Client {
+    client.send(format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+    client
+}
+
+fn read_a_byte(client: &mut Client) -> bool {
+    client.stream.get_mut().read_exact(&mut [0]).is_ok()
+}
+
+#[test]
+fn one_address_cannot_use_all_connections() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let log = scratch.join("access.log");
+    let args = ["--max-connections", "64", "--access-log"];
+    let serve = ServerProcess::start(
+        corpus.store(),
+        &[&args[..], &[log.to_str().unwrap()]].concat(),
+    );
+    let nar = libc_nar(&serve, &corpus);
+    let mut slow: Vec<Client> = (0..48)
+        .map(|_| slow_reader(serve.connect_from(2), &nar))
+        .collect();
+    assert!(
+        slow.iter_mut().all(read_a_byte),
+        "a slow reader was refused"
+    );
+    let start = Instant::now();
+    let mut refused = serve.connect_from(2);
+    let response = refused.read_response(false).unwrap();
+    assert_eq!(response.status, 503, "{}", response.head);
+    assert_eq!(serve.get(&narinfo_of(&corpus.root)).status, 200);
+    assert_eq!(serve.get(&nar).status, 200);
+    assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+    // A connection that ends makes room for another one of its address.
+    drop(slow.pop());
+    let start = Instant::now();
+    while serve.connect_from(2).try_request("GET", "/", "").is_err() {
+        assert!(start.elapsed() < PROMPT, "the address has no room again");
+    }
+    drop(slow);
+    let stderr = serve.stop();
+    assert!(
+        stderr.contains("refusing connections: an address has 48"),
+        "{stderr}"
+    );
+    let logged = std::fs::read_to_string(&log).unwrap();
+    assert!(logged.contains("127.0.0.2 - - ["), "{logged}");
+    assert!(logged.contains("\"-\" 503 "), "{logged}");
+}
+
+#[test]
+fn full_server_closes_slow_readers_and_says_so() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = ServerProcess::start(corpus.store(), &["--max-connections", "200"]);
+    let nar = libc_nar(&serve, &corpus);
+    let mut slow: Vec<Client> = (0..200u8)
+        .map(|number| slow_reader(serve.connect_from(2 + number % 4), &nar))
+        .collect();
+    assert!(
+        slow.iter_mut().all(read_a_byte),
+        "a slow reader was refused"
+    );
+    let start = Instant::now();
+    let narinfo = narinfo_of(&corpus.root);
+    let mut honest = serve.connect();
+    honest.send(format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+    let stream = honest.stream.get_ref();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let response = loop {
+        match honest.stream.get_ref().peek(&mut [0]) {
+            Ok(_) => break honest.read_response(false).unwrap(),
+            Err(_) => slow.iter_mut().for_each(|client| {
+                read_a_byte(client);
+            }),
+        }
+        assert!(
+            start.elapsed() < SLOW_MAX,
+            "the honest client waits forever"
+        );
+    };
+    assert_eq!(response.status, 200);
+    assert!(
+        start.elapsed() > Duration::from_secs(1),
+        "the server was not full"
+    );
+    let stderr = serve.stop();
+    assert!(
+        stderr.contains("letting new clients wait: all 200"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("idle or slow connections"), "{stderr}");
+}
+
+#[test]
+fn full_server_closes_idle_connections() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = ServerProcess::start(corpus.store(), &["--max-connections", "20"]);
+    let mut idle: Vec<Client> = (0..20).map(|_| serve.connect()).collect();
+    for client in &mut idle {
+        assert_eq!(client.request("GET", "/", "").status, 200);
+    }
+    let start = Instant::now();
+    assert_eq!(serve.get("/").status, 200);
+    let waited = start.elapsed();
+    assert!(waited > Duration::from_secs(1), "the server was not full");
+    assert!(waited < Duration::from_secs(30), "{waited:?}");
+}
+
+#[test]
+fn refused_requests_are_in_the_access_log() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let log = scratch.join("access.log");
+    let serve = ServerProcess::start(corpus.store(), &["--access-log", log.to_str().unwrap()]);
+    let long = "x".repeat(20_000);
+    for (request, status) in [
+        ("GET /a b HTTP/9\r\n\r\n".to_owned(), "400"),
+        (format!("GET /{long}"), "414"),
+        (format!("GET /b HTTP/1.1\r\nA: {long}"), "431"),
+    ] {
+        let response = serve.exchange(request.as_bytes());
+        let head = String::from_utf8_lossy(&response).into_owned();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+    }
+    serve.stop();
+    let logged = std::fs::read_to_string(&log).unwrap();
+    for part in [
+        "\"GET /a b HTTP/9\" 400 ",
+        "\" 414 ",
+        "\"GET /b HTTP/1.1\" 431 ",
+    ] {
+        assert!(logged.contains(part), "{part}: {logged}");
+    }
+    assert!(logged.len() < 1000, "{logged}");
+}
+
+/// Two windows of the rate, and some seconds.
+const SLOW_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,142 @@
+//! Accepts connections, or leaves new clients in the backlog when there are too many.
+
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
+
+use super::{EventLoop, LISTENERS, Slot};
+use crate::access_log::{self, Outcome};
+use crate::http::request::ResponseMode;
+use crate::http::response::{AfterResponse, Content, Response};
+use crate::net::connection::{Connection, Peer};
+use crate::net::listen::peer_address;
+use crate::net::shared::Phase;
+use crate::net::transport::{Transport, WriteHint};
+
+impl EventLoop<'_> {
+    pub(super) fn start_accepting(&mut self) -> Result<(), Errno> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(LISTENERS + index as u64);
+            // A new client wakes one thread, not all of them.
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+            epoll::add(&self.epoll, &listener.socket, data, flags)?;
+        }
+        self.is_accept_paused = false;
+        Ok(())
+    }
+
+    pub(super) fn pause_accepting(&mut self) {
+        for listener in &self.listeners {
+            // It is absent if an earlier attempt to add it has failed.
+            let _: Result<(), Errno> = epoll::delete(&self.epoll, &listener.socket);
+        }
+        self.is_accept_paused = true;
+    }
+
+    pub(super) fn accept(&mut self, listener: u64) {
+        let listener = usize::try_from(listener).ok();
+        let Some(listener) = listener.and_then(|index| self.listeners.get(index).cloned()) else {
+            return;
+        };
+        if self.phase != Phase::Running {
+            return;
+        }
+        if !self.has_room() {
+            self.warn_of_full_server();
+            self.pause_accepting();
+            return;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match acceptfrom_with(&listener.socket, flags) {
+            Ok((socket, address)) => {
+                // Unix sockets do not have this option.
+                let _: Result<(), Errno> = set_tcp_nodelay(&socket, true);
+                let address = peer_address(address);
+                let counted = address.map(|address| self.shared.peers.count(address));
+                let name = match (&self.shared.log, address) {
+                    (Some(_), Some(address)) => address.to_string(),
+                    _ => "-".into(),
+                };
+                let transport = Transport::plain(socket);
+                if counted.as_ref().is_some_and(Option::is_none) {
+                    self.refuse(transport, &name);
+                    return;
+                }
+                let peer = Peer {
+                    name,
+                    _counted: counted.flatten(),
+                };
+                let limits = &self.shared.limits;
+                self.add(Connection::new(transport, peer, limits, self.now));
+            }
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                (self.shared.context.warn)(
+                    "pausing to accept connections: too many open files; raise the limit \
+                     (LimitNOFILE) or lower --max-connections",
+                );
+                self.pause_accepting();
+            }
+            // The client has gone already, or another thread was faster.
+            Err(_) => {}
+        }
+    }
+
+    fn warn_of_full_server(&self) {
+        if self.shared.full_warning.is_due(self.now) {
+            let max = self.shared.limits.connections_max;
+            (self.shared.context.warn)(&format!(
+                "letting new clients wait: all {max} connections are in use; raise \
+                 --max-connections"
+            ));
+        }
+    }
+
+    /// Tells a client that its address has too many connections, and closes this one.
+    fn refuse(&mut self, mut transport: Transport, peer: &str) {
+        let response = Response::unavailable();
+        let mut bytes = Vec::new();
+        let mode = ResponseMode::default();
+        response.write_head(
+            &mut bytes,
+            &self.clock.date_header,
+            mode,
+            AfterResponse::Close,
+        );
+        if let Content::Text(text) = &response.content {
+            bytes.extend_from_slice(text.as_str().as_bytes());
+        }
+        // A client that has no room for these bytes learns from the end of the connection.
+        let _: Result<Option<usize>, Errno> = transport.write(&bytes, WriteHint::Last);
+        let _: Result<(), Errno> = transport.shutdown_write();
+        if let Some((format, _)) = self.shared.log {
+            let outcome = Outcome::new(peer, &self.clock, &response);
+            access_log::refusal(&mut self.log, format, b"", &outcome);
+        }
+        if self.shared.peer_warning.is_due(self.now) {
+            let max = self.shared.peers.max;
+            (self.shared.context.warn)(&format!(
+                "refusing connections: an address has {max} connections, the most for one \
+                 address; raise --max-connections"
+            ));
+        }
+    }
+
+    fn add(&mut self, connection: Connection) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::Free);
+            self.slots.len() - 1
+        });
+        let data = epoll::EventData::new_u64(slot as u64);
+        let edges = epoll::EventFlags::OUT | epoll::EventFlags::ET | epoll::EventFlags::RDHUP;
+        let flags = epoll::EventFlags::IN | edges;
+        match epoll::add(&self.epoll, connection.transport.socket(), data, flags) {
+            Ok(()) => {
+                self.shared.open.fetch_add(1, Ordering::Relaxed);
+                self.put(slot, Slot::Open(Box::new(connection)));
+            }
+            Err(_) => self.free.push(slot),
+        }
+    }
+}
