@@ -11,6 +11,7 @@ pub(crate) mod serve;
 use std::fmt::Display;
 use std::path::Path;
 
+use floe_store::LostRecord;
 use indicatif::HumanBytes;
 
 /// `1 path`, `2 paths`.
@@ -27,6 +28,24 @@ pub(crate) fn directory(path: &Path) -> String {
 
 pub(crate) fn waiting_for_resource(resource: &str) -> String {
     format!("floe: waiting for {resource}")
+}
+
+// Opening a store
+
+pub(crate) fn checking_paths(paths: usize) -> String {
+    let paths = counted(paths, "path");
+    format!("checking {paths}, because the system was restarted after the last writes")
+}
+
+pub(crate) fn lost_sync_record(reason: LostRecord) -> String {
+    let defect = match reason {
+        LostRecord::Deleted => "it was deleted",
+        LostRecord::BeyondDatabase => "it belongs to another database",
+    };
+    format!(
+        "replacing the record of paths that may not have reached the disk: {defect}; if the system \
+         lost its power, floe verify finds damaged paths"
+    )
 }
 
 // floe config
@@ -47,7 +66,9 @@ pub(crate) fn cache_not_verifiable(cache: impl Display) -> String {
 
 pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) -> String {
     let (bytes, problems) = (HumanBytes(nar_bytes), counted(problems, "problem"));
-    format!("verified {paths} paths ({bytes}) and {links} links: {problems}")
+    let [paths, links] = [(paths, "path"), (links, "link")]
+        .map(|(count, noun)| counted(usize::try_from(count).unwrap_or(usize::MAX), noun));
+    format!("verified {paths} ({bytes}) and {links}: {problems}")
 }
 
 pub(crate) fn repaired(verified: &str, repaired: usize) -> String {

@@ -8,7 +8,7 @@ use anyhow::bail;
 use floe_config::{Config, Environment, ProcessUser, parse_store_uri};
 use floe_copy::{StoreConfig, UriContext, reuse_directory};
 use floe_format::{StoreDir, TrustedKeys};
-use floe_store::{LockWait, WriteOptions};
+use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
 use floe_transfer::{Cancel, CopyOptions, Error, Reuse, parse_public_keys};
 
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
@@ -137,6 +137,7 @@ impl Settings {
         let lock_wait = lock_wait(cancel.flag());
         Ok(WriteOptions {
             lock_wait,
+            events: StoreEvents::new(report_store_event),
             ..options
         })
     }
@@ -147,6 +148,14 @@ pub(crate) fn lock_wait(cancelled: Arc<AtomicBool>) -> LockWait {
     LockWait::new(cancelled, |what| {
         eprint_line(messages::waiting_for_resource(what));
     })
+}
+
+fn report_store_event(event: StoreEvent) {
+    match event {
+        StoreEvent::CheckingPaths { paths } => eprint_line(messages::checking_paths(paths)),
+        StoreEvent::LostSyncRecord { reason } => warn(messages::lost_sync_record(reason)),
+        _ => {}
+    }
 }
 
 /// Parses `--store-dir`.

@@ -46,26 +46,29 @@ pub(crate) struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Recovers from all dead runs.
-    pub(crate) fn recover_all(&self) {
+    /// Recovers from all dead runs. Returns whether there were any.
+    pub(crate) fn recover_all(&self) -> bool {
         let entries = fs::read_dir(self.layout.state_dir.join("temproots"));
+        let mut has_dead_runs = false;
         for entry in entries.into_iter().flatten().flatten() {
             if let Some(name) = entry.file_name().to_str()
                 && is_floe_roots_file(name)
             {
                 // A failure here must not fail the caller, whose own work does not depend on it.
-                let _: Result<(), StoreError> = self.recover_run(name, &entry.path());
+                has_dead_runs |= self.recover_run(name, &entry.path()).unwrap_or(true);
             }
         }
+        has_dead_runs
     }
 
-    fn recover_run(&self, name: &str, file: &Path) -> Result<(), StoreError> {
+    /// Recovers from a run. Returns whether it is dead.
+    fn recover_run(&self, name: &str, file: &Path) -> Result<bool, StoreError> {
         let opened = OpenOptions::new().read(true).write(true).open(file);
         let mut roots = opened.io_context("open", file)?;
         let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
         // Another process may have finished the recovery between the opening and the lock.
         if !is_dead || roots.metadata().io_context("examine", file)?.nlink() == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let paths = self.read_roots(&mut roots, file)?;
         let mut is_complete = self.remove_trees(name, &paths)?;
@@ -75,7 +78,7 @@ impl Recovery<'_> {
         if is_complete {
             fs::remove_file(file).io_context("remove", file)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads the full paths, each of which ends with a NUL. The last one may be incomplete.

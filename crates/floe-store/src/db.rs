@@ -26,10 +26,14 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
+use rustix::fs::FlockOperation;
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{LockWait, LockWaitScope, is_interrupted, lock_mutex, wait_for_database};
+use crate::locks::{
+    LockWait, LockWaitScope, is_interrupted, lock_mutex, open_lock_file, try_lock,
+    wait_for_database,
+};
 use crate::options::WriteOptions;
 
 /// An open database.
@@ -90,14 +94,39 @@ impl Database {
             });
         }
         check_schema(&layout.database_dir().join("schema"))?;
-        let (connection, access) = open::for_reading(&file, policy)
-            .map_err(|source| database_error("open", &file, source))?;
+        let opened = open::for_reading(&file, policy).or_else(|error| {
+            // A crash has left a journal that only a writer may roll back.
+            match is_read_only(&error) && recover_unused(layout, &file) {
+                true => open::for_reading(&file, policy),
+                false => Err(error),
+            }
+        });
+        let opened = opened.map_err(|source| database_error("open", &file, source))?;
+        let Some((connection, access)) = opened else {
+            return Err(StoreError::NoTables { database: file });
+        };
         let database = Database {
             connection,
             file,
             layout: layout.clone(),
         };
         Ok((database, access))
+    }
+
+    /// Returns the database of an empty store, which is in memory.
+    pub(crate) fn empty(layout: &StoreLayout) -> Result<Database, StoreError> {
+        let file = layout.database_dir().join("db.sqlite");
+        let open = || {
+            let connection = Connection::open_in_memory()?;
+            connection.execute_batch(SCHEMA)?;
+            Ok(connection)
+        };
+        let opened: rusqlite::Result<Connection> = open();
+        Ok(Database {
+            connection: opened.map_err(|source| database_error("open", &file, source))?,
+            file,
+            layout: layout.clone(),
+        })
     }
 
     /// Sets how long a query waits while another process has locked the database.
@@ -208,6 +237,22 @@ fn prepare_with_retry(
             prepared => return prepared,
         }
     }
+}
+
+fn is_read_only(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly)
+}
+
+/// Recovers a database that no process writes: all writers hold the big lock shared. Returns
+/// whether it succeeded.
+fn recover_unused(layout: &StoreLayout, file: &Path) -> bool {
+    let lock = layout.big_lock();
+    let Ok(big_lock) = open_lock_file(&lock) else {
+        return false;
+    };
+    let operation = FlockOperation::NonBlockingLockExclusive;
+    let is_unused = try_lock(&big_lock, &lock, operation).unwrap_or(false);
+    is_unused && open::recover(file).is_ok()
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
@@ -334,6 +379,38 @@ mod tests {
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let error = reader.is_valid(&path).unwrap_err();
         assert!(error.is_busy(), "{error}");
+    }
+
+    /// A writer that SQLite's locks would reveal has crashed: only its files are left.
+    #[test]
+    fn reader_recovers_the_journal_of_a_crashed_writer() {
+        let (_root, layout, options) = interrupted();
+        let file = layout.database_dir().join("db.sqlite");
+        let writer = Database::open_writable(&layout, &options).unwrap();
+        let change = "pragma cache_size = 1; begin exclusive; \
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) \
+             insert into ValidPaths (path, hash, registrationTime) \
+             select i, hex(randomblob(50)), 0 from n";
+        writer.connection.execute_batch(change).unwrap();
+        let crashed = tempfile::tempdir().unwrap();
+        let crashed = StoreLayout::in_root(crashed.path(), StoreDir::default());
+        fs::create_dir_all(crashed.database_dir()).unwrap();
+        for name in ["db.sqlite", "db.sqlite-journal", "schema"] {
+            let from = layout.database_dir().join(name);
+            fs::copy(from, crashed.database_dir().join(name)).unwrap();
+        }
+        let journal = open::side_file(&crashed.database_dir().join("db.sqlite"), "-journal");
+        assert!(fs::metadata(&journal).unwrap().len() > 0);
+        let policy = BusyPolicy::Timeout(Duration::ZERO);
+        // The writer holds the big lock, so nothing may be rolled back.
+        let lock = open_lock_file(&crashed.big_lock()).unwrap();
+        assert!(try_lock(&lock, &crashed.big_lock(), FlockOperation::LockShared).unwrap());
+        assert!(Database::open_for_reading(&crashed, policy).is_err());
+        assert!(fs::metadata(&journal).unwrap().len() > 0);
+        drop(lock);
+        let (reader, _) = Database::open_for_reading(&crashed, policy).unwrap();
+        assert_eq!(reader.valid_paths().unwrap(), []);
+        drop((reader, writer, file));
     }
 
     #[test]

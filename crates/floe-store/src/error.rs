@@ -49,6 +49,15 @@ pub enum StoreError {
         /// The database that would have to be there.
         database: PathBuf,
     },
+    /// The database has no tables.
+    #[error(
+        "cannot read the database {database}: it has no tables, because its creation was \
+         interrupted; try floe install or floe copy into this store, which complete it"
+    )]
+    NoTables {
+        /// The database.
+        database: PathBuf,
+    },
     /// The database has a schema that this crate does not know.
     #[error(
         "cannot open the Nix store at {path}: it has schema {found}, and floe supports only \

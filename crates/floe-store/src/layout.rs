@@ -70,6 +70,11 @@ impl StoreLayout {
         self.state_dir.join("db")
     }
 
+    /// The lock that every writer of the store holds shared.
+    pub(crate) fn big_lock(&self) -> PathBuf {
+        self.database_dir().join("big-lock")
+    }
+
     /// The directory of the build logs of this store.
     pub fn log_dir(&self) -> PathBuf {
         let prefix = self.real_store_dir.parent().unwrap_or(Path::new("/"));

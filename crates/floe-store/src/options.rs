@@ -1,6 +1,11 @@
-//! Options for opening a store for writing: settings of nix.conf and the way to wait for locks.
+//! Options for opening a store for writing: settings of nix.conf, the way to wait for locks, and
+//! the receiver of events.
+
+use std::fmt;
+use std::sync::Arc;
 
 use crate::locks::LockWait;
+use crate::sync_record::LostRecord;
 use crate::temp_roots::TempRoots;
 
 /// The options of a store writer.
@@ -26,6 +31,48 @@ pub struct WriteOptions {
     pub sync_before_registering: bool,
     /// How to wait for locks of other processes.
     pub lock_wait: LockWait,
+    /// The receiver of the store's events.
+    pub events: StoreEvents,
+}
+
+/// An event of a store that is opened for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreEvent {
+    /// The system was restarted. The writer hashes paths whose files may not have reached the disk.
+    CheckingPaths {
+        /// The number of paths.
+        paths: usize,
+    },
+    /// The record of paths whose files may not have reached the disk is lost. Paths that a crash
+    /// of the system has damaged before stay unnoticed.
+    LostSyncRecord {
+        /// The defect.
+        reason: LostRecord,
+    },
+}
+
+/// The receiver of [`StoreEvent`]s. The default drops them.
+#[derive(Clone, Default)]
+pub struct StoreEvents(Option<Arc<dyn Fn(StoreEvent) + Send + Sync>>);
+
+impl StoreEvents {
+    /// Sends the events to `receiver`.
+    pub fn new(receiver: impl Fn(StoreEvent) + Send + Sync + 'static) -> StoreEvents {
+        StoreEvents(Some(Arc::new(receiver)))
+    }
+
+    pub(crate) fn send(&self, event: StoreEvent) {
+        if let Some(receiver) = &self.0 {
+            receiver(event);
+        }
+    }
+}
+
+impl fmt::Debug for StoreEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreEvents").finish_non_exhaustive()
+    }
 }
 
 impl Default for WriteOptions {
@@ -40,6 +87,7 @@ impl Default for WriteOptions {
             fsync_store_paths: false,
             sync_before_registering: false,
             lock_wait: LockWait::default(),
+            events: StoreEvents::default(),
         }
     }
 }

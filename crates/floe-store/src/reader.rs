@@ -33,7 +33,11 @@ impl StoreReader {
     /// Errors: also [`StoreError::Interrupted`].
     pub fn open_with(layout: StoreLayout, lock_wait: LockWait) -> Result<StoreReader, StoreError> {
         let scope = lock_wait.enter_scope();
-        let (database, _) = Database::open_for_reading(&layout, BusyPolicy::CurrentScope)?;
+        let database = match Database::open_for_reading(&layout, BusyPolicy::CurrentScope) {
+            // A power cut during the creation of the store leaves a database like this.
+            Err(StoreError::NoTables { .. }) => Database::empty(&layout)?,
+            opened => opened?.0,
+        };
         drop(scope);
         Ok(StoreReader {
             layout,

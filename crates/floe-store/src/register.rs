@@ -27,8 +27,8 @@ use rustix::io::Errno;
 use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
 use crate::locks::{PathLock, lock_mutex};
-use crate::tree::{TemporaryTree, remove_tree, sync_tree};
-use crate::writer::StoreWriter;
+use crate::tree::{TemporaryTree, has_many_files, remove_tree, sync_tree};
+use crate::writer::{Durability, StoreWriter};
 
 /// A path that is complete on disk and not registered yet. The NAR of the tree matched `info`.
 #[derive(Debug)]
@@ -141,19 +141,21 @@ impl StoreWriter {
     /// Waits until the trees are on disk, if a setting demands it.
     fn sync_before_commit(&self, renamed: &[LockedPath]) -> Result<(), StoreError> {
         let store = &self.layout().real_store_dir;
-        if renamed.is_empty() {
+        let Durability {
+            fsync_store_paths,
+            sync_before_registering,
+        } = self.durability;
+        if renamed.is_empty() || !fsync_store_paths && !sync_before_registering {
             return Ok(());
         }
-        if self.durability.fsync_store_paths {
-            for (staged, _) in renamed {
-                sync_tree(staged.tree.location())?;
+        let trees = renamed.iter().map(|(staged, _)| staged.tree.location());
+        if !sync_before_registering && !has_many_files(trees.clone())? {
+            for tree in trees {
+                sync_tree(tree)?;
             }
-            rustix::fs::fsync(&self.directory).io_context("sync", store)?;
+            return rustix::fs::fsync(&self.directory).io_context("sync", store);
         }
-        if self.durability.sync_before_registering {
-            rustix::fs::syncfs(&self.directory).io_context("sync", store)?;
-        }
-        Ok(())
+        rustix::fs::syncfs(&self.directory).io_context("sync", store)
     }
 
     fn move_into_place(&self, staged: &mut StagedPath) -> Result<(), StoreError> {

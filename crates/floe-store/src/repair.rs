@@ -1,109 +1,39 @@
-//! Valid paths whose contents were lost: finds them after a restart of the system, and replaces
-//! them.
+//! Valid paths whose contents were lost: records them, and replaces their trees.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::thread;
+use std::sync::atomic::Ordering;
 
 use floe_format::StorePath;
 use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
 use rustix::io::Errno;
 
 use crate::error::{IoContext as _, StoreError};
-use crate::locks::{LockWait, PathLock, lock_mutex};
-use crate::reader::StoreReader;
+use crate::locks::{PathLock, lock_mutex};
 use crate::register::{RegisterOutcome, StagedPath};
-use crate::sync_record::{SyncRecord, boot_id, lock_record};
+use crate::sync_record::{SyncRecord, lock_record};
 use crate::tree::remove_tree;
-use crate::verify::{ProblemCause, VerifyObserver};
+use crate::verify::Damage;
 use crate::writer::StoreWriter;
 
 impl StoreWriter {
-    /// Makes sure that a crash of the system after this call will be noticed, and looks for paths
-    /// that an earlier crash has damaged.
-    ///
-    /// Errors: those of the system and of the database, and [`StoreError::Interrupted`].
-    pub(crate) fn check_after_restart(&self) -> Result<(), StoreError> {
-        let boot_id = boot_id();
-        let last_row = self.database().last_row()?;
-        let found = SyncRecord::read(self.layout())?;
-        let is_same_boot = |record: &SyncRecord| Some(&record.boot_id) == boot_id.as_ref();
-        let mut record = found.clone().unwrap_or_else(|| SyncRecord {
-            synced_row: last_row,
-            ..SyncRecord::default()
-        });
-        if found.as_ref().is_some_and(is_same_boot) {
-            *lock_mutex(&self.damaged) = self.verify_paths(record.damaged.into_iter().collect())?;
-            if record.synced_row < last_row {
-                self.sync_in_background(last_row);
-            }
-            return Ok(());
-        }
-        let mut suspects = record.damaged.clone();
-        suspects.extend(self.database().paths_after_row(record.synced_row)?);
-        record.damaged = self.verify_paths(suspects.into_iter().collect())?;
-        record.synced_row = record.synced_row.max(last_row);
-        record.boot_id = boot_id.unwrap_or_default();
-        let _lock = lock_record(self.layout(), &self.lock_wait)?;
-        record.write(self.layout())?;
-        *lock_mutex(&self.damaged) = record.damaged;
-        Ok(())
-    }
-
-    /// Hashes paths, and returns those that are valid and damaged.
-    fn verify_paths(&self, paths: Vec<StorePath>) -> Result<BTreeSet<StorePath>, StoreError> {
-        if paths.is_empty() {
-            return Ok(BTreeSet::new());
-        }
-        let what = format!("the check of {} paths that may be damaged", paths.len());
-        self.lock_wait.notify(&what);
-        let reader = StoreReader::open_with(self.layout().clone(), self.lock_wait.clone())?;
-        let verification = reader.verify(&paths, None, &Cancellation(&self.lock_wait))?;
-        let problems = verification.problems.into_iter();
-        let damaged = problems.filter(|it| !matches!(it.cause, ProblemCause::NotValid));
-        let dir = &self.layout().store_dir;
-        Ok(damaged.filter_map(|it| dir.parse(&it.path).ok()).collect())
-    }
-
-    /// Waits on another thread until the files of all rows up to `row` are on disk, and records it.
-    /// If that fails, a later writer tries again.
-    fn sync_in_background(&self, row: i64) {
-        let (directory, layout) = (self.directory.clone(), self.layout().clone());
-        let run = move || -> Result<(), StoreError> {
-            syncfs(&directory).io_context("sync", &layout.real_store_dir)?;
-            let _lock = lock_record(&layout, &LockWait::default())?;
-            if let Some(mut record) = SyncRecord::read(&layout)?
-                && record.synced_row < row
-            {
-                record.synced_row = row;
-                record.write(&layout)?;
-            }
-            Ok(())
-        };
-        let thread = thread::Builder::new().name("floe-sync".into());
-        // Without the thread, the record stays as it is.
-        let _: std::io::Result<_> = thread.spawn(move || _ = run());
-    }
-
     /// Records valid paths whose contents are damaged. The next writer of the store, also in a
     /// later run, reports them as missing until they are registered again.
     ///
     /// Errors: those of the system, and [`StoreError::Interrupted`].
-    pub fn record_damaged(&self, paths: &[StorePath]) -> Result<(), StoreError> {
+    pub fn record_damaged(&self, paths: &[(StorePath, Damage)]) -> Result<(), StoreError> {
         let layout = self.layout();
         let _lock = lock_record(layout, &self.lock_wait)?;
         let mut record = SyncRecord::read(layout)?.unwrap_or_default();
-        record.damaged.extend(paths.iter().cloned());
+        let names = paths.iter().map(|(path, _)| path.clone());
+        record.damaged.extend(names);
         record.write(layout)?;
         lock_mutex(&self.damaged).extend(paths.iter().cloned());
         Ok(())
     }
 
-    /// Returns those of `paths` that are valid and whose contents are damaged.
-    pub fn query_damaged(&self, paths: &[StorePath]) -> Vec<StorePath> {
-        let damaged = lock_mutex(&self.damaged);
-        let found = paths.iter().filter(|path| damaged.contains(*path));
-        found.cloned().collect()
+    /// Returns the damage of a path; `None` if the path is not valid or not known to be damaged.
+    pub fn damage_of(&self, path: &StorePath) -> Option<Damage> {
+        lock_mutex(&self.damaged).get(path).copied()
     }
 
     /// Whether any path of the store is known to be damaged.
@@ -123,8 +53,7 @@ impl StoreWriter {
         let (mut others, mut repaired) = (Vec::new(), Vec::new());
         for staged in batch {
             let path = staged.info.path.clone();
-            let is_damaged = lock_mutex(&self.damaged).contains(&path);
-            if !is_damaged || !self.database().is_valid(&path)? {
+            if self.damage_of(&path).is_none() || !self.database().is_valid(&path)? {
                 others.push(staged);
                 continue;
             }
@@ -165,6 +94,8 @@ impl StoreWriter {
         if paths.is_empty() {
             return Ok(());
         }
+        // The old trees may have left damaged files in `.links`.
+        self.has_suspect_links.store(true, Ordering::Relaxed);
         let layout = self.layout();
         syncfs(&self.directory).io_context("sync", &layout.real_store_dir)?;
         let _lock = lock_record(layout, &self.lock_wait)?;
@@ -191,14 +122,5 @@ fn exchange(new: &Path, place: &Path) -> Result<bool, StoreError> {
             Ok(false)
         }
         Err(error) => Err(error).io_context("replace", place),
-    }
-}
-
-/// Ends a verification at an interrupt.
-struct Cancellation<'a>(&'a LockWait);
-
-impl VerifyObserver for Cancellation<'_> {
-    fn should_continue(&self) -> bool {
-        self.0.check_cancelled().is_ok()
     }
 }

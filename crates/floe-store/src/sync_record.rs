@@ -3,24 +3,25 @@
 //! Rows of the database and files of the store reach the disk in no fixed order. After a power cut,
 //! a row may be there while the files of its path are empty. To wait for the disk after each copy
 //! would take seconds. Instead a file in the state directory names the running system by its boot
-//! id, and the last row whose files are on disk:
+//! id, and the last row whose files are on disk, the *synced row*:
 //!
 //! 1. The first writer after a boot makes the record durable before it registers a path.
-//! 2. A writer that finds a record of the same boot waits for the file system in the background,
-//!    and
-//!    then advances the record to the rows that it saw before.
+//! 2. The synced row advances only after a completed `syncfs`, to the row that was the last one
+//!    before this `syncfs` began. A hash proves nothing: it may come from the page cache.
 //! 3. A writer that finds a record of another boot hashes all paths with later rows. The record
-//!    then
-//!    lists the damaged ones by name, until a copy has replaced them.
+//!    then lists the damaged ones by name, until a copy has replaced them.
+//! 4. A store without a record is not hashed, because it may be huge. Its record begins with row 0.
 //!
 //! Row numbers are never used again (`autoincrement`). Rows of other programs count as well.
 //!
-//! Not guaranteed: that other programs, such as Nix, know which paths are damaged.
+//! Not guaranteed: that other programs, such as Nix, know which paths are damaged; and that floe
+//! notices damage that is older than the record.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use floe_format::StorePath;
@@ -41,6 +42,15 @@ pub(crate) struct SyncRecord {
     pub(crate) damaged: BTreeSet<StorePath>,
 }
 
+/// The reason why a store that had a record has none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostRecord {
+    /// The file is gone.
+    Deleted,
+    /// The record names rows that the database does not have: one of both was replaced.
+    BeyondDatabase,
+}
+
 impl SyncRecord {
     /// Reads the record. Returns `None` if there is none. A record that does not parse distrusts
     /// all rows.
@@ -58,14 +68,18 @@ impl SyncRecord {
         }
     }
 
-    /// Replaces the record. It is durable when the function returns.
+    /// Replaces the record. It is durable when the function returns. The caller must hold the lock
+    /// of the record.
     ///
     /// Errors: those of the system.
     pub(crate) fn write(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let file = record_file(layout);
-        let temporary = file.with_extension(format!("tmp-{}", std::process::id()));
+        // The lock of the record allows one writer, so a killed one leaves at most this file.
+        let temporary = file.with_extension("tmp");
         let write = || {
             let mut new = File::create(&temporary)?;
+            // A dry run of another user reads the record, whatever the umask.
+            new.set_permissions(fs::Permissions::from_mode(0o644))?;
             new.write_all(self.to_text().as_bytes())?;
             new.sync_all()?;
             fs::rename(&temporary, &file)?;
@@ -98,9 +112,14 @@ impl SyncRecord {
     }
 }
 
+/// Whether floe has written a record before: its lock is never removed.
+pub(crate) fn had_record(layout: &StoreLayout) -> bool {
+    lock_file(layout).exists()
+}
+
 /// Keeps other processes of floe from changing the record. Dropping it releases the lock.
 pub(crate) fn lock_record(layout: &StoreLayout, lock_wait: &LockWait) -> Result<File, StoreError> {
-    let path = record_file(layout).with_extension("lock");
+    let path = lock_file(layout);
     let file = open_lock_file(&path)?;
     lock_wait.wait("another floe", &path, || {
         let operation = FlockOperation::NonBlockingLockExclusive;
@@ -109,8 +128,8 @@ pub(crate) fn lock_record(layout: &StoreLayout, lock_wait: &LockWait) -> Result<
     Ok(file)
 }
 
-/// Returns the boot id of the running system; `None` if it is not readable, which counts as another
-/// boot.
+/// Returns the boot id of the running system; `None` if it is not readable. Then no process trusts
+/// the rows of another one, and each writer waits for the disk before it ends.
 pub(crate) fn boot_id() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let text = text.trim();
@@ -119,6 +138,10 @@ pub(crate) fn boot_id() -> Option<String> {
 
 fn record_file(layout: &StoreLayout) -> PathBuf {
     layout.database_dir().join("floe-sync-record")
+}
+
+fn lock_file(layout: &StoreLayout) -> PathBuf {
+    record_file(layout).with_extension("lock")
 }
 
 /// The last line. A record that was cut off lacks it.

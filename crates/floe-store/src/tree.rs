@@ -16,6 +16,6 @@ pub(crate) mod unpack;
 pub use dump::{CHUNK_LEN, dump_path, list_tree};
 pub use remove::remove_tree;
 pub use reuse::ReuseMethod;
-pub(crate) use sync::sync_tree;
+pub(crate) use sync::{has_many_files, sync_tree};
 pub use temporary_tree::TemporaryTree;
 pub use unpack::TreeWriter;

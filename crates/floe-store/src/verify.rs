@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::{slice, thread};
 
-use floe_format::{Hash, PathInfo, StorePath};
+use floe_format::{Hash, PathInfo, StoreDir, StorePath};
 
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::locks::{GcLock, LockWait, lock_mutex};
@@ -22,7 +22,7 @@ use crate::reader::StoreReader;
 use crate::tree::dump_path;
 use floe_hash::hash_pool::{HashPool, Stream, Worker};
 
-pub use problem::{ProblemCause, VerifyProblem};
+pub use problem::{Damage, ProblemCause, VerifyProblem};
 
 /// The result of a verification.
 #[derive(Debug, Default)]
@@ -35,6 +35,21 @@ pub struct Verification {
     pub links: u64,
     /// The problems, sorted by path, with the links last.
     pub problems: Vec<VerifyProblem>,
+}
+
+impl Verification {
+    /// Returns the valid paths that have problems.
+    pub fn damaged_paths(&self, store_dir: &StoreDir) -> Vec<(StorePath, Damage)> {
+        let damaged = self.problems.iter().filter_map(|problem| {
+            let damage = match problem.cause {
+                ProblemCause::NotValid | ProblemCause::ModifiedLink(_) => return None,
+                ProblemCause::Disappeared { .. } => Damage::Missing,
+                _ => Damage::Modified,
+            };
+            Some((store_dir.parse(&problem.path).ok()?, damage))
+        });
+        damaged.collect()
+    }
 }
 
 /// Receives the progress of a verification, and can stop it.

@@ -1,13 +1,14 @@
 //! A store as a target: opened or created, with the temporary roots of this process.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
@@ -19,10 +20,11 @@ use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, lock_mutex, open_lock_file, open_private_file, try_lock};
-use crate::options::WriteOptions;
+use crate::options::{StoreEvents, WriteOptions};
 use crate::temp_roots::SharedTempRoots;
-use crate::tree::links::{TreeLinks, open_links};
+use crate::tree::links::{TreeLinks, open_links, remove_unused_links};
 use crate::tree::{TemporaryTree, TreeWriter};
+use crate::verify::Damage;
 
 /// A store opened for writing. Several threads may share it.
 #[derive(Debug)]
@@ -40,7 +42,14 @@ pub struct StoreWriter {
     /// For trees without a row that were seen during a collection: the time of the first sight.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,
     /// Valid paths with damaged contents.
-    pub(crate) damaged: Mutex<BTreeSet<StorePath>>,
+    pub(crate) damaged: Mutex<BTreeMap<StorePath, Damage>>,
+    /// Whether this is the first writer after a restart of the system.
+    pub(crate) is_after_restart: bool,
+    /// Whether `.links` may have damaged files that no path uses any more.
+    pub(crate) has_suspect_links: AtomicBool,
+    /// The thread that waits for the disk.
+    pub(crate) background_sync: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) events: StoreEvents,
     /// Whether registered paths are on disk, by which settings.
     pub(crate) durability: Durability,
     /// Held shared while the store is open, so that no process migrates the database.
@@ -75,7 +84,7 @@ impl StoreWriter {
             chown_to_build_users_group(&layout.real_store_dir, group)?;
         }
         reserve_space(&layout.database_dir().join("reserved"));
-        let (path, lock_wait) = (layout.database_dir().join("big-lock"), &options.lock_wait);
+        let (path, lock_wait) = (layout.big_lock(), &options.lock_wait);
         let big_lock = open_lock_file(&path)?;
         lock_wait.wait("the big lock of the store", &path, || {
             let operation = FlockOperation::NonBlockingLockShared;
@@ -86,7 +95,7 @@ impl StoreWriter {
         drop(scope);
         let directory = File::open(store).io_context("open", store)?;
         let temp_roots = options.temp_roots.open(&layout)?;
-        let writer = StoreWriter {
+        let mut writer = StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
             temp_roots,
@@ -96,6 +105,10 @@ impl StoreWriter {
             lock_wait: options.lock_wait.clone(),
             unregistered_since: Mutex::default(),
             damaged: Mutex::default(),
+            is_after_restart: false,
+            has_suspect_links: AtomicBool::new(false),
+            background_sync: Mutex::default(),
+            events: options.events.clone(),
             durability: Durability {
                 fsync_store_paths: options.fsync_store_paths,
                 sync_before_registering: options.sync_before_registering,
@@ -104,18 +117,22 @@ impl StoreWriter {
             layout,
         };
         writer.check_after_restart()?;
-        writer.recover_crashed_runs();
+        let has_crashed_runs = writer.recover_crashed_runs();
+        let is_suspect = writer.is_after_restart && (has_crashed_runs || writer.has_damaged());
+        writer
+            .has_suspect_links
+            .store(is_suspect, Ordering::Relaxed);
         Ok(writer)
     }
 
-    /// Removes or claims the files of runs that were killed.
-    pub(crate) fn recover_crashed_runs(&self) {
+    /// Removes or claims the files of runs that were killed. Returns whether there were any.
+    pub(crate) fn recover_crashed_runs(&self) -> bool {
         let recovery = Recovery {
             layout: &self.layout,
             database: &self.database(),
             claim: &|path, place| self.claim(path, place),
         };
-        recovery.recover_all();
+        recovery.recover_all()
     }
 
     /// Takes ownership of a sealed tree of a killed run.
@@ -272,6 +289,17 @@ impl StoreWriter {
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
         LockedDatabase::lock(&self.database, &self.lock_wait)
+    }
+}
+
+impl Drop for StoreWriter {
+    fn drop(&mut self) {
+        if self.has_suspect_links.load(Ordering::Relaxed) {
+            // After a failure, the next collection removes the links.
+            let _: Result<(), StoreError> = remove_unused_links(&self.layout.links_dir());
+        }
+        // After a failure, the next writer hashes the paths of this one.
+        let _: Result<(), StoreError> = self.sync_without_boot_id();
     }
 }
 

@@ -42,6 +42,8 @@ pub enum FileSystemKind {
 /// A recording disk with a mounted file system.
 pub struct RecordingDisk {
     mount: Option<Mount>,
+    place: PathBuf,
+    kind: FileSystemKind,
     device: String,
     /// The directory of the FUSE file system.
     files: PathBuf,
@@ -78,24 +80,27 @@ pub fn recording_disk(scratch: &Path, kind: FileSystemKind, len: u64) -> Option<
             return None;
         }
     };
-    let mut losetup = Command::new("losetup");
-    losetup.args(["--find", "--show", "--direct-io=on"]);
-    let device = run(losetup.arg(files.join("disk"))).expect(0).stdout;
     let mut disk = RecordingDisk {
         mount: None,
-        device: device.trim().to_owned(),
+        place,
+        kind,
+        device: attach(&files),
         files,
         session: Some(session),
         recorder,
         len,
     };
     run(Command::new(mkfs).args([option, &disk.device])).expect(0);
-    let options: &[&str] = match kind {
-        FileSystemKind::Ext4 | FileSystemKind::Btrfs => &["-o", COMMIT_OFTEN],
-        FileSystemKind::Xfs => &[],
-    };
-    disk.mount = Some(Mount::new(Path::new(&disk.device), &place, options));
+    disk.mount();
     Some(disk)
+}
+
+/// Makes a loop device of the only file of the FUSE file system. Returns the name of the device.
+fn attach(files: &Path) -> String {
+    let mut losetup = Command::new("losetup");
+    losetup.args(["--find", "--show", "--direct-io=on"]);
+    let device = run(losetup.arg(files.join("disk"))).expect(0).stdout;
+    device.trim().to_owned()
 }
 
 impl RecordingDisk {
@@ -112,35 +117,61 @@ impl RecordingDisk {
     /// Writes an image of the disk as a power cut after the first `position` operations may leave
     /// it. The seed chooses the blocks that were written since the last flush.
     pub fn write_image(&self, image: &Path, position: usize, seed: u64) {
-        let recorder = self.recorder.lock().unwrap();
-        let operations = &recorder.operations[..position];
-        let is_flush = |operation: &Operation| matches!(operation, Operation::Flush);
-        let flushed = operations.iter().rposition(is_flush).unwrap_or(0);
+        let blocks = self.recorder.lock().unwrap().after_cut(position, seed);
         let file = File::create(image).unwrap();
         file.set_len(self.len).unwrap();
-        let mut random = XorShift(seed | 1);
-        for (index, operation) in operations.iter().enumerate() {
-            let Operation::Write { offset, data } = operation else {
-                continue;
-            };
-            let blocks = data.chunks(BLOCK_LEN);
-            for (place, block) in (*offset..).step_by(BLOCK_LEN).zip(blocks) {
-                if index < flushed || random.below(2) == 0 {
-                    file.write_all_at(block, place).unwrap();
-                }
-            }
+        for (number, block) in blocks {
+            file.write_all_at(&block, number * BLOCK_LEN as u64)
+                .unwrap();
         }
     }
-}
 
-impl Drop for RecordingDisk {
-    fn drop(&mut self) {
+    /// Cuts the power, and mounts what is left. No process may use the file system.
+    pub fn cut_power(&mut self, seed: u64) {
+        self.recorder.lock().unwrap().is_off = true;
+        self.detach();
+        let mut recorder = self.recorder.lock().unwrap();
+        let position = recorder.operations.len();
+        let blocks = recorder.after_cut(position, seed);
+        *recorder = Recorder {
+            start: blocks.clone(),
+            blocks,
+            ..Recorder::default()
+        };
+        drop(recorder);
+        self.device = attach(&self.files);
+        self.mount();
+    }
+
+    /// Unmounts and mounts the file system, as a restart of the system does.
+    pub fn restart(&mut self) {
+        drop(self.mount.take());
+        self.mount();
+    }
+
+    fn mount(&mut self) {
+        let options: &[&str] = match self.kind {
+            FileSystemKind::Ext4 | FileSystemKind::Btrfs => &["-o", COMMIT_OFTEN],
+            FileSystemKind::Xfs => &[],
+        };
+        let mount = Mount::new(Path::new(&self.device), &self.place, options);
+        self.mount = Some(mount);
+    }
+
+    /// Unmounts the file system and frees the loop device.
+    fn detach(&mut self) {
         drop(self.mount.take());
         run(Command::new("losetup").args(["--detach", &self.device]));
         // The kernel detaches the device when its last user has closed it. A test that has failed
         // leaves its mounts behind if they are busy.
         let is_free = || !is_used(&self.files) || thread::panicking();
         wait_until("the disk is free", is_free);
+    }
+}
+
+impl Drop for RecordingDisk {
+    fn drop(&mut self) {
+        self.detach();
         if let Some(session) = self.session.take() {
             let _: io::Result<()> = session.umount_and_join();
         }
@@ -188,14 +219,41 @@ enum Operation {
     Flush,
 }
 
-/// The contents of the disk by block, and all operations.
+/// The contents of a disk by block.
+type Blocks = HashMap<u64, [u8; BLOCK_LEN]>;
+
+/// The contents of the disk, and all operations since the last power cut.
 #[derive(Default)]
 struct Recorder {
-    blocks: HashMap<u64, [u8; BLOCK_LEN]>,
+    /// The contents after the last power cut.
+    start: Blocks,
+    blocks: Blocks,
     operations: Vec<Operation>,
+    /// Whether the power is off. Then writes have no effect.
+    is_off: bool,
 }
 
 impl Recorder {
+    /// Returns the contents as a power cut after the first `position` operations may leave them.
+    fn after_cut(&self, position: usize, seed: u64) -> Blocks {
+        let operations = &self.operations[..position];
+        let is_flush = |operation: &Operation| matches!(operation, Operation::Flush);
+        let flushed = operations.iter().rposition(is_flush).unwrap_or(0);
+        let mut random = XorShift(seed | 1);
+        let mut blocks = self.start.clone();
+        for (index, operation) in operations.iter().enumerate() {
+            let Operation::Write { offset, data } = operation else {
+                continue;
+            };
+            for (place, data) in (*offset..).step_by(BLOCK_LEN).zip(data.chunks(BLOCK_LEN)) {
+                if index < flushed || random.below(2) == 0 {
+                    write_blocks(&mut blocks, place, data);
+                }
+            }
+        }
+        blocks
+    }
+
     fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(len);
         while data.len() < len {
@@ -210,16 +268,23 @@ impl Recorder {
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut written = 0;
-        while written < data.len() {
-            let (block, start) = position(offset + written as u64);
-            let len = (BLOCK_LEN - start).min(data.len() - written);
-            let block = self.blocks.entry(block).or_insert([0; BLOCK_LEN]);
-            block[start..start + len].copy_from_slice(&data[written..written + len]);
-            written += len;
+        if self.is_off {
+            return;
         }
+        write_blocks(&mut self.blocks, offset, data);
         let data = data.to_vec();
         self.operations.push(Operation::Write { offset, data });
+    }
+}
+
+fn write_blocks(blocks: &mut Blocks, offset: u64, data: &[u8]) {
+    let mut written = 0;
+    while written < data.len() {
+        let (block, start) = position(offset + written as u64);
+        let len = (BLOCK_LEN - start).min(data.len() - written);
+        let block = blocks.entry(block).or_insert([0; BLOCK_LEN]);
+        block[start..start + len].copy_from_slice(&data[written..written + len]);
+        written += len;
     }
 }
 

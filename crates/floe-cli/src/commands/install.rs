@@ -55,9 +55,8 @@ fn record_damaged(
     if closure.is_empty() {
         return Ok(());
     }
-    let problems = store.verify(&closure, args.transfer.jobs, &())?.problems;
-    let damaged = problems.iter().map(|it| layout.store_dir.parse(&it.path));
-    let damaged: Vec<_> = damaged.collect::<Result<_, _>>()?;
+    let damaged = store.verify(&closure, args.transfer.jobs, &())?;
+    let damaged = damaged.damaged_paths(&layout.store_dir);
     if !damaged.is_empty() {
         let write = settings.write_options(&Cancel::default())?;
         StoreWriter::open_with(layout.clone(), &write)?.record_damaged(&damaged)?;

@@ -81,6 +81,10 @@ pub(crate) fn run_copy(
             print(open.target.store_dir().full_path(path))?;
         }
     }
+    if let Some(store) = &open.local_store {
+        // The user has the result meanwhile.
+        store.wait_for_background_sync();
+    }
     report_failures(&summary)
 }
 

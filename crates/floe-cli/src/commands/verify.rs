@@ -10,7 +10,7 @@ use floe_config::{parse_store_uri, store_in_root};
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig};
 use floe_format::StorePath;
 use floe_store::{
-    ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
+    Damage, ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
 };
 use floe_transfer::{Cancel, CopyOptions, ErrorKind, PathSpec};
 use serde_json::{Value, json};
@@ -90,18 +90,14 @@ fn repair(
     layout: &StoreLayout,
     found: &Verification,
 ) -> anyhow::Result<usize> {
-    let mut damaged = Vec::new();
     let mut solved = 0;
     for problem in &found.problems {
-        match &problem.cause {
-            ProblemCause::NotValid => {}
-            ProblemCause::ModifiedLink(_) => {
-                let link = layout.real_store_dir.join(&problem.path);
-                solved += usize::from(fs::remove_file(link).is_ok());
-            }
-            _ => damaged.push(layout.store_dir.parse(&problem.path)?),
+        if let ProblemCause::ModifiedLink(_) = &problem.cause {
+            let link = layout.real_store_dir.join(&problem.path);
+            solved += usize::from(fs::remove_file(link).is_ok());
         }
     }
+    let damaged = found.damaged_paths(&layout.store_dir);
     if damaged.is_empty() {
         return Ok(solved);
     }
@@ -109,7 +105,7 @@ fn repair(
     let write = settings.write_options(&cancel)?;
     options::cancel_on_signals(&cancel)?;
     StoreWriter::open_with(layout.clone(), &write)?.record_damaged(&damaged)?;
-    let paths = damaged.iter().map(StorePath::to_string).collect();
+    let paths = damaged.iter().map(|(path, _)| path.to_string()).collect();
     let sources = settings.sources(&args.from)?;
     let request = CopyRequest {
         order: match args.from.is_empty() {
@@ -128,7 +124,7 @@ fn repair(
         ..CopyRequest::new(sources, location.clone(), RequestedPaths::Named(paths))
     };
     let summary: CopySummary = request.open()?.run(&*progress_display())?;
-    let is_repaired = |path: &&StorePath| summary.requested_paths.contains(path);
+    let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);
     Ok(solved + damaged.iter().filter(is_repaired).count())
 }
 

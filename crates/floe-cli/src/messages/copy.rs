@@ -96,7 +96,7 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
         Event::DamagedPath { path, reason } => {
-            format!("copying {path} again: {reason}")
+            format!("replacing {path}: {reason}")
         }
         Event::DamagedLink { path, link } => format!(
             "replacing the damaged file .links/{link} by an intact one of {path}; floe verify \

@@ -81,7 +81,7 @@ const DAMAGES: [(&str, Damage, &str); 6] = [
             let text = fs::read_to_string(cache.narinfo()).unwrap();
             fs::write(cache.narinfo(), &text[..text.len() / 2]).unwrap();
         },
-        "again: cannot parse narinfo",
+        "cannot parse narinfo",
     ),
     (
         "narinfo of another path",

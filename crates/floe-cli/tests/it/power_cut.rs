@@ -1,5 +1,9 @@
 //! Power cuts: a disk that recorded all writes is cut at many points, and floe runs again.
 
+mod first_run;
+mod record;
+mod sequences;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,16 +147,17 @@ fn boot_id(scratch: &Scratch) -> PathBuf {
     file
 }
 
-/// Installs, and checks that the next install repairs the store after each cut.
+/// Installs, and checks that the next install, with or without the options, repairs the store after
+/// each cut.
 fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
     let root = |place: &Path| place.join("root");
     let profile = |place: &Path| place.join("profile");
-    let command = |place: &Path| {
+    let command = |place: &Path, options: &[&str]| {
         let mut command = install(corpus, &root(place), options);
         command.arg("--profile").arg(profile(place));
         command
     };
-    let Some(recording) = record(kind, command) else {
+    let Some(recording) = record(kind, |place| command(place, options)) else {
         return;
     };
     let boot_id = boot_id(&recording.scratch);
@@ -163,7 +168,8 @@ fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
             Some((paths, _)) if paths > 0 => whole += 1,
             _ => {}
         }
-        run(&mut after_restart(&command(place), &boot_id)).expect(0);
+        let options = if damaged % 2 == 1 { &[] } else { options };
+        run(&mut after_restart(&command(place, options), &boot_id)).expect(0);
         let (paths, problems) = verify(&root(place)).unwrap();
         assert_eq!((paths, problems), (corpus.paths.len() as u64, 0), "{cut}");
         let generation = fs::read_link(profile(place)).unwrap();

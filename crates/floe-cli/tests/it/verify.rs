@@ -185,6 +185,6 @@ fn repair_without_a_source_of_the_path_fails_and_is_repeated_by_install() {
         .arg(&root)
         .args(["--trusted-public-keys", &corpus.key, &corpus.root]))
     .expect(0)
-    .stderr_contains("again: its contents in the store are damaged");
+    .stderr_contains("its files in the store are damaged");
     run(floe(["verify", "--root"]).arg(&root)).expect(0);
 }

@@ -118,12 +118,19 @@ impl StoreConfig for LocalStoreUri {
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let layout = self.layout.clone();
         if context.dry_run {
-            let reader = match StoreReader::open(layout.clone()) {
+            let lock_wait = &context.write.lock_wait;
+            let reader = match StoreReader::open_with(layout.clone(), lock_wait.clone()) {
                 Err(StoreError::NoStore { .. }) => None,
                 reader => Some(reader?),
             };
+            let damaged = reader.as_ref().map(|it| it.query_damaged(lock_wait));
+            let target = ReadOnlyStore {
+                layout,
+                damaged: damaged.transpose()?.unwrap_or_default(),
+                reader,
+            };
             return Ok(OpenTarget {
-                target: Arc::new(ReadOnlyStore { layout, reader }),
+                target: Arc::new(target),
                 local_store: None,
             });
         }

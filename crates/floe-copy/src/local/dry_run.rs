@@ -1,10 +1,14 @@
 //! A local store as the target of a dry run: it need not exist, and nothing is created.
 
+use std::collections::BTreeMap;
+
 use floe_format::{HashPart, StoreDir, StorePath};
-use floe_store::{StoreLayout, StoreReader};
+use floe_store::{Damage, StoreLayout, StoreReader};
 use floe_transfer::{
     CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
 };
+
+use super::target::reason;
 
 /// A local store that is only read.
 #[derive(Debug)]
@@ -12,6 +16,8 @@ pub(crate) struct ReadOnlyStore {
     pub(super) layout: StoreLayout,
     /// `None` if there is no store yet.
     pub(super) reader: Option<StoreReader>,
+    /// The valid paths that the copy would repair.
+    pub(super) damaged: BTreeMap<StorePath, Damage>,
 }
 
 impl Target for ReadOnlyStore {
@@ -23,13 +29,22 @@ impl Target for ReadOnlyStore {
         let Some(reader) = &self.reader else {
             return Ok(paths.to_vec().into());
         };
-        let mut missing = Vec::new();
+        let mut missing = MissingPaths::default();
         for path in paths {
-            if reader.path_info(path)?.is_none() {
-                missing.push(path.clone());
+            match (reader.path_info(path)?, self.damaged.get(path)) {
+                (None, _) => missing.paths.push(path.clone()),
+                (Some(_), Some(damage)) => {
+                    missing.damaged.push((path.clone(), reason(*damage)));
+                    missing.paths.push(path.clone());
+                }
+                // The references of a valid path may be damaged.
+                (Some(info), None) if !self.damaged.is_empty() => {
+                    missing.unchecked_references.extend(info.references);
+                }
+                (Some(_), None) => {}
             }
         }
-        Ok(missing.into())
+        Ok(missing)
     }
 
     /// A dry run transfers nothing.

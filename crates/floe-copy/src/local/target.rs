@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
-use floe_store::{StagedPath, StoreWriter};
+use floe_store::{Damage, StagedPath, StoreWriter};
 use floe_transfer::{
     CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs, PlannedPath, Space,
     Target,
@@ -65,12 +65,10 @@ impl LocalTarget {
         paths: &[StorePath],
         not_valid: Vec<StorePath>,
     ) -> Result<MissingPaths, Error> {
-        let damaged = self.store.query_damaged(paths);
         let mut missing = MissingPaths::default();
         for path in paths {
-            if damaged.contains(path) {
-                let reason = "its contents in the store are damaged".to_owned();
-                missing.damaged.push((path.clone(), reason));
+            if let Some(damage) = self.store.damage_of(path) {
+                missing.damaged.push((path.clone(), reason(damage)));
             } else if !not_valid.contains(path) {
                 let references = self.store.path_info(path)?.map(|info| info.references);
                 missing
@@ -91,6 +89,14 @@ impl LocalTarget {
 
     fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedPath>> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reason why the copy fetches a valid path.
+pub(super) fn reason(damage: Damage) -> String {
+    match damage {
+        Damage::Missing => "its files are missing in the store".into(),
+        Damage::Modified => "its files in the store are damaged".into(),
     }
 }
 

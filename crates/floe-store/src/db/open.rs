@@ -77,11 +77,27 @@ fn disable_wal(connection: &Connection) -> bool {
     asked.is_ok() && journal_mode(connection).is_ok_and(|mode| mode != "wal")
 }
 
-/// Opens an existing database for reading.
+/// Opens an existing database for reading. Returns `None` if it has no tables: a power cut leaves
+/// such a file while the store is created.
 pub(super) fn for_reading(
     file: &Path,
     policy: BusyPolicy,
-) -> rusqlite::Result<(Connection, AccessMode)> {
+) -> rusqlite::Result<Option<(Connection, AccessMode)>> {
+    let (connection, access) = try_for_reading(file, policy)?;
+    let has_tables = connection.table_exists(None, "ValidPaths")?;
+    Ok(has_tables.then_some((connection, access)))
+}
+
+/// Rolls back the journal that a crash of a writer has left. The caller must know that no writer is
+/// running.
+pub(super) fn recover(file: &Path) -> rusqlite::Result<()> {
+    let connection = for_writing(file, false, true)?;
+    // The first query recovers the file.
+    connection.table_exists(None, "ValidPaths")?;
+    Ok(())
+}
+
+fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connection, AccessMode)> {
     open_with_locks(file, policy).or_else(|error| {
         if !may_open_immutable(&error, file) {
             return Err(error);
@@ -146,8 +162,7 @@ fn set_busy_policy(connection: &mut Connection, policy: BusyPolicy) -> rusqlite:
 /// Runs a query, because a database whose log cannot be opened fails only at the first query.
 fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::Result<Connection> {
     set_busy_policy(&mut connection, policy)?;
-    let text = "select count(*) from (select 1 from ValidPaths limit 1)";
-    connection.query_row(text, (), |_| Ok(()))?;
+    connection.table_exists(None, "ValidPaths")?;
     Ok(connection)
 }
 

@@ -119,9 +119,11 @@ impl Database {
         })
     }
 
-    /// Returns the highest row number of a path; 0 if there is none.
+    /// Returns the highest row number that a path has or had; 0 if there was none.
     pub(crate) fn last_row(&self) -> Result<i64, StoreError> {
-        let text = "select coalesce(max(id), 0) from ValidPaths";
+        // A deleted row keeps its number in the sequence.
+        let text = "select max(coalesce((select max(id) from ValidPaths), 0), \
+             coalesce((select max(seq) from sqlite_sequence where name = 'ValidPaths'), 0))";
         self.query("look up the last row of", text, |query| {
             query.query_row((), |row| row.get(0))
         })

@@ -16,7 +16,9 @@
 //! Not guaranteed: that equal files are linked. If the file system refuses a link, the file stays
 //! as it was written.
 
+use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::error::{IoContext as _, StoreError};
+use crate::error::{IoContext as _, StoreError, is_not_found};
 
 /// The links that a tree added to `.links`, kept until the tree is registered.
 #[derive(Debug)]
@@ -189,6 +191,22 @@ impl TreeLinks {
             }
         }
     }
+}
+
+/// Removes the links that no path uses, as a garbage collection does.
+pub(crate) fn remove_unused_links(directory: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(directory).io_context("list", directory)? {
+        let entry = entry.io_context("list", directory)?;
+        let metadata = entry.metadata();
+        if metadata.is_ok_and(|metadata| !metadata.is_dir() && metadata.nlink() == 1) {
+            let path = entry.path();
+            let removed = fs::remove_file(&path);
+            if !is_not_found(&removed) {
+                removed.io_context("remove", path)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl FileHasher {

@@ -53,9 +53,19 @@ pub enum ProblemCause {
     ModifiedLink(String),
 }
 
+/// The damage of a valid path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Its files are gone.
+    Missing,
+    /// Its files do not match its NAR hash.
+    Modified,
+}
+
 fn describe_referrers(referrers: &[String]) -> String {
     match referrers {
         [] => String::new(),
+        [referrer] => format!(", and {referrer} needs it"),
         _ => format!(", and {} need it", referrers.join(", ")),
     }
 }
