@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use floe_format::Compression;
 use floe_format::narinfo::NARINFO_LEN_MAX;
+use floe_store::open_regular_file;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, StoreUri};
 use tempfile::TempPath;
@@ -158,8 +159,7 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Returns the path of the NAR that a narinfo names. Errors: the path leads out of the cache,
-    /// or to something that is not a file.
+    /// Returns the path of the NAR that a narinfo names. Errors: the path leads out of the cache.
     fn nar_path(&self, url: &str) -> Result<PathBuf, Error> {
         let relative = url.strip_prefix("file://").unwrap_or(url);
         let path = self.directory.join(relative);
@@ -170,11 +170,6 @@ impl FileStorage {
                 url: url.to_owned(),
                 reason: "it leads out of the cache".into(),
             });
-        }
-        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-            // Opening a pipe would block until a process writes to it.
-            let error = io::Error::other("it is not a file");
-            return Err(file_error(OPEN_NAR, &path)(error));
         }
         Ok(path)
     }
@@ -201,7 +196,7 @@ impl CacheStorage for FileStorage {
 
     fn open(&self, url: &str, _: Buffering) -> Result<Body, Error> {
         let path = self.nar_path(url)?;
-        let file = File::open(&path).map_err(file_error(OPEN_NAR, &path))?;
+        let file = open_regular_file(&path).map_err(file_error("open the NAR", &path))?;
         Ok(Body::File { file, path })
     }
 
@@ -316,12 +311,12 @@ fn create_temporary_in(directory: &Path) -> Result<(File, TempPath), Error> {
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = NARINFO_LEN_MAX as u64 + 1;
-    File::open(path)?.take(limit).read_to_end(&mut text)?;
+    open_regular_file(path)?
+        .take(limit)
+        .read_to_end(&mut text)?;
     Ok(text)
 }
 
 /// The names of temporary files begin and end with these texts.
 const PREFIX: &str = ".floe-";
 const SUFFIX: &str = ".tmp";
-
-const OPEN_NAR: &str = "open the NAR";

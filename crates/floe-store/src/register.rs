@@ -12,7 +12,6 @@
 //! wait for each other's downloads.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -21,12 +20,11 @@ use floe_format::derivation::{
 };
 use floe_format::store_path::DERIVATION_EXTENSION;
 use floe_format::{PathInfo, StorePath};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
-use rustix::io::Errno;
 
 use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
 use crate::locks::{PathLock, lock_mutex};
+use crate::regular_file::open_regular_file_nofollow;
 use crate::tree::{TemporaryTree, has_many_files, remove_tree, sync_tree};
 use crate::writer::{Durability, StoreWriter};
 
@@ -283,20 +281,10 @@ enum LockOutcome {
 /// Reads a file of an untrusted tree. Follows no symbolic link, and reads at most one byte more
 /// than a derivation may have.
 fn read_plain_file(path: &Path) -> io::Result<Vec<u8>> {
-    let not_plain = || io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file");
-    // Without this flag, opening a named pipe would wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match openat(CWD, path, flags, Mode::empty()) {
-        // The system reports a symbolic link in this way because of `NOFOLLOW`.
-        Err(Errno::LOOP) => return Err(not_plain()),
-        opened => opened?,
-    };
-    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
-        return Err(not_plain());
-    }
+    let file = open_regular_file_nofollow(path)?;
     let mut text = Vec::new();
     let most = DERIVATION_LEN_MAX as u64 + 1;
-    File::from(file).take(most).read_to_end(&mut text)?;
+    file.take(most).read_to_end(&mut text)?;
     Ok(text)
 }
 

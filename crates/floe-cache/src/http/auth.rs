@@ -1,10 +1,10 @@
 //! User names and passwords: each host gets its own and no others.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use floe_format::{Netrc, base64};
+use floe_store::open_regular_file;
 use floe_transfer::Error;
 use floe_transfer::url::percent_decode;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -53,14 +53,20 @@ pub fn unusable_netrc_files(options: &NetworkOptions) -> Vec<Error> {
 pub(super) fn read_netrc_files(files: &[PathBuf]) -> (Vec<Netrc>, Vec<Error>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     for file in files {
-        let read = fs::read(file);
-        match read.and_then(|text| Netrc::parse(&text).map_err(io::Error::other)) {
+        let text = read(file);
+        match text.and_then(|text| Netrc::parse(&text).map_err(io::Error::other)) {
             Ok(netrc) => found.push(netrc),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => errors.push(file_error("read the netrc file", file)(error)),
         }
     }
     (found, errors)
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open_regular_file(file)?.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Returns the header for a URL. Credentials in the URL win over the files; a user name alone

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use floe_store::open_regular_file;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
@@ -23,8 +24,9 @@ pub(super) fn load_certificates(
     let Some(path) = file else {
         return Ok(rustls_native_certs::load_native_certs().certs);
     };
-    CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
+    open_regular_file(path)
+        .map_err(pem::Error::Io)
+        .and_then(|file| CertificateDer::pem_reader_iter(file).collect())
         .map_err(|error| format!("cannot read certificates from {}: {error}", path.display()))
 }
 

@@ -21,6 +21,7 @@ mod hostile_nars;
 mod install;
 mod interrupt;
 mod json_log;
+mod irregular_files;
 mod keys;
 mod kill;
 mod large_inputs;

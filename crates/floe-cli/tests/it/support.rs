@@ -15,3 +15,15 @@ pub(crate) fn floe<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comman
     hide_nix_conf(&mut command);
     command
 }
+
+/// Returns a command as [`floe`] does, which a signal that cannot be ignored ends after a time that
+/// no healthy run needs.
+pub(crate) fn floe_with_time_limit<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let binary = floe(args);
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "25"]).arg(binary.get_program());
+    command.args(binary.get_args()).stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", "/dev/null");
+    hide_nix_conf(&mut command);
+    command
+}

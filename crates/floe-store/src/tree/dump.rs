@@ -95,7 +95,8 @@ impl<E: From<StoreError>> Dumper<'_, E> {
     }
 
     fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), E> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Another process may have put a named pipe in the place of the file, which must not block.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
         let stat = fstat(&file).io_context("examine", &self.path)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
