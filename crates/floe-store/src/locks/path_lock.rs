@@ -9,7 +9,7 @@ use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 
 use super::lock_wait::LockWait;
-use super::{open_lock_file, try_lock};
+use super::{open_lock_file, open_lock_file_nofollow, try_lock};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 
@@ -29,14 +29,15 @@ impl PathLock {
     /// Tries to acquire the lock on a store path. Returns `None` if another process holds the lock
     /// or has just released it.
     ///
-    /// Errors: those of the system, and a lock file that is not empty, because lock files have no
-    /// contents.
+    /// Errors: those of the system, and a lock file that is a symbolic link or not empty, because
+    /// lock files have no contents.
     pub(crate) fn try_acquire(
         layout: &StoreLayout,
         path: &StorePath,
     ) -> Result<Option<PathLock>, StoreError> {
         let lock_path = layout.real_store_dir.join(format!("{path}.lock"));
-        let Some(mut lock) = PathLock::try_lock_file(&lock_path)? else {
+        let file = open_lock_file_nofollow(&lock_path)?;
+        let Some(mut lock) = PathLock::try_lock_file(file, &lock_path)? else {
             return Ok(None);
         };
         // Nix would take it for a lock that was just released, and retry without end.
@@ -59,7 +60,7 @@ impl PathLock {
         let mut is_created_here = false;
         let mut lock = lock_wait.wait(&what, &lock_path, || {
             is_created_here |= fs::symlink_metadata(&lock_path).is_err();
-            PathLock::try_lock_file(&lock_path)
+            PathLock::try_lock_file(open_lock_file(&lock_path)?, &lock_path)
         })?;
         lock.keep_file = !is_created_here;
         Ok(lock)
@@ -67,8 +68,7 @@ impl PathLock {
 
     /// Tries to lock a file. The lock keeps its file until the caller knows that the file is its
     /// own.
-    fn try_lock_file(lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
-        let file = open_lock_file(lock_path)?;
+    fn try_lock_file(file: File, lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
         if !try_lock(&file, lock_path, FlockOperation::NonBlockingLockExclusive)? {
             return Ok(None);
         }
@@ -112,7 +112,10 @@ const NOT_EMPTY: &str = "the file is not empty, so it is not a lock";
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::locks::SYMBOLIC_LINK;
     use floe_format::StoreDir;
 
     #[test]
@@ -150,6 +153,33 @@ mod tests {
         assert!(!file.exists());
     }
 
+    /// A planted link must not make floe create, lock or write to a file elsewhere.
+    #[test]
+    fn symbolic_link_as_lock_file_is_an_error_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(&layout.real_store_dir).unwrap();
+        let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
+        let link = layout.real_store_dir.join(format!("{path}.lock"));
+        let (absent, present) = (root.path().join("absent"), root.path().join("present"));
+        fs::write(&present, "").unwrap();
+        for target in [&absent, &present] {
+            symlink(target, &link).unwrap();
+            let error = PathLock::try_acquire(&layout, &path).unwrap_err();
+            let error = error.into_path_obstructed(&path).unwrap().to_string();
+            assert!(error.contains(SYMBOLIC_LINK), "{error}");
+            assert!(
+                error.ends_with("; try removing it and running again"),
+                "{error}"
+            );
+            assert_eq!(fs::read_link(&link).unwrap(), *target);
+            fs::remove_file(&link).unwrap();
+        }
+        assert!(!absent.exists());
+        assert_eq!(fs::read(&present).unwrap(), b"");
+        assert!(PathLock::try_acquire(&layout, &path).unwrap().is_some());
+    }
+
     /// Profiles lie among a user's own files, such as `flake.lock` beside `flake`.
     #[test]
     fn profile_lock_keeps_existing_user_file() {
@@ -159,7 +189,8 @@ mod tests {
         for contents in ["{}", ""] {
             fs::write(&file, contents).unwrap();
             let lock = PathLock::acquire(&profile, &LockWait::default()).unwrap();
-            assert!(PathLock::try_lock_file(&file).unwrap().is_none());
+            let again = open_lock_file(&file).unwrap();
+            assert!(PathLock::try_lock_file(again, &file).unwrap().is_none());
             drop(lock);
             assert_eq!(fs::read_to_string(&file).unwrap(), contents);
         }
