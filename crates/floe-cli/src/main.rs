@@ -6,6 +6,7 @@ mod display;
 mod exit;
 mod exit_code;
 mod messages;
+mod open_files;
 mod options;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
+use floe_cache::NetworkOptions;
 use floe_config::{Config, Environment, ProcessUser, parse_store_uri};
 use floe_copy::{StoreConfig, UriContext, reuse_directory};
 use floe_format::{StoreDir, TrustedKeys};
@@ -15,6 +16,7 @@ use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::{self, arguments, copy};
+use crate::open_files::{self, limit_connections};
 
 /// Returns the environment of this process. No other code reads variables for the configuration.
 pub(crate) fn environment() -> Environment {
@@ -70,6 +72,14 @@ impl Settings {
             true => bail!(UsageError(copy::NO_SUBSTITUTER.into())),
             false => Ok(sources),
         }
+    }
+
+    /// Returns the options of requests. Raises the limit of open files, and keeps the number of
+    /// connections far below it.
+    pub(crate) fn network(&self) -> NetworkOptions {
+        let mut network = self.config.network();
+        network.connections = limit_connections(network.connections, open_files::raise());
+        network
     }
 
     /// Returns the options of a copy into a target.

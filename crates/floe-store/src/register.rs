@@ -164,17 +164,15 @@ impl StoreWriter {
         renamed.io_context("rename a tree to", place)
     }
 
-    /// Acquires the locks in the order of the paths, and separates the paths that are valid
-    /// already.
+    /// Acquires the locks, and separates the paths that are valid already.
     fn lock_batch(
         &self,
         database: &Database,
-        mut batch: Vec<StagedPath>,
+        batch: Vec<StagedPath>,
         outcome: &mut RegisterOutcome,
     ) -> Result<Vec<LockedPath>, StoreError> {
-        batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
         let mut locked = Vec::new();
-        let mut batch = batch.into_iter();
+        let mut batch = references_first(batch).into_iter();
         while let Some(staged) = batch.next() {
             let path = &staged.info.path;
             match self.lock_path(database, path) {
@@ -267,6 +265,30 @@ impl StoreWriter {
             DerivationError::Read { path, reason }
         })?;
         Derivation::parse(&text, &self.layout().store_dir, derivation_name(path))
+    }
+}
+
+/// Sorts a batch so that references come before their referrers. If the locks do not suffice for
+/// the whole batch, the first paths can be registered without the others.
+fn references_first(mut batch: Vec<StagedPath>) -> Vec<StagedPath> {
+    batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
+    let mut sorted = Vec::new();
+    loop {
+        let pending: HashSet<StorePath> = batch.iter().map(|it| it.info.path.clone()).collect();
+        let is_pending = |info: &PathInfo| {
+            let mut others = info.references.iter().filter(|path| **path != info.path);
+            others.any(|path| pending.contains(path))
+        };
+        let len_before = sorted.len();
+        let (referrers, next): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|it| is_pending(&it.info));
+        sorted.extend(next);
+        batch = referrers;
+        // The paths of a circle remain.
+        if sorted.len() == len_before {
+            sorted.extend(batch);
+            return sorted;
+        }
     }
 }
 

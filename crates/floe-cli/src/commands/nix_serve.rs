@@ -17,6 +17,7 @@ use super::serve::identity::Identity;
 use super::serve::process::{self, ProcessOptions};
 use super::serve::{access_log, limits};
 use crate::display::warn;
+use crate::open_files;
 use crate::options;
 use command_line::{Options, Request};
 
@@ -63,7 +64,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
     };
     let store = served_store(&flags, &HarmoniaSettings::default(), &environment)?;
     let key_files = Vec::from_iter(environment.secret_key_file());
-    let open_files = limits::raise_open_files();
+    let open_files = open_files::raise();
     let access_log = access_log::open(options.log, options.access_log.as_deref())?;
     let mut config = Config::new(store.layout, options.listen);
     let keep_alive_timeout = options.keep_alive_timeout;

@@ -32,7 +32,7 @@ pub(crate) fn run_copy(
     let relay = Arc::new(Relay::default());
     let copy_options = settings.copy_options(args, &*request.target)?;
     let mut request = CopyRequest {
-        network: settings.config.network(),
+        network: settings.network(),
         store_dir: settings.store_dir.clone(),
         write: settings.write_options(&copy_options.cancel)?,
         options: copy_options,

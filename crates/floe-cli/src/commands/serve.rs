@@ -17,6 +17,7 @@ use crate::args::{AccessLogFormat, CompressMode, ServeArgs};
 use crate::display::warn;
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
+use crate::open_files;
 use crate::options;
 use process::ProcessOptions;
 
@@ -45,7 +46,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         store_dir: args.store_dir.as_deref(),
     };
     let store = served_store(&flags, &file, &environment)?;
-    let open_files = limits::raise_open_files();
+    let open_files = open_files::raise();
     let connections = args.max_connections.map(usize::from);
     let connections = connections.or(file.connections());
     let log = match (&args.access_log, args.log_format) {

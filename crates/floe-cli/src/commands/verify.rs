@@ -112,7 +112,7 @@ fn repair(
             true => SourceOrder::ByPriority,
             false => SourceOrder::AsListed,
         },
-        network: settings.config.network(),
+        network: settings.network(),
         options: CopyOptions {
             trusted_keys: settings.trusted_keys(&args.trust)?,
             check_signatures: settings.check_signatures(&args.trust),

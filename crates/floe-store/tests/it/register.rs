@@ -330,6 +330,11 @@ fn batch_at_descriptor_limit_still_reads_derivations() {
     let all = batch.len();
     // With a single path there is no lock to release, so the registration fails.
     let one = vec![batch.pop().unwrap()];
+    // Each path refers to the next one, which the order of the names would register later.
+    for number in 1..batch.len() {
+        let reference = batch[number].info.path.clone();
+        batch[number - 1].info.references.insert(reference);
+    }
     allow_descriptors(1);
     let error = writer.register(one).unwrap_err();
     assert!(error.to_string().contains("Too many open files"), "{error}");

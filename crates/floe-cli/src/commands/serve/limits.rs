@@ -1,23 +1,6 @@
-//! The limits of open files and of connections.
+//! The limit of connections.
 
 use floe_server::config::CONNECTIONS_MAX;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-/// Raises the soft limit of open files to the hard limit, and returns the new limit. `None` means
-/// no limit.
-///
-/// The low default of the soft limit exists for programs that use select(2), which floe does not.
-pub(crate) fn raise_open_files() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    }
-}
 
 /// Returns the requested number of connections, limited by the number of open files.
 pub(crate) fn connections(requested: Option<usize>, open_files: Option<u64>) -> usize {
