@@ -642,7 +642,7 @@ struct NetworkOptions {
   std::vector<std::string> netrc_files{};
   /// A file of PEM certificates that are trusted instead of the certificates of the system.
   std::optional<std::string> certificates{};
-  /// The largest number of connections to one cache over HTTP/1.1. Absent: 25. 0: no limit.
+  /// The largest number of connections to one host over HTTP/1.1. Absent: 25. 0: no limit.
   std::optional<std::uint64_t> connections{};
   /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds. 0: no limit.
   std::optional<std::uint64_t> connect_timeout_ms{};

@@ -21,13 +21,13 @@ use std::sync::{Arc, OnceLock};
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, StoreUri};
-use reqwest::{StatusCode, Url};
+use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as channel};
 
 use crate::binary_cache::{CACHE_INFO, CacheOptions};
 use crate::file::IGNORED_PARAMETERS;
 use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit};
-use limiter::{ConnectionLimiter, RequestPermit};
+use limiter::RequestPermits;
 use network::HttpContext;
 pub use network::Network;
 use redirect::RequestTarget;
@@ -93,7 +93,6 @@ struct HttpCacheShared {
     /// The URL of the cache.
     base: Url,
     context: Arc<HttpContext>,
-    limiter: ConnectionLimiter,
     /// How many narinfos may be requested at once. Unset until `nix-cache-info` has come.
     query_limit: OnceLock<Semaphore>,
     /// Queries in a row that failed after all their attempts.
@@ -109,7 +108,6 @@ impl HttpStorage {
     pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
         let (base, context) = (parse_url(&uri.url)?, network.context.clone());
         let shared = HttpCacheShared {
-            limiter: ConnectionLimiter::new(context.options.connections, &base),
             base,
             context,
             query_limit: OnceLock::new(),
@@ -142,7 +140,7 @@ impl HttpStorage {
         &self,
         target: RequestTarget,
         buffering: Buffering,
-        permits: Option<(RequestPermit, Option<OwnedSemaphorePermit>)>,
+        permits: Option<(RequestPermits, OwnedSemaphorePermit)>,
     ) -> Body {
         let shared = self.shared.clone();
         let url = redact(&target.url);
@@ -150,18 +148,17 @@ impl HttpStorage {
             Buffering::Whole => 2,
             Buffering::Stream => CHUNK_QUEUE_LEN,
         });
-        let (permit, prefetch_permit) = permits.unzip();
+        let (held, prefetch_permit) = permits.unzip();
         self.shared.context.handle.spawn(async move {
             let transfer = async {
-                // The task keeps the permit during pauses too. A worker that holds memory for the
-                // decoder of this body must not wait for workers that wait for that memory.
-                let _permit = match permit {
-                    Some(permit) => permit,
-                    None => shared.limiter.acquire(&target.url).await,
+                let mut held = match held {
+                    Some(held) => held,
+                    None => shared.context.limits.acquire(&target.url).await,
                 };
+                let request = (target, &mut held);
                 match buffering {
-                    Buffering::Whole => download::send_small_body(&shared, target, &sender).await,
-                    Buffering::Stream => download::stream_body(&shared, target, &sender).await,
+                    Buffering::Whole => download::send_small_body(&shared, request, &sender).await,
+                    Buffering::Stream => download::stream_body(&shared, request, &sender).await,
                 }
             };
             let Some(sent) = download::until_closed(&sender, transfer).await else {
@@ -173,7 +170,7 @@ impl HttpStorage {
         Body::Network {
             chunks,
             url,
-            prefetch_permit: prefetch_permit.flatten(),
+            prefetch_permit,
         }
     }
 }
@@ -199,7 +196,11 @@ impl CacheStorage for HttpStorage {
             Ok(target) => target,
             Err(error) => return Some(Err(error)),
         };
-        let permits = self.shared.limiter.try_acquire_prefetch(&target.url)?;
+        let permits = self
+            .shared
+            .context
+            .limits
+            .try_acquire_prefetch(&target.url)?;
         let body = self.start_fetch(target, Buffering::Stream, Some(permits));
         Some(Ok(body))
     }
@@ -209,7 +210,8 @@ impl CacheStorage for HttpStorage {
         // The disk cache may remember HTTP/2 from a time when the user allowed it.
         let uses_http2 = limit.uses_http2 && options.http2;
         if uses_http2 {
-            self.shared.limiter.set_http2();
+            let limits = &self.shared.context.limits;
+            limits.set_http2(&self.shared.base, Version::HTTP_2);
         }
         // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
         let queries = match (limit.want_mass_query, uses_http2) {

@@ -15,8 +15,8 @@ pub struct NetworkOptions {
     /// Files with user names and passwords of hosts (`netrc-file`). The first file that names a
     /// host is used. Absent and unusable files are ignored.
     pub netrc: Vec<PathBuf>,
-    /// The largest number of connections to one cache over HTTP/1.1, and so of its requests in
-    /// flight (`http-connections`). 0 means 1.
+    /// The largest number of connections to one host over HTTP/1.1, and so of the requests that are
+    /// in flight there (`http-connections`). 0 means 1.
     pub connections: usize,
     /// The longest time until a connection exists (`connect-timeout`).
     pub connect_timeout: Option<Duration>,

@@ -18,7 +18,7 @@ pub(crate) fn raise() -> Option<u64> {
     }
 }
 
-/// Returns the number of connections to one cache that fits into the limit of open files. The other
+/// Returns the number of connections to one host that fits into the limit of open files. The other
 /// files are those of the workers, of the databases and of the path locks.
 pub(crate) fn limit_connections(connections: usize, open_files: Option<u64>) -> usize {
     let share = open_files.map_or(u64::MAX, |files| files / CONNECTIONS_SHARE);
@@ -26,7 +26,7 @@ pub(crate) fn limit_connections(connections: usize, open_files: Option<u64>) -> 
     connections.min(share.max(1))
 }
 
-/// The connections to one cache get one part of this many parts of all files. They stay open while
+/// The connections to one host get one part of this many parts of all files. They stay open while
 /// they are idle, and a copy often has several caches.
 const CONNECTIONS_SHARE: u64 = 4;
 

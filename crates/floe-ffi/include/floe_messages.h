@@ -788,7 +788,7 @@ typedef struct floe_network_options {
   floe_ref netrc_files;
   /* A file of PEM certificates that are trusted instead of the certificates of the system. */
   floe_ref certificates;
-  /* The largest number of connections to one cache over HTTP/1.1. Absent: 25. 0: no limit. */
+  /* The largest number of connections to one host over HTTP/1.1. Absent: 25. 0: no limit. */
   uint32_t has_connections;
   uint32_t has_connections_zero;
   uint64_t connections;

@@ -1028,7 +1028,7 @@ pub struct NetworkOptions<'a> {
     pub netrc_files: List<'a, &'a str>,
     /// A file of PEM certificates that are trusted instead of the certificates of the system.
     pub certificates: Option<&'a str>,
-    /// The largest number of connections to one cache over HTTP/1.1. Absent: 25. 0: no limit.
+    /// The largest number of connections to one host over HTTP/1.1. Absent: 25. 0: no limit.
     pub connections: Option<u64>,
     /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds. 0: no limit.
     pub connect_timeout_ms: Option<u64>,

@@ -20,6 +20,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
 use super::HttpCacheShared;
+use super::limiter::RequestPermits;
 use super::redirect::RequestTarget;
 use super::request::{ReceiveRate, get, next_bytes};
 
@@ -40,7 +41,7 @@ pub(super) async fn until_closed<T>(
 /// Streams a body as fast as the worker reads it.
 pub(super) async fn stream_body(
     cache: &HttpCacheShared,
-    target: RequestTarget,
+    (target, held): (RequestTarget, &mut RequestPermits),
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
     let options = &cache.context.options;
@@ -48,6 +49,7 @@ pub(super) async fn stream_body(
         cache,
         shown: redact(&target.url),
         target,
+        held,
         chunks,
         len: 0,
         validator: None,
@@ -83,6 +85,7 @@ pub(super) async fn stream_body(
 struct Download<'a> {
     cache: &'a HttpCacheShared,
     target: RequestTarget,
+    held: &'a mut RequestPermits,
     /// The URL without credentials.
     shown: String,
     chunks: &'a Sender<Chunk>,
@@ -110,8 +113,8 @@ impl Download<'_> {
 
     /// Sends one response to the worker. Returns the length of the whole body if that is larger.
     async fn send_response(&mut self) -> Result<Option<u64>, Error> {
-        let mut response = match &self.validator {
-            Some(validator) if self.len > 0 => match self.request_rest(validator).await? {
+        let mut response = match self.validator.clone() {
+            Some(validator) if self.len > 0 => match self.request_rest(&validator).await? {
                 Some(response) => response,
                 None => {
                     // The body has changed, so the worker must begin again.
@@ -120,7 +123,7 @@ impl Download<'_> {
                     return Err(Error::fetch(&self.shown, reason, true));
                 }
             },
-            _ => expect_response(self.cache, &self.target).await?,
+            _ => expect_response(self.cache, (&self.target, self.held)).await?,
         };
         if self.len == 0 {
             self.validator = validator(response.headers());
@@ -141,10 +144,11 @@ impl Download<'_> {
     }
 
     /// Requests the rest of the same body. Returns `None` if the server does not have it any more.
-    async fn request_rest(&self, validator: &str) -> Result<Option<Response>, Error> {
-        let asked = get(self.cache, &self.target, |request| {
+    async fn request_rest(&mut self, validator: &str) -> Result<Option<Response>, Error> {
+        let len = self.len;
+        let asked = get(self.cache, (&self.target, self.held), |request| {
             request
-                .header(RANGE, format!("bytes={}-", self.len))
+                .header(RANGE, format!("bytes={len}-"))
                 .header(IF_RANGE, validator)
                 // An encoded body would have other bytes than those counted here.
                 .header(ACCEPT_ENCODING, "identity")
@@ -160,11 +164,11 @@ impl Download<'_> {
 /// Fetches a small body whole. It waits for its worker in memory, so the server cannot time out.
 pub(super) async fn send_small_body(
     cache: &HttpCacheShared,
-    target: RequestTarget,
+    (target, held): (RequestTarget, &mut RequestPermits),
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
     let shown = redact(&target.url);
-    let mut response = expect_response(cache, &target).await?;
+    let mut response = expect_response(cache, (&target, held)).await?;
     let (mut whole, mut rate) = (BytesMut::new(), ReceiveRate::default());
     while let Some(bytes) = next_bytes(cache, &mut response, &shown, &mut rate).await? {
         whole.extend_from_slice(&bytes);
@@ -180,9 +184,9 @@ pub(super) async fn send_small_body(
 /// Requests a body that must exist.
 async fn expect_response(
     cache: &HttpCacheShared,
-    target: &RequestTarget,
+    (target, held): (&RequestTarget, &mut RequestPermits),
 ) -> Result<Response, Error> {
-    let response = get(cache, target, |request| request).await?;
+    let response = get(cache, (target, held), |request| request).await?;
     response.map_err(|status| {
         let or_hidden = match status {
             StatusCode::FORBIDDEN => ", or not for this user",

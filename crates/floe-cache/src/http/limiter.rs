@@ -1,68 +1,129 @@
-//! The limit of requests in flight to one cache.
+//! The limit of requests in flight to one host.
 //!
 //! Over HTTP/1.1 each request in flight needs its own connection, and the user limits their number
-//! (`http-connections`). A prefetched large body keeps its connection until a worker reads it.
-//! Therefore the last connection is never given to a prefetched body: all workers might wait for
-//! that connection, while the body waits for a worker.
+//! (`http-connections`). All caches of a copy share the limits, and a redirect counts against the
+//! limit of the host to which it leads. Over HTTP/2 one connection carries all requests.
+//!
+//! Two rules exclude that requests wait for each other without end:
+//!
+//! - A prefetched large body keeps its connection until a worker reads it. All caches together have
+//!   one such body less than a host has connections. Otherwise all workers might wait for a
+//!   connection to this host, while the bodies wait for a worker.
+//! - A redirected request holds a connection to each of two hosts. It waits for the second one only
+//!   if the name of that host comes later; otherwise it returns the first one before it waits.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::{Response, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The connections to one cache.
+/// The connections of a copy.
 #[derive(Debug)]
-pub(super) struct ConnectionLimiter {
-    connection_permits: Arc<Semaphore>,
-    /// Permits for prefetched bodies: one less than there are connections.
+pub(super) struct ConnectionLimits {
+    /// The number of connections to each host.
+    count: usize,
+    /// Permits for prefetched bodies.
     prefetch_permits: Arc<Semaphore>,
-    /// The URL of the cache.
-    base: Url,
-    /// Whether the cache speaks HTTP/2, where one connection carries all requests.
+    /// The hosts, by scheme, name and port.
+    hosts: Mutex<HashMap<String, Arc<Host>>>,
+}
+
+#[derive(Debug)]
+struct Host {
+    name: String,
+    permits: Arc<Semaphore>,
+    /// Whether the host speaks HTTP/2.
     uses_http2: AtomicBool,
 }
 
-/// Permission to have one request in flight. Over HTTP/2 it holds no connection.
-pub(super) type RequestPermit = Option<OwnedSemaphorePermit>;
+impl Host {
+    fn uses_http2(&self) -> bool {
+        self.uses_http2.load(Ordering::Relaxed)
+    }
 
-impl ConnectionLimiter {
-    /// Makes a limiter for `count` connections, at least one, to the cache with this URL.
-    pub(super) fn new(count: usize, base: &Url) -> ConnectionLimiter {
+    async fn acquire(self: Arc<Host>) -> Connection {
+        Connection {
+            // The semaphore is never closed.
+            permit: self.permits.clone().acquire_owned().await.ok(),
+            host: self,
+        }
+    }
+
+    /// Returns a connection if one is free now.
+    fn try_acquire(self: &Arc<Host>) -> Option<Connection> {
+        let permit = match self.uses_http2() {
+            true => None,
+            false => Some(self.permits.clone().try_acquire_owned().ok()?),
+        };
+        let host = self.clone();
+        Some(Connection { host, permit })
+    }
+}
+
+/// Permission to have one request in flight at a host.
+#[derive(Debug)]
+struct Connection {
+    host: Arc<Host>,
+    /// `None` over HTTP/2.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The connections that one request holds, also during the pauses between its attempts: to the host
+/// that it names, and to the one that sends the response after a redirect. A worker that holds
+/// memory for the decoder of a body must not wait for workers that wait for that memory.
+#[derive(Debug)]
+pub(super) struct RequestPermits {
+    named: Option<Connection>,
+    redirected: Option<Connection>,
+}
+
+impl ConnectionLimits {
+    /// Makes the limits of `count` connections to each host, at least one.
+    pub(super) fn new(count: usize) -> ConnectionLimits {
         let count = count.clamp(1, Semaphore::MAX_PERMITS);
-        ConnectionLimiter {
-            connection_permits: Arc::new(Semaphore::new(count)),
+        ConnectionLimits {
+            count,
             prefetch_permits: Arc::new(Semaphore::new(count - 1)),
-            base: base.clone(),
-            uses_http2: AtomicBool::new(false),
+            hosts: Mutex::default(),
         }
     }
 
-    /// Records that the cache speaks HTTP/2.
-    pub(super) fn set_http2(&self) {
-        self.uses_http2.store(true, Ordering::Relaxed);
+    fn host(&self, url: &Url) -> Arc<Host> {
+        let name = url.origin().ascii_serialization();
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= HOSTS_MAX {
+            hosts.retain(|_, host| Arc::strong_count(host) > 1);
+        }
+        let host = hosts.entry(name.clone()).or_insert_with(|| {
+            Arc::new(Host {
+                name,
+                permits: Arc::new(Semaphore::new(self.count)),
+                uses_http2: AtomicBool::new(false),
+            })
+        });
+        host.clone()
     }
 
-    /// Notices that a cache does not speak the remembered HTTP/2 any more.
-    pub(super) fn observe(&self, answer: &Response) {
-        if answer.version() != Version::HTTP_2 {
-            self.clear_http2(answer.url());
-        }
-    }
-
-    /// Records that the server of this URL does not speak HTTP/2.
-    fn clear_http2(&self, url: &Url) {
-        if url.origin() == self.base.origin() {
-            self.uses_http2.store(false, Ordering::Relaxed);
-        }
+    /// Records whether the host of a URL speaks HTTP/2. A remembered value may be out of date.
+    pub(super) fn set_http2(&self, url: &Url, version: Version) {
+        let uses_http2 = version == Version::HTTP_2;
+        self.host(url)
+            .uses_http2
+            .store(uses_http2, Ordering::Relaxed);
     }
 
     /// Waits for a connection. Requests get connections in their order.
-    pub(super) async fn acquire(&self, url: &Url) -> RequestPermit {
-        match self.uses_http2(url) {
-            true => None,
-            // The semaphore is never closed.
-            false => self.connection_permits.clone().acquire_owned().await.ok(),
+    pub(super) async fn acquire(&self, url: &Url) -> RequestPermits {
+        let host = self.host(url);
+        let named = match host.uses_http2() {
+            true => Connection { host, permit: None },
+            false => host.acquire().await,
+        };
+        RequestPermits {
+            named: Some(named),
+            redirected: None,
         }
     }
 
@@ -70,75 +131,201 @@ impl ConnectionLimiter {
     pub(super) fn try_acquire_prefetch(
         &self,
         url: &Url,
-    ) -> Option<(RequestPermit, Option<OwnedSemaphorePermit>)> {
-        let (prefetch_permit, connection) = match self.uses_http2(url) {
-            true => (None, None),
-            false => (
-                Some(self.prefetch_permits.clone().try_acquire_owned().ok()?),
-                Some(self.connection_permits.clone().try_acquire_owned().ok()?),
-            ),
+    ) -> Option<(RequestPermits, OwnedSemaphorePermit)> {
+        let prefetch = self.prefetch_permits.clone().try_acquire_owned().ok()?;
+        let permits = RequestPermits {
+            named: Some(self.host(url).try_acquire()?),
+            redirected: None,
         };
-        Some((connection, prefetch_permit))
+        Some((permits, prefetch))
     }
 
-    /// Whether a URL belongs to the cache and the cache speaks HTTP/2. A narinfo may name NARs of
-    /// other hosts, whose version is unknown.
-    fn uses_http2(&self, url: &Url) -> bool {
-        self.uses_http2.load(Ordering::Relaxed) && url.origin() == self.base.origin()
+    /// Waits for a connection to the host to which a redirect leads.
+    pub(super) async fn acquire_redirected(&self, permits: &mut RequestPermits, url: &Url) {
+        let host = self.host(url);
+        if permits.holds(&host) {
+            return;
+        }
+        // Another redirect led to this host.
+        permits.redirected = None;
+        if let Some(connection) = host.try_acquire() {
+            permits.redirected = Some(connection);
+            return;
+        }
+        let is_before = |named: &mut Connection| named.host.name > host.name;
+        let returned = permits.named.take_if(is_before).map(|named| named.host);
+        permits.redirected = Some(host.acquire().await);
+        if let Some(named) = returned {
+            permits.named = Some(named.acquire().await);
+        }
+    }
+
+    /// Records the version of the host that sent a response, and returns a connection that the
+    /// request does not need because of HTTP/2.
+    pub(super) fn observe(&self, permits: &mut RequestPermits, response: &Response) {
+        self.set_http2(response.url(), response.version());
+        for held in [&mut permits.named, &mut permits.redirected] {
+            if let Some(connection) = held
+                && connection.host.uses_http2()
+            {
+                connection.permit = None;
+            }
+        }
     }
 }
 
+impl RequestPermits {
+    fn holds(&self, host: &Host) -> bool {
+        let held = [&self.named, &self.redirected];
+        held.into_iter()
+            .flatten()
+            .any(|it| it.host.name == host.name)
+    }
+}
+
+/// The number of hosts from which on those without a request are forgotten. A cache can redirect
+/// each request to another host.
+const HOSTS_MAX: usize = 1000;
+
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
     use super::*;
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
     }
 
+    fn free(limits: &ConnectionLimits, url: &Url) -> usize {
+        limits.host(url).permits.available_permits()
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
+    }
+
     #[test]
-    fn limiter_reserves_last_connection_from_prefetch() {
+    fn limits_reserve_last_connection_from_prefetch() {
         let nar = url("http://cache.example.org/nar/a");
         for count in [0, 1, 2, 25] {
-            let limiter = ConnectionLimiter::new(count, &nar);
+            let limits = ConnectionLimits::new(count);
             let mut acquired: Vec<_> =
-                std::iter::from_fn(|| limiter.try_acquire_prefetch(&nar)).collect();
+                std::iter::from_fn(|| limits.try_acquire_prefetch(&nar)).collect();
             assert_eq!(acquired.len(), count.saturating_sub(1));
-            assert_eq!(limiter.connection_permits.available_permits(), 1);
+            assert_eq!(free(&limits, &nar), 1);
             // A body that a worker reads allows another prefetch, but no further connection.
             if let Some((permit, prefetch)) = acquired.pop() {
                 drop(prefetch);
-                let (last, _) = limiter.try_acquire_prefetch(&nar).unwrap();
-                assert!(limiter.try_acquire_prefetch(&nar).is_none());
+                let (last, _) = limits.try_acquire_prefetch(&nar).unwrap();
+                assert!(limits.try_acquire_prefetch(&nar).is_none());
                 drop((permit, last));
-                assert_eq!(limiter.connection_permits.available_permits(), 2);
+                assert_eq!(free(&limits, &nar), 2);
             }
         }
     }
 
     #[test]
-    fn limiter_does_not_count_http2_origin_only() {
-        let limiter = ConnectionLimiter::new(1, &url("https://cache.example.org/deep"));
-        limiter.set_http2();
-        let (own, other) = (
-            url("https://cache.example.org/nar/a"),
-            url("https://other.example.org/nar/a"),
-        );
-        let acquired: Vec<_> = (0..100)
-            .map_while(|_| limiter.try_acquire_prefetch(&own))
-            .collect();
-        assert_eq!(acquired.len(), 100);
-        assert!(limiter.try_acquire_prefetch(&other).is_none());
+    fn prefetched_bodies_of_all_caches_share_one_limit() {
+        let limits = ConnectionLimits::new(3);
+        let [a, b] = ["http://a.example.org/", "http://b.example.org/"].map(url);
+        let first = limits.try_acquire_prefetch(&a).unwrap();
+        let second = limits.try_acquire_prefetch(&b).unwrap();
+        // A redirect of both may lead to one host, where a worker needs the third connection.
+        assert!(limits.try_acquire_prefetch(&b).is_none());
+        drop((first, second));
+        assert!(limits.try_acquire_prefetch(&b).is_some());
     }
 
     #[test]
-    fn limiter_counts_again_after_http2_is_cleared() {
-        let own = url("https://cache.example.org/nar/a");
-        let limiter = ConnectionLimiter::new(1, &own);
-        limiter.set_http2();
-        limiter.clear_http2(&url("https://other.example.org/nar/a"));
-        assert!(limiter.try_acquire_prefetch(&own).is_some());
-        limiter.clear_http2(&own);
-        assert!(limiter.try_acquire_prefetch(&own).is_none());
+    fn requests_over_http2_are_not_counted() {
+        let limits = ConnectionLimits::new(2);
+        let [own, other] = ["https://a.example.org/deep", "https://b.example.org/"].map(url);
+        limits.set_http2(&own, Version::HTTP_2);
+        block_on(async {
+            let mut permits = Vec::new();
+            for _ in 0..100 {
+                permits.push(limits.acquire(&own).await);
+            }
+            assert_eq!(free(&limits, &own), 2);
+            let _counted = limits.acquire(&other).await;
+            assert_eq!(free(&limits, &other), 1);
+            limits.set_http2(&own, Version::HTTP_11);
+            let _counted = limits.acquire(&own).await;
+            assert_eq!(free(&limits, &own), 1);
+        });
+    }
+
+    #[test]
+    fn redirect_counts_at_its_own_host_once() {
+        let limits = ConnectionLimits::new(2);
+        let names = [
+            "http://a.example.org/",
+            "http://b.example.org/",
+            "http://c.example.org/",
+        ];
+        let [a, b, c] = names.map(url);
+        block_on(async {
+            let mut permits = limits.acquire(&b).await;
+            for _ in 0..3 {
+                // Each attempt passes both hosts.
+                limits.acquire_redirected(&mut permits, &a).await;
+                assert_eq!([&a, &b, &c].map(|it| free(&limits, it)), [1, 1, 2]);
+                limits.acquire_redirected(&mut permits, &c).await;
+                assert_eq!([&a, &b, &c].map(|it| free(&limits, it)), [2, 1, 1]);
+            }
+            drop(permits);
+            assert_eq!([&a, &b, &c].map(|it| free(&limits, it)), [2, 2, 2]);
+        });
+    }
+
+    #[test]
+    fn hosts_without_requests_are_forgotten() {
+        let limits = ConnectionLimits::new(1);
+        let used = url("http://used.example.org/");
+        let held = block_on(limits.acquire(&used));
+        for number in 0..3 * HOSTS_MAX {
+            limits.host(&url(&format!("http://{number}.example.org/")));
+            assert!(limits.hosts.lock().unwrap().len() <= HOSTS_MAX);
+        }
+        assert_eq!(free(&limits, &used), 0);
+        drop(held);
+        assert_eq!(free(&limits, &used), 1);
+    }
+
+    /// Two caches with one connection each redirect to each other.
+    #[test]
+    fn redirects_in_a_circle_do_not_deadlock() {
+        let limits = ConnectionLimits::new(1);
+        let [a, b] = ["http://a.example.org/", "http://b.example.org/"].map(url);
+        block_on(async {
+            let (mut from_a, mut from_b) = (limits.acquire(&a).await, limits.acquire(&b).await);
+            let to_b = async {
+                limits.acquire_redirected(&mut from_a, &b).await;
+                drop(from_a);
+            };
+            let to_a = async {
+                limits.acquire_redirected(&mut from_b, &a).await;
+                drop(from_b);
+            };
+            let (mut to_a, mut to_b) = (pin!(to_a), pin!(to_b));
+            let mut left = [true, true];
+            poll_fn(|context| {
+                // Neither future wakes the other one if both wait without end.
+                left[0] = left[0] && to_a.as_mut().poll(context).is_pending();
+                left[1] = left[1] && to_b.as_mut().poll(context).is_pending();
+                match left {
+                    [false, false] => Poll::Ready(()),
+                    _ => {
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                }
+            })
+            .await;
+        });
     }
 }

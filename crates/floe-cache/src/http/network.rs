@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::auth::{AuthenticatedClient, read_netrc_files};
 use super::client::{self, INVALID_CERT_TEXT};
+use super::limiter::ConnectionLimits;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
 
@@ -19,6 +20,8 @@ pub(super) struct HttpContext {
     /// The reason why the client trusts no certificate, if it could not read them.
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
+    /// The connections to all hosts.
+    pub(super) limits: ConnectionLimits,
     /// Runs tasks on the network thread. They are dropped when the thread ends.
     pub(super) handle: Handle,
 }
@@ -62,6 +65,7 @@ impl Network {
             client: AuthenticatedClient { client, netrc },
             certificate_error,
             options: options.clone(),
+            limits: ConnectionLimits::new(options.connections),
             handle: runtime.handle().clone(),
         });
         let stop = Arc::new(Notify::new());

@@ -4,8 +4,11 @@ use floe_transfer::Error;
 use floe_transfer::url::redact;
 use reqwest::header::LOCATION;
 use reqwest::{RequestBuilder, Response, Url};
+use tokio::time::timeout;
 
-use super::auth::AuthenticatedClient;
+use super::limiter::RequestPermits;
+use super::network::HttpContext;
+use super::request::stall_error;
 
 /// The target of a request.
 #[derive(Clone, Debug)]
@@ -28,12 +31,13 @@ impl RequestTarget {
 }
 
 /// Sends a request and follows redirects. `change` is applied to each request. The outer error is
-/// that of a redirect that cannot be followed.
+/// that of a redirect that cannot be followed, or of a server that does not respond.
 pub(super) async fn send(
-    client: &AuthenticatedClient,
-    target: &RequestTarget,
+    context: &HttpContext,
+    (target, held): (&RequestTarget, &mut RequestPermits),
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<reqwest::Result<Response>, Error> {
+    let (client, options) = (&context.client, &context.options);
     let first = &target.url;
     let mut url = first.clone();
     let mut named_over_tls = target.named_over_tls;
@@ -45,10 +49,14 @@ pub(super) async fn send(
             true => client.get_without_credentials(&url),
             false => client.get(&url),
         };
-        let response = match change(request).send().await {
+        // The time of waiting for a connection does not count: the server does not stall.
+        context.limits.acquire_redirected(held, &url).await;
+        let sent = timeout(options.stall_timeout, change(request).send()).await;
+        let response = match sent.map_err(|_| stall_error(options, &redact(first)))? {
             Ok(response) => response,
             failed => return Ok(failed),
         };
+        context.limits.observe(held, &response);
         match redirect_target(&response, &url, first)? {
             None => return Ok(Ok(response)),
             Some(to) => url = to,

@@ -12,8 +12,10 @@ use tokio::time::timeout;
 
 use super::HttpCacheShared;
 use super::client::INVALID_CERT_TEXT;
+use super::limiter::RequestPermits;
 use super::redirect::{self, RequestTarget};
 use super::retry::retry;
+use crate::options::NetworkOptions;
 use crate::proxies::ProxyVar;
 use crate::storage::SmallObject;
 
@@ -27,8 +29,8 @@ pub(super) async fn get_small(
 ) -> Result<StatusResult<SmallObject>, Error> {
     let attempt = async || {
         // The permit is free during the pause before a retry.
-        let _permit = cache.limiter.acquire(&url).await;
-        try_get_small(cache, url.clone()).await
+        let mut held = cache.context.limits.acquire(&url).await;
+        try_get_small(cache, url.clone(), &mut held).await
     };
     retry(&cache.context.options, attempt).await
 }
@@ -36,9 +38,10 @@ pub(super) async fn get_small(
 async fn try_get_small(
     cache: &HttpCacheShared,
     url: Url,
+    held: &mut RequestPermits,
 ) -> Result<StatusResult<SmallObject>, Error> {
     let target = RequestTarget::of_cache(&cache.base, url);
-    let mut response = match get(cache, &target, |request| request).await? {
+    let mut response = match get(cache, (&target, held), |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
@@ -61,27 +64,22 @@ async fn try_get_small(
     }))
 }
 
-/// Sends a request.
+/// Sends a request over the connections that it holds.
 pub(super) async fn get(
     cache: &HttpCacheShared,
-    target: &RequestTarget,
+    (target, held): (&RequestTarget, &mut RequestPermits),
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<StatusResult<Response>, Error> {
     let (context, shown) = (&cache.context, redact(&target.url));
-    let sent = redirect::send(&context.client, target, change);
-    let sent = timeout(context.options.stall_timeout, sent).await;
-    let response = sent.map_err(|_| stall_error(cache, &shown))??;
-    let response = response.map_err(|error| {
+    let sent = redirect::send(context, (target, held), change).await?;
+    let response = sent.map_err(|error| {
         let proxy = context.options.proxies.for_url(&target.url);
         let proxy = proxy.filter(|_| error.is_connect());
         context.explain(request_error(&shown, &error, proxy))
     })?;
     let status = response.status();
     let advice = match status {
-        _ if status.is_success() => {
-            cache.limiter.observe(&response);
-            return Ok(Ok(response));
-        }
+        _ if status.is_success() => return Ok(Ok(response)),
         // An object store that must not be listed answers 403 for a missing object.
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => {
             return Ok(Err(status));
@@ -146,7 +144,7 @@ pub(super) async fn next_bytes(
     let stall_timeout = cache.context.options.stall_timeout;
     let began = Instant::now();
     let chunk = timeout(stall_timeout, response.chunk()).await;
-    let chunk = chunk.map_err(|_| stall_error(cache, shown))?;
+    let chunk = chunk.map_err(|_| stall_error(&cache.context.options, shown))?;
     let chunk = chunk.map_err(|error| request_error(shown, &error, None))?;
     let len = chunk.as_ref().map_or(0, Bytes::len);
     let window = stall_timeout.min(RATE_WINDOW_MAX);
@@ -183,8 +181,8 @@ impl ReceiveRate {
     }
 }
 
-fn stall_error(cache: &HttpCacheShared, shown: &str) -> Error {
-    let seconds = cache.context.options.stall_timeout.as_secs_f64();
+pub(super) fn stall_error(options: &NetworkOptions, shown: &str) -> Error {
+    let seconds = options.stall_timeout.as_secs_f64();
     let reason = format!("nothing arrived for {seconds} seconds");
     Error::fetch(shown, reason, true)
 }

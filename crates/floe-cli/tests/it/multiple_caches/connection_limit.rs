@@ -1,4 +1,4 @@
-//! `http-connections`: the limit of concurrent requests per cache, for narinfos and NARs together.
+//! `http-connections`: the limit of concurrent requests per host, for narinfos and NARs together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_testkit::fault_server::{Fault, FaultServer};
-use floe_testkit::{Corpus, Scratch, corpus, nginx, run, scratch};
+use floe_testkit::{Corpus, Scratch, copy_tree, corpus, nginx, run, scratch};
 
 use crate::faulty_cache::assert_verified;
 use crate::support::floe;
@@ -41,8 +41,12 @@ impl Fixture {
         (connections, jobs): (usize, usize),
         root: &Path,
     ) -> Command {
+        self.install_from(&server.url(), (connections, jobs), root)
+    }
+
+    fn install_from(&self, url: &str, (connections, jobs): (usize, usize), root: &Path) -> Command {
         let (connections, jobs) = (connections.to_string(), jobs.to_string());
-        let mut command = floe(["install", "--json", "--from", &server.url(), "--root"]);
+        let mut command = floe(["install", "--json", "--from", url, "--root"]);
         command.arg(root).arg(&self.corpus.root);
         command.args(["--trusted-public-keys", &self.corpus.key, "--jobs", &jobs]);
         command.args(["--option", "http-connections", &connections]);
@@ -135,6 +139,66 @@ fn http2_of_redirect_target_does_not_lift_the_limit() {
     run(command.env("SSL_CERT_FILE", &certificates.authority)).expect(0);
     assert!(elsewhere.log().contains("HTTP/2.0"), "{}", elsewhere.log());
     assert_eq!(server.max_in_flight(), 3);
+}
+
+/// Two caches that each have a part of the narinfos redirect all NARs to a third server.
+#[test]
+fn redirects_of_all_caches_share_the_limit_of_their_host() {
+    let Some(fixture) = fixture() else { return };
+    let half = fixture.scratch.join("half");
+    copy_tree(&fixture.cache, &half);
+    for path in fixture.corpus.paths.iter().step_by(2) {
+        let name = format!("{}.narinfo", &path["/nix/store/".len()..][..32]);
+        fs::remove_file(half.join(name)).unwrap();
+    }
+    let elsewhere = FaultServer::start(&fixture.cache);
+    elsewhere.fail("", Fault::Delayed(Duration::from_millis(30)));
+    let servers = [&half, &fixture.cache].map(|directory| FaultServer::start(directory));
+    for entry in fs::read_dir(fixture.cache.join("nar")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let to = format!("{}/nar/{name}", elsewhere.url());
+        for server in &servers {
+            server.fail(&name, Fault::Redirect(to.clone()));
+        }
+    }
+    let root = fixture.scratch.join("root");
+    let mut command = fixture.install(&servers[0], (3, 4), &root);
+    run(command.args(["--from", &servers[1].url()])).expect(0);
+    assert!(servers.iter().all(|server| server.fault_count() > 5));
+    let paths = fixture.corpus.paths.len();
+    assert_eq!(elsewhere.requests().len(), paths);
+    assert_eq!(elsewhere.max_in_flight(), 3);
+    assert_verified(&root, paths);
+}
+
+/// The requests to the cache itself need no connections of their own.
+#[test]
+fn redirects_of_http2_cache_keep_the_limit_of_their_host() {
+    let Some(fixture) = fixture() else { return };
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let certificates = create_certificates(&openssl, fixture.scratch.path());
+    let elsewhere = FaultServer::start(&fixture.cache);
+    elsewhere.fail("", Fault::Delayed(Duration::from_millis(30)));
+    let extra = format!(
+        "listen 127.0.0.1:PORT1 ssl http2; {} location /nar/ {{ return 302 {}$request_uri; }}",
+        certificates.server,
+        elsewhere.url()
+    );
+    let Some(cache) = nginx(&fixture.cache, &extra) else {
+        return;
+    };
+    for (connections, jobs) in [(1, 2), (3, 4)] {
+        let root = fixture.scratch.join(&format!("root-{connections}"));
+        let url = format!("https://127.0.0.1:{}", cache.port(1));
+        let mut command = fixture.install_from(&url, (connections, jobs), &root);
+        command.env_remove("NIX_SSL_CERT_FILE");
+        run(command.env("SSL_CERT_FILE", &certificates.authority)).expect(0);
+        assert_eq!(elsewhere.max_in_flight(), connections, "{jobs} jobs");
+        assert_verified(&root, fixture.corpus.paths.len());
+    }
+    assert!(cache.log().contains("HTTP/2.0"), "{}", cache.log());
 }
 
 /// Removes `FileSize` from the narinfos with a matching number. floe treats a NAR of unknown size
