@@ -4,6 +4,13 @@
 //! shows that the server still has the same body. The worker then notices nothing. Otherwise the
 //! worker gets an error and requests the body from its beginning. RFC 9110, section 14, and 13.1.5
 //! for `If-Range`.
+//!
+//! The client decodes bodies with a `Content-Encoding`, and removes this field and the length. A
+//! body without a length may therefore have other bytes than those of the server's ranges. floe
+//! continues a chunked one all the same if the rest has a length and thus no encoding: a server
+//! that encodes bodies on the fly gives the encoded ones another strong validator (RFC 9110,
+//! section 8.8.3). A body that is neither chunked nor has a length was encoded before, with one
+//! validator for all its ranges, or ends with its connection. floe requests it from its beginning.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,8 +20,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use floe_transfer::url::redact;
 use floe_transfer::{Chunk, Error, SMALL_LEN_MAX, backoff_delay};
-use reqwest::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG};
-use reqwest::header::{HeaderMap, IF_RANGE, LAST_MODIFIED, RANGE};
+use reqwest::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
+};
+use reqwest::header::{HeaderMap, IF_RANGE, LAST_MODIFIED, RANGE, TRANSFER_ENCODING};
 use reqwest::{Response, StatusCode};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
@@ -53,6 +62,7 @@ pub(super) async fn stream_body(
         chunks,
         len: 0,
         validator: None,
+        has_length: false,
     };
     let mut attempt = 1;
     loop {
@@ -93,6 +103,8 @@ struct Download<'a> {
     len: u64,
     /// The validator of the body, if the server can send the rest of it.
     validator: Option<String>,
+    /// Whether the response had a length, so that the client has not decoded it.
+    has_length: bool,
 }
 
 impl Download<'_> {
@@ -119,7 +131,8 @@ impl Download<'_> {
                 None => {
                     // The body has changed, so the worker must begin again.
                     self.validator = None;
-                    let reason = "the transfer broke off, and the server has another file now";
+                    let reason = "the transfer broke off, and the server does not send the rest \
+                                  of the same file";
                     return Err(Error::fetch(&self.shown, reason, true));
                 }
             },
@@ -127,6 +140,7 @@ impl Download<'_> {
         };
         if self.len == 0 {
             self.validator = validator(response.headers());
+            self.has_length = is_unencoded(response.headers());
         }
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
         let range = content_range(response.headers()).filter(|_| is_piece);
@@ -155,6 +169,7 @@ impl Download<'_> {
         });
         let is_rest = |response: &Response| {
             response.status() == StatusCode::PARTIAL_CONTENT
+                && (self.has_length || is_unencoded(response.headers()))
                 && content_range(response.headers()).is_some_and(|(first, _)| first == self.len)
         };
         Ok(asked.await?.ok().filter(is_rest))
@@ -203,9 +218,8 @@ async fn expect_response(
 /// Returns the strong validator of a body: a later response with the same one has the same bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    // If the client decodes a response, it removes Content-Length and Content-Encoding. Without a
-    // length, the bytes may therefore differ from those on the server.
-    if text(CONTENT_LENGTH).is_none() || text(ACCEPT_RANGES) == Some("none") {
+    let has_end = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
+    if !has_end || text(ACCEPT_RANGES) == Some("none") {
         return None;
     }
     let strong = text(ETAG).filter(|tag| !tag.starts_with("W/"));
@@ -214,6 +228,12 @@ fn validator(headers: &HeaderMap) -> Option<String> {
     strong
         .or(old.map(|(changed, _)| changed))
         .map(str::to_owned)
+}
+
+/// Whether the body surely has the bytes that the server sent. The client removes the length of a
+/// body that it decodes, and keeps the field of an encoding that it does not know.
+fn is_unencoded(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(CONTENT_ENCODING)
 }
 
 /// Whether a modification time is old enough to be a strong validator. A file may change twice in
@@ -252,9 +272,12 @@ mod tests {
     use super::*;
 
     fn validator_of(fields: &[(HeaderName, &'static str)]) -> Option<String> {
-        let mut headers = header_map(fields);
-        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("1000"));
-        validator(&headers)
+        let of_body = |end| validator(&header_map(&[fields, &[end]].concat()));
+        let found = of_body((CONTENT_LENGTH, "1000"));
+        assert_eq!(of_body((TRANSFER_ENCODING, "chunked")), found);
+        // The client may have decoded such a body.
+        assert_eq!(validator(&header_map(fields)), None);
+        found
     }
 
     fn header_map(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
@@ -307,12 +330,20 @@ mod tests {
         assert_eq!(validator_of(std::slice::from_ref(&changed)), None);
         assert_eq!(validator_of(&[changed.clone(), soon]), None);
         assert_eq!(
-            validator_of(&[weak, changed.clone(), later.clone()]).as_deref(),
+            validator_of(&[weak, changed.clone(), later]).as_deref(),
             Some(changed.1)
         );
-        // A decoded response has no length.
-        let headers = header_map(&[strong.clone(), changed, later]);
-        assert_eq!(validator(&headers), None);
         assert_eq!(validator_of(&[strong, (ACCEPT_RANGES, "none")]), None);
+    }
+
+    #[test]
+    fn body_is_unencoded_only_with_length_and_without_encoding() {
+        let len = (CONTENT_LENGTH, "1000");
+        assert!(is_unencoded(&header_map(std::slice::from_ref(&len))));
+        assert!(!is_unencoded(&header_map(&[])));
+        assert!(!is_unencoded(&header_map(&[
+            len,
+            (CONTENT_ENCODING, "compress")
+        ])));
     }
 }

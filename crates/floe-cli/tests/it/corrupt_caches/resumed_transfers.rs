@@ -51,6 +51,47 @@ fn truncated_large_nar_resumes_where_it_stopped() {
     assert_verified(&cache.root, cache.corpus.paths.len());
 }
 
+/// A server or proxy that sends the body before it knows its length.
+#[test]
+fn truncated_chunked_nar_resumes_where_it_stopped() {
+    let Some(cache) = faulty_cache("none") else {
+        return;
+    };
+    let nar = nar_file_name(&cache, "libc6");
+    let server = FaultServer::start(&cache.cache).with_validators();
+    let cut = Fault::TruncatedChunked(1_500_000);
+    server.fail_times(&nar, cut.clone(), 1);
+    let ran = cache.install(&server.url()).expect(0);
+    assert_fault_count(&server, &nar, &cut, 1);
+    let requests = server.requests_for(&nar);
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| (request.status, request.fields.get("range")))
+        .collect();
+    let rest = "bytes=1500000-".to_owned();
+    assert_eq!(seen, [(200, None), (206, Some(&rest))]);
+    assert!(!ran.stderr.contains("retrying"), "{}", ran.stderr);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+/// Such a rest may be encoded, so it cannot be appended.
+#[test]
+fn chunked_rest_of_chunked_nar_is_not_appended() {
+    let Some(cache) = faulty_cache("none") else {
+        return;
+    };
+    let nar = nar_file_name(&cache, "libc6");
+    let server = FaultServer::start(&cache.cache).with_validators();
+    let cut = Fault::TruncatedChunked(1_500_000);
+    server.fail_times(&nar, cut.clone(), 2);
+    cache.install(&server.url()).expect(0);
+    assert_fault_count(&server, &nar, &cut, 2);
+    let requests = server.requests_for(&nar);
+    let statuses: Vec<_> = requests.iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [200, 206, 200]);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
 #[test]
 fn nar_delivered_in_partial_ranges_completes() {
     let Some(cache) = faulty_cache("none") else {
