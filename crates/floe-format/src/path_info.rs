@@ -86,25 +86,31 @@ impl PathInfo {
     }
 
     /// Drops signatures that no client needs, because any cache can add any number of them. Keeps
-    /// those by trusted keys, and [`OTHER_SIGNATURES_MAX`] others that could be genuine.
-    pub fn drop_junk_signatures(&mut self, dir: &StoreDir, keys: &TrustedKeys) {
+    /// those by trusted keys, and the first [`OTHER_SIGNATURES_LEN_MAX`] bytes of others that could
+    /// be genuine. Returns the number of dropped signatures.
+    pub fn drop_junk_signatures(&mut self, dir: &StoreDir, keys: &TrustedKeys) -> usize {
         let is_plausible = |signature: &Signature| {
             signature.bytes().len() == SIGNATURE_LEN
                 && signature.key_name().len() <= KEY_NAME_LEN_MAX
         };
-        let has_few = self.signatures.len() <= OTHER_SIGNATURES_MAX;
-        if has_few && self.signatures.iter().all(is_plausible) {
-            return;
+        let len = |signature: &Signature| signature.to_string().len();
+        let is_short = self.signatures.iter().map(len).sum::<usize>() <= OTHER_SIGNATURES_LEN_MAX;
+        if is_short && self.signatures.iter().all(is_plausible) {
+            return 0;
         }
         let fingerprint = self.fingerprint(dir);
-        let mut others = 0;
+        let (mut others_len, before) = (0, self.signatures.len());
         self.signatures.retain(|signature| {
             if keys.verify(fingerprint.as_bytes(), signature) {
                 return true;
             }
-            others += usize::from(is_plausible(signature));
-            is_plausible(signature) && others <= OTHER_SIGNATURES_MAX
+            if !is_plausible(signature) {
+                return false;
+            }
+            others_len += len(signature);
+            others_len <= OTHER_SIGNATURES_LEN_MAX
         });
+        before - self.signatures.len()
     }
 
     /// Returns the value that `nix path-info --json` prints for a path in a local store.
@@ -129,8 +135,10 @@ impl PathInfo {
 /// The version of the JSON format, which is Nix's default.
 const JSON_VERSION: u64 = 1;
 
-/// The number of signatures by unknown keys that a copy keeps. Real paths have one to three.
-pub const OTHER_SIGNATURES_MAX: usize = 8;
+/// The length of all signatures together that a copy keeps although no trusted key made them, in
+/// bytes of their text. A client of the target may trust other keys. Real paths have one to three
+/// signatures of about 110 bytes.
+pub const OTHER_SIGNATURES_LEN_MAX: usize = 4 * 1024;
 
 /// The longest name of an unknown key that a copy keeps, in bytes.
 const KEY_NAME_LEN_MAX: usize = 256;
@@ -185,8 +193,18 @@ mod tests {
         let long = format!("{}:{}", "n".repeat(300), "A".repeat(88));
         info.signatures.insert(Signature::parse(&long).unwrap());
         info.signatures.insert(Signature::parse("a:AAAA").unwrap());
-        info.drop_junk_signatures(&dir, &TrustedKeys::from_iter([key.public()]));
-        assert_eq!(info.signatures.len(), OTHER_SIGNATURES_MAX + 1);
+        let before = info.signatures.len();
+        let keys = TrustedKeys::from_iter([key.public()]);
+        let dropped = info.drop_junk_signatures(&dir, &keys);
+        assert_eq!(info.signatures.len(), before - dropped);
+        let texts = info.signatures.iter().map(|it| it.to_string().len());
+        let len: usize = texts.sum();
+        let one_more = OTHER_SIGNATURES_LEN_MAX + 200;
+        assert!(
+            (OTHER_SIGNATURES_LEN_MAX - 100..one_more).contains(&len),
+            "{len} bytes"
+        );
+        assert_eq!(info.drop_junk_signatures(&dir, &keys), 0);
         assert!(info.is_signed_by(&dir, &TrustedKeys::from_iter([key.public()])));
         let names = info.signatures.iter().map(Signature::key_name);
         assert!(
@@ -194,6 +212,18 @@ mod tests {
                 .into_iter()
                 .all(|name| name.len() < 300 && name != "a")
         );
+    }
+
+    #[test]
+    fn few_plausible_signatures_by_unknown_keys_all_stay() {
+        let dir = StoreDir::default();
+        let mut info = info();
+        for number in 0..30 {
+            let name = format!("key-{number}");
+            info.sign(&dir, &SecretKey::from_seed(&name, [2; 32]).unwrap());
+        }
+        assert_eq!(info.drop_junk_signatures(&dir, &TrustedKeys::new()), 0);
+        assert_eq!(info.signatures.len(), 30);
     }
 
     #[test]

@@ -34,6 +34,13 @@ pub enum Event<'a> {
         /// The size of the download in bytes, if the source knows it.
         download_size: Option<u64>,
     },
+    /// The copy does not keep all signatures of a path.
+    DroppedSignatures {
+        /// The path.
+        path: &'a StorePath,
+        /// The number of signatures that it drops.
+        count: usize,
+    },
     /// The plan is complete.
     Planned {
         /// The number of paths to copy.

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use floe_copy::CopySummary;
+use floe_format::path_info::OTHER_SIGNATURES_LEN_MAX;
 use floe_transfer::{Error, Event, Space};
 use indicatif::HumanBytes;
 
@@ -98,6 +99,11 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
         Event::DamagedPath { path, reason } => {
             format!("replacing {path}: {reason}")
         }
+        Event::DroppedSignatures { path, count } => format!(
+            "dropping {} of {path} that no trusted key made: floe keeps only well-formed ones, \
+             and {OTHER_SIGNATURES_LEN_MAX} bytes of them",
+            counted(*count, "signature")
+        ),
         Event::DamagedLink { path, link } => format!(
             "replacing the damaged file .links/{link} by an intact one of {path}; floe verify \
              finds other paths with the same damage"

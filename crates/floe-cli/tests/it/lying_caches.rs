@@ -2,9 +2,10 @@
 //! is enough.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use floe_format::path_info::OTHER_SIGNATURES_LEN_MAX;
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::http_client::hash_part;
 use floe_testkit::run;
@@ -149,8 +150,71 @@ fn junk_signatures_fill_neither_database_nor_disk_cache() {
     .json();
     let signatures = &info[&cache.corpus.root]["signatures"];
     let signatures = signatures.as_array().unwrap();
-    assert_eq!(
-        signatures.len(),
-        floe_format::path_info::OTHER_SIGNATURES_MAX + 1
+    let len: usize = signatures.iter().map(|it| it.as_str().unwrap().len()).sum();
+    assert!(
+        (2..=2 * OTHER_SIGNATURES_LEN_MAX).contains(&len),
+        "{len} bytes"
     );
+}
+
+/// Copies the closure into another cache with these additional signatures in each narinfo, as a
+/// user who does not trust the key of the corpus. Returns the directory of the new cache and what
+/// the copy has printed.
+fn copy_with_signatures(cache: &FaultyCache, added: &str) -> (PathBuf, String) {
+    for path in &cache.corpus.paths {
+        let file = format!("{}.narinfo", hash_part(path));
+        let file = cache.cache.join(file);
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text + added).unwrap();
+    }
+    let target = cache.scratch.join("target");
+    let to = format!("file://{}?compression=none", target.display());
+    let from = cache.file_url();
+    let copied = run(&mut floe([
+        "copy",
+        "--from",
+        &from,
+        "--to",
+        &to,
+        &cache.corpus.root,
+    ]));
+    (target, copied.expect(0).stderr)
+}
+
+/// Returns a line with a signature that no key has made. Its name comes before that of the corpus.
+fn forged(number: usize) -> String {
+    format!("Sig: a-{number}:{}==\n", "A".repeat(86))
+}
+
+#[test]
+fn true_signature_after_forged_ones_survives_a_copy() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let added: String = (0..8).map(forged).collect();
+    let (target, stderr) = copy_with_signatures(&cache, &added);
+    assert!(!stderr.contains("signature"), "{stderr}");
+    let from = format!("file://{}", target.display());
+    cache.install(&from).expect(0);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+#[test]
+fn copy_of_hundreds_of_signatures_is_bounded_and_reported() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let added: String = (0..500).map(forged).collect();
+    let (target, stderr) = copy_with_signatures(&cache, &added);
+    for path in &cache.corpus.paths {
+        let narinfo = target.join(format!("{}.narinfo", hash_part(path)));
+        let text = fs::read_to_string(narinfo).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with("Sig: "));
+        let kept = lines.clone().count();
+        let len: usize = lines.map(|line| line.len() - "Sig: ".len()).sum();
+        assert!(kept > 8 && len <= OTHER_SIGNATURES_LEN_MAX, "{len} bytes");
+        let name = path.strip_prefix("/nix/store/").unwrap();
+        let said = format!("dropping {} signatures of {name}", 501 - kept);
+        assert!(stderr.contains(&said), "{said}: {stderr}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, NarInfo};
-use floe_transfer::{Error, PathSpec, PlannedPath};
+use floe_transfer::{Error, Event, PathSpec, PlannedPath};
 
 use super::ClosureCopy;
 
@@ -65,7 +65,11 @@ pub(super) fn check_trust(
             trusted: keys.names().map(str::to_owned).collect(),
         });
     }
-    narinfo.info.drop_junk_signatures(dir, keys);
+    let count = narinfo.info.drop_junk_signatures(dir, keys);
+    if count > 0 {
+        let path = &narinfo.info.path;
+        copy.events.event(Event::DroppedSignatures { path, count });
+    }
     Ok(PlannedPath {
         narinfo,
         source,
