@@ -8,6 +8,7 @@ pub(crate) mod auth;
 mod client;
 mod dns;
 mod download;
+mod failure;
 mod limiter;
 mod network;
 mod redirect;

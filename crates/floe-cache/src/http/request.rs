@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::HttpCacheShared;
 use super::client::INVALID_CERT_TEXT;
+use super::failure;
 use super::limiter::RequestPermits;
 use super::redirect::{self, RequestTarget};
 use super::retry::retry;
@@ -187,16 +188,9 @@ pub(super) fn stall_error(options: &NetworkOptions, shown: &str) -> Error {
     Error::fetch(shown, reason, true)
 }
 
-/// Makes the error of a request from the whole chain of causes, because the first one says only
-/// that sending failed. If no server was reached, the proxy may be the cause.
+/// Makes the error of a request. If no server was reached, the proxy may be the cause.
 fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) -> Error {
-    let first = std::error::Error::source(error);
-    let causes = std::iter::successors(first, |cause| cause.source());
-    let causes: Vec<String> = causes.map(ToString::to_string).collect();
-    let mut reason = match causes.is_empty() {
-        true => error.to_string(),
-        false => causes.join(": "),
-    };
+    let mut reason = failure::describe(error);
     if let Some(proxy) = proxy {
         reason += &format!(" ({} names the proxy {})", proxy.name, proxy.redacted());
     }

@@ -6,6 +6,7 @@
 
 mod bad_responses;
 mod concurrent_installs;
+mod connection_errors;
 mod full_disk;
 mod http_statuses;
 mod permissions;

@@ -1,0 +1,64 @@
+//! The cause of a failed request in the words of a user, from the errors of the libraries.
+
+use std::error::Error;
+use std::io;
+
+use rustls::InvalidMessage;
+
+/// Describes why a request failed. The outermost error says only that it failed, and the layers of
+/// the libraries say nothing that a user could change.
+pub(super) fn describe(error: &reqwest::Error) -> String {
+    let (mut causes, mut next) = (Vec::new(), error.source());
+    while let Some(cause) = next {
+        causes.push(cause);
+        next = cause.source();
+    }
+    if causes.iter().any(|cause| is_plain_http(*cause)) {
+        return NO_TLS.to_owned();
+    }
+    let texts = causes.iter().map(ToString::to_string);
+    let mut texts: Vec<String> = texts.filter(|text| !LAYERS.contains(&&**text)).collect();
+    if texts.is_empty() {
+        let last = causes.last().map(ToString::to_string);
+        return last.unwrap_or_else(|| error.to_string());
+    }
+    for text in &mut texts {
+        match &**text {
+            "dns error" => *text = "cannot look up the host name".into(),
+            "tls handshake eof" => *text = TLS_END.into(),
+            other => *text = other.trim_start_matches(LOOKUP_PREFIX).to_owned(),
+        }
+    }
+    texts.join(": ")
+}
+
+/// Whether the server replied to the begin of TLS with something else, nearly always with HTTP.
+fn is_plain_http(cause: &(dyn Error + 'static)) -> bool {
+    let wrapped = cause.downcast_ref().and_then(io::Error::get_ref);
+    let tls = match wrapped {
+        Some(wrapped) => wrapped.downcast_ref(),
+        None => cause.downcast_ref(),
+    };
+    let no_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+    tls == Some(&no_tls)
+}
+
+const NO_TLS: &str = "the server does not speak TLS on this port; try http://";
+
+const TLS_END: &str = "the server ended the connection at the begin of TLS; if it does not speak \
+                       TLS, try http://";
+
+/// The texts of library layers that only add "it failed here" to the next cause.
+const LAYERS: [&str; 8] = [
+    "client error (Connect)",
+    "client error (SendRequest)",
+    "tcp connect error",
+    "tcp open error",
+    "error resolving DNS",
+    "connection error",
+    "error reading a body from connection",
+    "request or response body error",
+];
+
+/// The begin of the system's errors about names.
+const LOOKUP_PREFIX: &str = "failed to lookup address information: ";
