@@ -3,6 +3,7 @@
 mod bars;
 mod json;
 mod lines;
+mod repeat_limit;
 mod stderr;
 pub(crate) mod trace;
 
@@ -14,6 +15,7 @@ use bars::Bars;
 use json::JsonLines;
 pub(crate) use json::error_fields;
 use lines::Lines;
+pub(crate) use repeat_limit::RepeatLimit;
 pub(crate) use stderr::{Level, eprint_line, is_json, set_json, warn, write_event};
 
 /// Returns the display of progress that fits stderr: bars on a terminal, else lines.

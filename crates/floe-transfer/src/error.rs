@@ -436,6 +436,17 @@ fn explain(signed_by: &[String], trusted: &[String]) -> String {
 }
 
 fn list(paths: &BTreeSet<StorePath>) -> String {
-    let paths: Vec<_> = paths.iter().map(StorePath::as_str).collect();
-    paths.join(", ")
+    let first: Vec<_> = paths
+        .iter()
+        .take(LISTED_MAX)
+        .map(StorePath::as_str)
+        .collect();
+    let first = first.join(", ");
+    match paths.len().saturating_sub(LISTED_MAX) {
+        0 => first,
+        others => format!("{first} and {others} more"),
+    }
 }
+
+/// How many paths an error lists. One narinfo can have thousands of references.
+const LISTED_MAX: usize = 20;

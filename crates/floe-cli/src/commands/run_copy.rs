@@ -15,7 +15,7 @@ use super::print;
 use crate::args::TransferArgs;
 use crate::display::trace::Trace;
 use crate::display::{
-    Level, eprint_line, is_json, line_display, progress_display, warn, write_event,
+    Level, RepeatLimit, eprint_line, is_json, line_display, progress_display, warn, write_event,
 };
 use crate::exit;
 use crate::messages::copy;
@@ -109,10 +109,23 @@ fn run_with_display(
     let observers = Arc::new(CopyObservers {
         display: progress_display(),
         trace,
+        limit: RepeatLimit::default(),
     });
     *relay.observers() = Some(observers.clone());
     let result = open.run(&*observers);
     *relay.observers() = None;
+    let (failures, paths) = (
+        observers.limit.hidden_failures(),
+        observers.limit.hidden_signatures(),
+    );
+    // The bars must not be drawn below the following lines.
+    drop(observers);
+    if paths > 0 {
+        warn(copy::more_dropped_signatures(paths));
+    }
+    if failures > 0 {
+        eprint_line(format_args!("floe: {}", copy::more_failures(failures)));
+    }
     result
 }
 
@@ -134,6 +147,8 @@ fn report_failures(summary: &CopySummary) -> anyhow::Result<()> {
 struct CopyObservers {
     display: Box<dyn EventSink>,
     trace: Option<Trace>,
+    /// JSON lines have no limit, because programs read them.
+    limit: RepeatLimit,
 }
 
 impl EventSink for CopyObservers {
@@ -141,7 +156,9 @@ impl EventSink for CopyObservers {
         if let Some(trace) = &self.trace {
             trace.event(&event);
         }
-        self.display.event(event);
+        if is_json() || self.limit.allows(&event) {
+            self.display.event(event);
+        }
     }
 }
 

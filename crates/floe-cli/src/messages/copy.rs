@@ -139,6 +139,17 @@ pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
     format!("reused {paths} of this machine ({unpacked} unpacked) instead of fetching them")
 }
 
+pub(crate) fn more_failures(count: usize) -> String {
+    format!(
+        "{} for the same causes; --log-format json prints all",
+        counted(count, "more failure")
+    )
+}
+
+pub(crate) fn more_dropped_signatures(count: usize) -> String {
+    format!("dropping signatures of {}", counted(count, "more path"))
+}
+
 pub(crate) fn failed(count: usize) -> String {
     format!("failed to copy {}", counted(count, "path"))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floe_format::path_info::OTHER_SIGNATURES_LEN_MAX;
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::http_client::hash_part;
-use floe_testkit::run;
+use floe_testkit::{run, scratch, synthetic_cache};
 
 use crate::corrupt_caches::transfers::nar_file_name;
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
@@ -217,4 +217,25 @@ fn copy_of_hundreds_of_signatures_is_bounded_and_reported() {
         let said = format!("dropping {} signatures of {name}", 501 - kept);
         assert!(stderr.contains(&said), "{said}: {stderr}");
     }
+}
+
+#[test]
+fn thousands_of_missing_references_print_few_lines() {
+    let scratch = scratch();
+    let cache = scratch.join("cache");
+    synthetic_cache::create(&cache, 1, |_| (1..=3000).collect());
+    let install = |options: &[&str]| {
+        let mut command = floe(["install", "--no-check-sigs", "--from"]);
+        command.arg(format!("file://{}", cache.display()));
+        command.arg("--root").arg(scratch.join("root"));
+        run(command.args(options).arg(synthetic_cache::path(0).as_str()))
+    };
+    let text = install(&[]).expect(1).stderr;
+    assert!(text.lines().count() < 30, "{text}");
+    assert!(text.contains("floe: 2980 more failures"), "{text}");
+    assert!(text.contains(" and 2980 more\n"), "{text}");
+    assert!(text.contains("failed to copy 3001 paths"), "{text}");
+    let json = install(&["--log-format", "json"]).expect(1).stderr;
+    let failed = json.lines().filter(|line| line.contains("\"failed\""));
+    assert!(failed.count() >= 3001, "{json}");
 }

@@ -1,0 +1,79 @@
+//! A limit of lines with the same cause. One narinfo can name thousands of references that do not
+//! exist, and each of them is a failure of its own.
+
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use floe_transfer::{Error, Event};
+
+/// Counts the failures and warnings of a copy.
+#[derive(Debug, Default)]
+pub(crate) struct RepeatLimit(Mutex<HashMap<Cause, usize>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Cause {
+    Failure(Discriminant<Error>),
+    DroppedSignatures,
+}
+
+impl RepeatLimit {
+    /// Counts an event. Returns whether it may be shown.
+    pub(crate) fn allows(&self, event: &Event<'_>) -> bool {
+        let cause = match event {
+            Event::Failed { error } => Cause::Failure(discriminant(*error)),
+            Event::DroppedSignatures { .. } => Cause::DroppedSignatures,
+            _ => return true,
+        };
+        let mut counts = self.counts();
+        let count = counts.entry(cause).or_default();
+        *count += 1;
+        *count <= LINES_MAX
+    }
+
+    /// Returns how many failures were not shown.
+    pub(crate) fn hidden_failures(&self) -> usize {
+        self.hidden(|cause| cause != Cause::DroppedSignatures)
+    }
+
+    /// Returns of how many paths the loss of signatures was not shown.
+    pub(crate) fn hidden_signatures(&self) -> usize {
+        self.hidden(|cause| cause == Cause::DroppedSignatures)
+    }
+
+    fn hidden(&self, is_counted: impl Fn(Cause) -> bool) -> usize {
+        let counts = self.counts();
+        let counts = counts.iter().filter(|(cause, _)| is_counted(**cause));
+        counts
+            .map(|(_, count)| count.saturating_sub(LINES_MAX))
+            .sum()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<Cause, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many lines with the same cause a copy shows: they fit on a screen, and show the pattern.
+pub(crate) const LINES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeat_limit_counts_each_cause_by_itself() {
+        let limit = RepeatLimit::default();
+        let not_found = |number: usize| Error::NotFound {
+            path: number.to_string(),
+            sources: Vec::new(),
+        };
+        let failed = |error: &Error| limit.allows(&Event::Failed { error });
+        let shown = (0..LINES_MAX + 5).filter(|it| failed(&not_found(*it)));
+        assert_eq!(shown.count(), LINES_MAX);
+        assert!(failed(&Error::NoSources));
+        assert!(limit.allows(&Event::KeptForResume { paths: 1 }));
+        assert_eq!(limit.hidden_failures(), 5);
+        assert_eq!(limit.hidden_signatures(), 0);
+    }
+}
