@@ -6,16 +6,16 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use floe_cache::NetworkOptions;
-use floe_config::{Config, Environment, ProcessUser, parse_store_uri};
-use floe_copy::{StoreConfig, UriContext, reuse_directory};
-use floe_format::{StoreDir, TrustedKeys};
+use floe_config::{Config, Environment, ProcessUser};
+use floe_copy::{StoreConfig, UriContext, resolve_store_uri, reuse_directory};
+use floe_format::TrustedKeys;
 use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
 use floe_transfer::{Cancel, CopyOptions, Error, Reuse, parse_public_keys};
 
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
-use crate::messages::{self, arguments, copy};
+use crate::messages::{self, copy};
 use crate::open_files::{self, limit_connections};
 
 /// Returns the environment of this process. No other code reads variables for the configuration.
@@ -25,9 +25,9 @@ pub(crate) fn environment() -> Environment {
 
 /// The settings of a command that opens stores.
 pub(crate) struct Settings {
-    pub(crate) environment: Environment,
     pub(crate) config: Config,
-    pub(crate) store_dir: Option<StoreDir>,
+    /// The defaults for store URIs.
+    pub(crate) context: UriContext,
 }
 
 impl Settings {
@@ -35,23 +35,17 @@ impl Settings {
     /// names.
     pub(crate) fn load(options: &OptionArgs, store_dir: Option<&str>) -> anyhow::Result<Settings> {
         let environment = environment();
-        let store_dir = parse_store_dir(store_dir)?;
+        let context = environment.uri_context(store_dir)?;
         let config = Config::load(&environment, &options.pairs())?;
         for name in &config.unknown_options {
             warn(messages::unknown_option(name));
         }
-        Ok(Settings {
-            environment,
-            config,
-            store_dir,
-        })
+        Ok(Settings { config, context })
     }
 
     /// Returns the store or cache of a URI.
     pub(crate) fn resolve(&self, uri: &str) -> anyhow::Result<Arc<dyn StoreConfig>> {
-        let (store_dir, environment) = (self.store_dir.as_ref(), &self.environment);
-        let store = self.config.resolve_store_uri(uri, store_dir, environment);
-        Ok(store?)
+        Ok(self.config.resolve_store_uri(uri, &self.context)?)
     }
 
     /// Returns the sources of `--from`, else the configured substituters.
@@ -59,12 +53,11 @@ impl Settings {
     /// A substituter that floe cannot use is ignored with a warning: Nix, which shares the
     /// configuration, may be able to use it.
     pub(crate) fn sources(&self, named: &[String]) -> anyhow::Result<Vec<Arc<dyn StoreConfig>>> {
-        let (store_dir, environment) = (self.store_dir.as_ref(), &self.environment);
         if !named.is_empty() {
-            let parse = |text: &String| Ok(parse_store_uri(text, store_dir, environment)?);
+            let parse = |text: &String| Ok(resolve_store_uri(text, &self.context)?);
             return named.iter().map(parse).collect();
         }
-        let (sources, errors) = self.config.substituters(store_dir, environment);
+        let (sources, errors) = self.config.substituters(&self.context);
         for error in errors {
             warn(copy::ignored_substituter(&error));
         }
@@ -126,14 +119,8 @@ impl Settings {
     /// Returns the stores of `--reuse`. A directory of store paths without a database counts as
     /// one.
     fn reuse(&self, args: &TransferArgs) -> Result<Reuse, Error> {
-        let data_home = self.environment.data_home();
-        let context = UriContext {
-            store_dir: self.store_dir.as_ref(),
-            data_home: data_home.as_deref(),
-            home: self.environment.home(),
-        };
         let directories = args.reuse.iter();
-        let directories = directories.map(|text| reuse_directory(text, &context));
+        let directories = directories.map(|text| reuse_directory(text, &self.context));
         Ok(Reuse {
             directories: directories.collect::<Result<_, _>>()?,
             by: args.reuse_by.unwrap_or_default(),
@@ -166,12 +153,6 @@ fn report_store_event(event: StoreEvent) {
         StoreEvent::LostSyncRecord { reason } => warn(messages::lost_sync_record(reason)),
         _ => {}
     }
-}
-
-/// Parses `--store-dir`.
-pub(crate) fn parse_store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> {
-    let store_dir = text.map(StoreDir::new).transpose();
-    store_dir.map_err(|error| UsageError(arguments::not_a_store_dir(error)).into())
 }
 
 /// Makes the first SIGINT or SIGTERM cancel the work, and the second one end the process.

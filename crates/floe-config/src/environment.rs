@@ -78,6 +78,12 @@ impl Environment {
         self.non_empty(name).map(PathBuf::from)
     }
 
+    /// The directory that a variable names, in Nix's canonical form, if it is set and not empty.
+    fn directory(&self, name: &str) -> Option<PathBuf> {
+        let named = self.path(name)?;
+        Some(canon_path(&std::path::absolute(&named).unwrap_or(named)))
+    }
+
     /// The text that a variable holds, if it is set and not empty.
     fn text(&self, name: &'static str) -> Result<Option<&str>, ConfigError> {
         let Some(value) = self.non_empty(name) else {
@@ -94,9 +100,8 @@ impl Environment {
 
     /// The directory of the system's nix.conf and netrc.
     pub(crate) fn conf_dir(&self) -> PathBuf {
-        let named = self.path("NIX_CONF_DIR");
-        let conf_dir = named.unwrap_or_else(|| CONF_DIR.into());
-        canon_path(&std::path::absolute(&conf_dir).unwrap_or(conf_dir))
+        let named = self.directory("NIX_CONF_DIR");
+        named.unwrap_or_else(|| CONF_DIR.into())
     }
 
     /// The user's configuration files, the most important one first.
@@ -204,12 +209,12 @@ impl Environment {
 
     /// The directory of the database (`NIX_STATE_DIR`).
     pub(crate) fn state_dir(&self) -> Option<PathBuf> {
-        self.path("NIX_STATE_DIR")
+        self.directory("NIX_STATE_DIR")
     }
 
     /// The directory of the build logs (`NIX_LOG_DIR`).
     pub(crate) fn log_dir(&self) -> Option<PathBuf> {
-        self.path("NIX_LOG_DIR")
+        self.directory("NIX_LOG_DIR")
     }
 
     /// The file of a secret key (`NIX_SECRET_KEY_FILE`).

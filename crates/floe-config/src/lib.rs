@@ -27,5 +27,5 @@ pub use network::setting_note;
 pub use origin::Origin;
 pub use secret_keys::read_secret_keys;
 pub use setting::{AnySetting, Assignment, Setting};
-pub use store_uri::{ServedStore, StoreFlags, parse_store_uri, served_store, store_in_root};
+pub use store_uri::{ServedStore, StoreFlags, served_store, store_in_root};
 pub use value::{FileList, List, PublicKeys, UrlList, UrlSet, Value, Word};

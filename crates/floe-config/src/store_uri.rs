@@ -10,30 +10,38 @@ use floe_store::StoreLayout;
 use floe_transfer::Error;
 
 use crate::config::Config;
-use crate::environment::Environment;
+use crate::environment::{Environment, NIX_STORE_DIR};
 use crate::error::ConfigError;
 use crate::harmonia::HarmoniaSettings;
 
-/// Returns the store that a URI names.
-///
-/// `store_dir` is the store directory of a local store whose URI names none.
-///
-/// Errors: [`Error::InvalidStoreUri`].
-pub fn parse_store_uri(
-    text: &str,
-    store_dir: Option<&StoreDir>,
-    environment: &Environment,
-) -> Result<Arc<dyn StoreConfig>, Error> {
-    let data_home = environment.data_home();
-    let data_home = data_home.as_deref();
-    resolve_store_uri(
-        text,
-        &UriContext {
-            store_dir,
-            data_home,
-            home: environment.home(),
-        },
-    )
+impl Environment {
+    /// Returns the defaults for store URIs. `store_dir` is the value of `--store-dir`, which
+    /// overrides `NIX_STORE_DIR`.
+    ///
+    /// As in Nix, `NIX_STORE_DIR` does not move the state directory.
+    ///
+    /// Errors: [`ConfigError::StoreDir`], [`ConfigError::NotUtf8`].
+    pub fn uri_context(&self, store_dir: Option<&str>) -> Result<UriContext, ConfigError> {
+        let by_variable = match store_dir {
+            Some(_) => None,
+            None => self.store_dir()?,
+        };
+        let system_state = by_variable.map(|_| StoreLayout::system().state_dir);
+        let (given, text) = match by_variable {
+            Some(_) => (NIX_STORE_DIR, by_variable),
+            None => ("--store-dir", store_dir),
+        };
+        let store_dir = text.map(StoreDir::new).transpose();
+        Ok(UriContext {
+            store_dir: store_dir.map_err(|error| ConfigError::StoreDir {
+                given,
+                reason: error.to_string(),
+            })?,
+            state_dir: self.state_dir().or(system_state),
+            data_home: self.data_home(),
+            home: self.home().map(Path::to_owned),
+        })
+    }
 }
 
 /// Returns the local store below a root directory.
@@ -41,10 +49,10 @@ pub fn parse_store_uri(
 /// Errors: [`ConfigError::RootDir`].
 pub fn store_in_root(
     root: &Path,
-    store_dir: Option<&StoreDir>,
+    context: &UriContext,
 ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
     let root = std::path::absolute(root).map_err(ConfigError::RootDir)?;
-    let dir = store_dir.cloned().unwrap_or_default();
+    let dir = context.store_dir.clone().unwrap_or_default();
     Ok(local_store(StoreLayout::in_root(&root, dir)))
 }
 
@@ -57,34 +65,27 @@ impl Config {
     pub fn resolve_store_uri(
         &self,
         text: &str,
-        store_dir: Option<&StoreDir>,
-        environment: &Environment,
+        context: &UriContext,
     ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
         let configured = self.store.get().as_str();
         let is_usual = matches!(configured, "" | "auto") || daemon_socket(configured).is_some();
         if text != "auto" || is_usual {
-            return Ok(parse_store_uri(text, store_dir, environment)?);
+            return Ok(resolve_store_uri(text, context)?);
         }
-        parse_store_uri(configured, store_dir, environment).map_err(|error| {
-            ConfigError::ConfiguredStore {
-                error: Box::new(error),
-                origin: self.store.source().clone(),
-            }
+        resolve_store_uri(configured, context).map_err(|error| ConfigError::ConfiguredStore {
+            error: Box::new(error),
+            origin: self.store.source().clone(),
         })
     }
 
     /// Returns the configured substituters, each of them once, and the errors of those that floe
     /// cannot use. Nix ignores such substituters as well.
-    pub fn substituters(
-        &self,
-        store_dir: Option<&StoreDir>,
-        environment: &Environment,
-    ) -> (Vec<Arc<dyn StoreConfig>>, Vec<Error>) {
+    pub fn substituters(&self, context: &UriContext) -> (Vec<Arc<dyn StoreConfig>>, Vec<Error>) {
         let (mut stores, mut errors) = (Vec::new(), Vec::new());
         // `Debug` prints every part of a parsed URI, so equal texts mean the same store.
         let mut seen = HashSet::new();
         for text in &self.substituters.get().0 {
-            match parse_store_uri(text, store_dir, environment) {
+            match resolve_store_uri(text, context) {
                 Ok(store) if seen.insert(format!("{store:?}")) => stores.push(store),
                 Ok(_) => {}
                 Err(error) => errors.push(error),
@@ -144,21 +145,20 @@ fn served_by_uri(
     flags: &StoreFlags<'_>,
     environment: &Environment,
 ) -> Result<ServedStore, ConfigError> {
-    let store_dir = store_dir(flags, environment)?;
+    let context = environment.uri_context(flags.store_dir)?;
     let text = match flags.store {
         Some(store) => store,
         None => environment.remote()?.unwrap_or("auto"),
     };
     let location = match flags.root {
-        Some(root) => store_in_root(root, store_dir.as_ref())?,
-        None => parse_store_uri(&direct_store_uri(text)?, store_dir.as_ref(), environment)?,
+        Some(root) => store_in_root(root, &context)?,
+        None => resolve_store_uri(&direct_store_uri(text)?, &context)?,
     };
-    let Some(mut layout) = location.layout().cloned() else {
+    let Some(layout) = location.layout().cloned() else {
         return Err(ConfigError::NotServable(text.into()));
     };
-    // As in Nix, NIX_STATE_DIR and NIX_LOG_DIR concern the store of the system, not one below a
-    // root. Their defaults do not follow NIX_STORE_DIR either.
-    let is_plain = layout == StoreLayout::without_root(layout.store_dir.clone());
+    // As in Nix, NIX_LOG_DIR concerns the store of the system, not one below a root. Its default
+    // does not follow NIX_STORE_DIR either.
     let has_root = layout.real_store_dir != Path::new(layout.store_dir.as_str());
     let by_environment = flags.store_dir.is_none() && environment.store_dir()?.is_some();
     let log_dir = match (log_parameter(flags, text)?, environment.log_dir()) {
@@ -167,29 +167,7 @@ fn served_by_uri(
         (None, None) if !has_root && by_environment => StoreLayout::system().log_dir(),
         (None, _) => layout.log_dir(),
     };
-    match environment.state_dir() {
-        Some(state) if is_plain => layout.state_dir = state,
-        None if is_plain && by_environment => layout.state_dir = StoreLayout::system().state_dir,
-        _ => {}
-    }
     Ok(ServedStore { layout, log_dir })
-}
-
-fn store_dir(
-    flags: &StoreFlags<'_>,
-    environment: &Environment,
-) -> Result<Option<StoreDir>, ConfigError> {
-    let (name, text) = match (flags.store_dir, environment.store_dir()?) {
-        (Some(text), _) => ("--store-dir", text),
-        (None, Some(text)) => ("NIX_STORE_DIR", text),
-        (None, None) => return Ok(None),
-    };
-    StoreDir::new(text)
-        .map(Some)
-        .map_err(|error| ConfigError::StoreDir {
-            given: name,
-            reason: error.to_string(),
-        })
 }
 
 /// The socket that a store URI names as a daemon's; empty for the usual daemon.
@@ -270,10 +248,28 @@ mod tests {
                     https://c/?trusted=1&priority=3&parallel-compression=true https://c \
                     /mnt local?root=/mnt ssh://host";
         let config = Config::load(&environment, &[("substituters", uris)]).unwrap();
-        let (stores, errors) = config.substituters(None, &environment);
+        let (stores, errors) = config.substituters(&UriContext::default());
         let names: Vec<String> = stores.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["https://c", "https://c", "/mnt/nix/store"]);
         assert_eq!(errors.len(), 1);
+    }
+
+    #[test]
+    fn state_variable_is_default_of_store_without_root() {
+        let variables = [("NIX_STATE_DIR", "/srv//state/"), ("HOME", "/home/u")];
+        let context = environment(&variables).uri_context(None).unwrap();
+        for (text, state) in [
+            ("auto", "/srv/state"),
+            ("local", "/srv/state"),
+            ("local?store=/gnu/store", "/srv/state"),
+            ("local?state=/mine", "/mine"),
+            ("local?root=/mnt", "/mnt/nix/var/nix"),
+            ("/mnt", "/mnt/nix/var/nix"),
+        ] {
+            let store = resolve_store_uri(text, &context).unwrap();
+            let state_dir = &store.layout().unwrap().state_dir;
+            assert_eq!(state_dir, Path::new(state), "{text}");
+        }
     }
 
     #[test]

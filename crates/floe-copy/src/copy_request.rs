@@ -169,7 +169,7 @@ impl OpenCopy<'_> {
 /// entries are the paths themselves.
 ///
 /// Errors: [`Error::InvalidStoreUri`] for a binary cache, and if there is no such directory.
-pub fn reuse_directory(text: &str, context: &UriContext<'_>) -> Result<PathBuf, Error> {
+pub fn reuse_directory(text: &str, context: &UriContext) -> Result<PathBuf, Error> {
     let store = resolve_store_uri(text, context)?;
     let fail = |reason: &str| Error::InvalidStoreUri {
         text: store.to_string(),
@@ -181,7 +181,7 @@ pub fn reuse_directory(text: &str, context: &UriContext<'_>) -> Result<PathBuf, 
     if layout.real_store_dir.is_dir() {
         return Ok(layout.real_store_dir.clone());
     }
-    match directory(text, context.home) {
+    match directory(text, context.home.as_deref()) {
         Ok(directory) if directory.is_dir() => Ok(directory),
         _ => Err(fail(
             "there is neither a store nor a directory of store paths",

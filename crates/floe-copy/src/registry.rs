@@ -15,16 +15,13 @@ use crate::store_config::{StoreConfig, UriContext};
 /// A directory begins with `/`, `./`, `../` or `~/`, or exists.
 ///
 /// Errors: [`Error::InvalidStoreUri`].
-pub fn resolve_store_uri(
-    text: &str,
-    context: &UriContext<'_>,
-) -> Result<Arc<dyn StoreConfig>, Error> {
+pub fn resolve_store_uri(text: &str, context: &UriContext) -> Result<Arc<dyn StoreConfig>, Error> {
     let uri = StoreUri::parse(text)?;
     parse(&uri, context).map_err(|reason| uri.invalid(reason))
 }
 
 /// Reads the parts of a store URI. The error says which part is wrong.
-fn parse(uri: &StoreUri, context: &UriContext<'_>) -> Result<Arc<dyn StoreConfig>, String> {
+fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, String> {
     Ok(match uri.scheme.as_str() {
         "auto" | "local" => parse_local(uri, context)?,
         "file" => Arc::new(FileCacheUri::parse(uri)?),

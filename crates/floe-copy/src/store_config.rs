@@ -1,7 +1,7 @@
 //! A store or binary cache that is named and not open yet.
 
 use std::fmt::{Debug, Display};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use floe_cache::Network;
@@ -37,14 +37,16 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
 }
 
 /// The defaults for parts that a store URI leaves out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UriContext<'a> {
+#[derive(Clone, Debug, Default)]
+pub struct UriContext {
     /// The store directory of a local store.
-    pub store_dir: Option<&'a StoreDir>,
+    pub store_dir: Option<StoreDir>,
+    /// The state directory of a local store without a root directory.
+    pub state_dir: Option<PathBuf>,
     /// The directory of the user's data, for `auto`.
-    pub data_home: Option<&'a Path>,
+    pub data_home: Option<PathBuf>,
     /// The user's home directory, for directories that begin with `~/`.
-    pub home: Option<&'a Path>,
+    pub home: Option<PathBuf>,
 }
 
 /// The things that the sources of one copy share.

@@ -90,16 +90,15 @@ fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, JobError> {
 /// Returns the store that a URI names.
 fn resolve_store(text: &str, dir: Option<&str>) -> Result<Arc<dyn StoreConfig>, JobError> {
     let store_dir = store_dir(dir)?;
-    Ok(resolve_store_uri(text, &uri_context(store_dir.as_ref()))?)
+    Ok(resolve_store_uri(text, &uri_context(store_dir))?)
 }
 
 /// Returns the context of store URIs. `auto` ignores the home directory, because libraries do not
 /// read the environment.
-fn uri_context(store_dir: Option<&StoreDir>) -> UriContext<'_> {
+fn uri_context(store_dir: Option<StoreDir>) -> UriContext {
     UriContext {
         store_dir,
-        data_home: None,
-        home: None,
+        ..UriContext::default()
     }
 }
 

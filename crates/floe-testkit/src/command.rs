@@ -15,7 +15,13 @@ pub fn hide_nix_conf(command: &mut Command) {
     if !is_set("NIX_USER_CONF_FILES") {
         command.env("NIX_USER_CONF_FILES", "");
     }
-    for name in ["NIX_CONFIG", "NIX_REMOTE"] {
+    for name in [
+        "NIX_CONFIG",
+        "NIX_REMOTE",
+        "NIX_STORE_DIR",
+        "NIX_STATE_DIR",
+        "NIX_LOG_DIR",
+    ] {
         if !is_set(name) {
             command.env_remove(name);
         }

@@ -12,7 +12,7 @@ use crate::options::Settings;
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
     let target = match &args.root {
-        Some(root) => store_in_root(root, settings.store_dir.as_ref())?,
+        Some(root) => store_in_root(root, &settings.context)?,
         None => settings.resolve(args.to.as_deref().unwrap_or("auto"))?,
     };
     // Caches given with `--from` are tried in the given order.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use floe_config::{parse_store_uri, store_in_root};
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig};
+use floe_config::store_in_root;
+use floe_copy::{
+    CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig, resolve_store_uri,
+};
 use floe_format::StorePath;
 use floe_store::{
     Damage, ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
@@ -25,12 +27,12 @@ use crate::options::{self, Settings};
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
     let load = || Settings::load(&args.options, args.store_dir.as_deref());
-    let store_dir = options::parse_store_dir(args.store_dir.as_deref())?;
+    let context = options::environment().uri_context(args.store_dir.as_deref())?;
     // A store that the user names needs no configuration, which may be broken.
     let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
-        (Some(root), _) => store_in_root(root, store_dir.as_ref())?,
+        (Some(root), _) => store_in_root(root, &context)?,
         (None, "auto") => load()?.resolve("auto")?,
-        (None, named) => parse_store_uri(named, store_dir.as_ref(), &options::environment())?,
+        (None, named) => resolve_store_uri(named, &context)?,
     };
     let Some(layout) = location.layout() else {
         bail!(messages::cache_not_verifiable(location));

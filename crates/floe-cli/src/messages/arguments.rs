@@ -13,7 +13,3 @@ pub(crate) const ZERO_SECONDS: &str = "the time must be more than 0 seconds";
 pub(crate) fn not_bytes(text: &str) -> String {
     format!("{text:?} is not a number of bytes; give one such as 500M or 20G")
 }
-
-pub(crate) fn not_a_store_dir(cause: impl std::fmt::Display) -> String {
-    format!("--store-dir: {cause}")
-}

@@ -97,7 +97,7 @@ fn io_failure() -> io::Result<()> {
 #[test]
 fn argument_errors_name_the_fix() {
     check(
-        crate::options::parse_store_dir(Some("nix")).unwrap_err(),
+        environment(&[]).uri_context(Some("nix")).unwrap_err(),
         &expect![[
             r#"--store-dir: cannot use "nix" as a store directory: it must be an absolute path other than /"#
         ]],

@@ -36,21 +36,20 @@ pub fn local_store(layout: StoreLayout) -> Arc<dyn StoreConfig> {
 /// Parses `auto`, `local?…`, `local://ROOT` and a directory, with Nix's parameters.
 pub(crate) fn parse_local(
     uri: &StoreUri,
-    context: &UriContext<'_>,
+    context: &UriContext,
 ) -> Result<Arc<dyn StoreConfig>, String> {
-    let store_dir = context.store_dir.cloned();
     if uri.scheme == "auto" && !uri.address.is_empty() {
         return Err("auto takes no address; use a directory or local?root=DIR".into());
     }
-    if uri.scheme == "auto" && uri.parameters.is_empty() {
-        return Ok(local_store(match store_dir {
-            Some(dir) => StoreLayout::without_root(dir),
-            None => StoreLayout::auto(context.data_home),
-        }));
+    let has_directories = context.store_dir.is_some() || context.state_dir.is_some();
+    if uri.scheme == "auto" && uri.parameters.is_empty() && !has_directories {
+        return Ok(local_store(StoreLayout::auto(context.data_home.as_deref())));
     }
     let root = Some(&*uri.address).filter(|root| !root.is_empty());
-    let mut root = root.map(|root| directory(root, context.home)).transpose()?;
-    let mut store_dir = store_dir.unwrap_or_default();
+    let mut root = root
+        .map(|root| directory(root, context.home.as_deref()))
+        .transpose()?;
+    let mut store_dir = context.store_dir.clone().unwrap_or_default();
     let (mut state, mut real, mut priority, mut trusted) = (None, None, 0, false);
     for (name, value) in &uri.parameters {
         match name.as_str() {
@@ -66,7 +65,7 @@ pub(crate) fn parse_local(
     }
     let mut layout = match root {
         Some(root) => StoreLayout::in_root(&root, store_dir),
-        None => StoreLayout::without_root(store_dir),
+        None => without_root(store_dir, context),
     };
     layout.state_dir = state.unwrap_or(layout.state_dir);
     layout.real_store_dir = real.unwrap_or(layout.real_store_dir);
@@ -75,6 +74,16 @@ pub(crate) fn parse_local(
         priority,
         trusted,
     }))
+}
+
+/// Returns the layout of a store without a root directory. As in Nix, the state directory of the
+/// context does not depend on the store directory.
+fn without_root(store_dir: StoreDir, context: &UriContext) -> StoreLayout {
+    let mut layout = StoreLayout::without_root(store_dir);
+    if let Some(state_dir) = &context.state_dir {
+        layout.state_dir.clone_from(state_dir);
+    }
+    layout
 }
 
 /// Makes a directory absolute. `~` is the user's home directory.

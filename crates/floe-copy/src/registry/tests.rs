@@ -221,7 +221,7 @@ fn path_names_a_store_below_that_directory() {
         ("~/x", "/home/u/x".into()),
         ("./~", current.join("~")),
     ] {
-        let home = Some(Path::new("/home/u"));
+        let home = Some("/home/u".into());
         let context = UriContext {
             home,
             ..UriContext::default()

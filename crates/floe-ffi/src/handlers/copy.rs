@@ -60,7 +60,7 @@ impl HandlerContext<'_> {
     fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Arc<dyn Target>), JobError> {
         let message: messages::CopyRequest<'_> = self.request()?;
         let store_dir = store_dir(message.store_dir)?;
-        let context = uri_context(store_dir.as_ref());
+        let context = uri_context(store_dir.clone());
         let store = |text| resolve_store_uri(text, &context);
         let sources = message.from.iter().map(store).collect::<Result<_, _>>()?;
         let paths = message.paths.iter().map(str::to_owned).collect();
@@ -101,7 +101,7 @@ impl HandlerContext<'_> {
     }
 }
 
-fn reuse(message: &messages::CopyRequest<'_>, context: &UriContext<'_>) -> Result<Reuse, JobError> {
+fn reuse(message: &messages::CopyRequest<'_>, context: &UriContext) -> Result<Reuse, JobError> {
     let directories = message.reuse.iter();
     let directories = directories.map(|text| reuse_directory(text, context));
     Ok(Reuse {

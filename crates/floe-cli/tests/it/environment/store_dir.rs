@@ -85,6 +85,68 @@ fn closure_for_custom_store_dir_is_installed_there() {
     .stderr_contains(&format!("--store-dir {dir}"));
 }
 
+#[test]
+fn nix_directory_variables_name_the_default_store() {
+    let scratch = scratch();
+    let named = |name: &str| scratch.join(name).display().to_string();
+    let dir = named("there/store");
+    let (_, paths) = closure_for(&StoreDir::new(&dir).unwrap(), scratch.path());
+    let cache = format!("file://{}", named("cache"));
+    run(floe(["copy", "--store-dir", &dir, "--to", &cache]).args(&paths)).expect(0);
+    remove_tree(&scratch.join("there")).unwrap();
+    let variables = [
+        ("NIX_STORE_DIR", dir.clone()),
+        ("NIX_STATE_DIR", named("state")),
+        ("NIX_LOG_DIR", named("log")),
+    ];
+    let with_variables = |args: &[&str]| {
+        let mut command = floe(args);
+        command.envs(variables.clone());
+        command
+    };
+
+    run(with_variables(&["install", "--from", &cache]).args(&paths)).expect(0);
+    assert!(scratch.join("state/db/db.sqlite").exists());
+    for path in &paths {
+        assert!(Path::new(path).exists(), "{path}");
+    }
+    let info = run(with_variables(&["info"]).args(&paths)).expect(0).stdout;
+    assert!(
+        info.contains(&paths[0]) && info.contains(&paths[1]),
+        "{info}"
+    );
+    for store in [&[][..], &["--store", "local"], &["--store", "auto"]] {
+        run(with_variables(&["verify"]).args(store))
+            .expect(0)
+            .stderr_contains("verified 2 paths");
+    }
+    let second = format!("file://{}", named("second"));
+    run(&mut with_variables(&["copy", "--to", &second, &paths[0]])).expect(0);
+    for nix in nixes() {
+        let mut verify = nix.command("nix-store", ["--verify", "--check-contents"]);
+        let stderr = run(verify.envs(variables.clone())).expect(0).stderr;
+        assert!(!stderr.contains("disappeared"), "{}: {stderr}", nix.version);
+        let mut check = nix.command("nix-store", ["--check-validity", &paths[0]]);
+        run(check.envs(variables.clone())).expect(0);
+    }
+
+    // A root, a parameter and a flag override the variables, as far as they concern them.
+    let root = named("root");
+    run(with_variables(&["install", "--from", &cache, "--root", &root]).args(&paths)).expect(0);
+    assert!(scratch.join("root/nix/var/nix/db").exists());
+    let other = format!("local?state={}", named("other-state"));
+    run(&mut with_variables(&["verify", "--store", &other]))
+        .expect(1)
+        .stderr_contains("other-state");
+    let other = named("other/store");
+    run(with_variables(&["verify", "--store-dir", &other]).env_remove("NIX_STATE_DIR"))
+        .expect(1)
+        .stderr_contains("other/var/nix");
+    run(with_variables(&["info", &paths[0]]).env("NIX_STORE_DIR", "other"))
+        .expect(2)
+        .stderr_contains("NIX_STORE_DIR");
+}
+
 /// Creates two content-addressed paths in a store with this store directory. The first refers to
 /// the second.
 fn closure_for(dir: &StoreDir, scratch: &Path) -> (Vec<StorePath>, Vec<String>) {
