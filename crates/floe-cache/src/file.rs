@@ -11,7 +11,9 @@ use floe_format::Compression;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::open_regular_file;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
-use floe_transfer::{Body, Buffering, CachePolicy, Error, StoreUri};
+use floe_transfer::{
+    Body, Buffering, CachePolicy, Error, IgnoredParameter, StoreUri, UriParameters,
+};
 use tempfile::TempPath;
 
 use crate::binary_cache::{CACHE_INFO, CacheOptions};
@@ -27,6 +29,8 @@ pub struct FileCacheUri {
     pub options: CacheOptions,
     /// The options of the cache as a target.
     pub write: CacheWriteOptions,
+    /// The parameters without effect that the user should know of.
+    pub ignored: Vec<IgnoredParameter>,
 }
 
 impl FileCacheUri {
@@ -43,9 +47,8 @@ impl FileCacheUri {
             ..FileCacheUri::default()
         };
         for (name, value) in &uri.parameters {
-            let is_known = cache.options.set(name, value)? || cache.write.set(name, value)?;
-            if !is_known && !IGNORED_PARAMETERS.contains(&&**name) {
-                return Err(format!("unknown parameter {name}"));
+            if !cache.options.set(name, value)? && !cache.write.set(name, value)? {
+                cache.ignored.extend(PARAMETERS.ignored(uri, name));
             }
         }
         Ok(cache)
@@ -100,16 +103,25 @@ impl CacheWriteOptions {
     }
 }
 
-/// Parameters of Nix's binary caches that do not concern a copy by floe.
-pub(crate) const IGNORED_PARAMETERS: [&str; 7] = [
-    "parallel-compression",
-    "system-features",
-    "want-mass-query",
-    "local-nar-cache",
-    "index-debug-info",
-    "path-info-cache-size",
-    "store",
-];
+/// The parameters of a binary cache in a directory.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &[
+        "compression",
+        "compression-level",
+        "priority",
+        "secret-key",
+        "secret-keys",
+        "trusted",
+        "want-mass-query",
+        "write-nar-listing",
+    ],
+    irrelevant: &[
+        "parallel-compression",
+        "path-info-cache-size",
+        "system-features",
+    ],
+    unsupported: &["index-debug-info", "local-nar-cache", "store"],
+};
 
 /// The storage of a cache in a directory.
 #[derive(Debug)]

@@ -21,12 +21,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
-use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, StoreUri};
+use floe_transfer::{
+    Body, Buffering, CachePolicy, Chunk, Error, IgnoredParameter, StoreUri, UriParameters,
+};
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as channel};
 
 use crate::binary_cache::{CACHE_INFO, CacheOptions};
-use crate::file::IGNORED_PARAMETERS;
 use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit};
 use limiter::RequestPermits;
 use network::HttpContext;
@@ -42,6 +43,8 @@ pub struct HttpCacheUri {
     pub url: String,
     /// The options of the cache as a source.
     pub options: CacheOptions,
+    /// The parameters without effect that the user should know of.
+    pub ignored: Vec<IgnoredParameter>,
 }
 
 impl HttpCacheUri {
@@ -53,32 +56,45 @@ impl HttpCacheUri {
         if address.is_empty() || address.starts_with('/') || address.contains('#') {
             return Err("it has no host, or it has a fragment".into());
         }
-        let mut options = CacheOptions::default();
+        let mut cache = HttpCacheUri {
+            url: format!("{}://{address}", uri.scheme),
+            options: CacheOptions::default(),
+            ignored: Vec::new(),
+        };
         for (name, value) in &uri.parameters {
-            let is_ignored = IGNORED_PARAMETERS.contains(&&**name)
-                || IGNORED_WRITE_PARAMETERS.contains(&&**name);
-            if !options.set(name, value)? && !is_ignored {
-                return Err(format!("unknown parameter {name}"));
+            if !cache.options.set(name, value)? {
+                cache.ignored.extend(PARAMETERS.ignored(uri, name));
             }
         }
-        Ok(HttpCacheUri {
-            url: format!("{}://{address}", uri.scheme),
-            options,
-        })
+        Ok(cache)
     }
 }
 
-/// Parameters of Nix's binary caches that concern writing. A URI with them is good to read from.
-const IGNORED_WRITE_PARAMETERS: [&str; 8] = [
-    "compression",
-    "compression-level",
-    "log-compression",
-    "ls-compression",
-    "narinfo-compression",
-    "secret-key",
-    "secret-keys",
-    "write-nar-listing",
-];
+/// The parameters of a binary cache behind HTTP. Those that concern writing are irrelevant, because
+/// floe only reads from such a cache.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &["priority", "trusted", "want-mass-query"],
+    irrelevant: &[
+        "compression",
+        "compression-level",
+        "index-debug-info",
+        "log-compression",
+        "ls-compression",
+        "narinfo-compression",
+        "parallel-compression",
+        "path-info-cache-size",
+        "secret-key",
+        "secret-keys",
+        "system-features",
+        "write-nar-listing",
+    ],
+    unsupported: &[
+        "local-nar-cache",
+        "store",
+        "tls-certificate",
+        "tls-private-key",
+    ],
+};
 
 /// The storage of a cache behind HTTP.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use floe_config::{Config, Environment, ProcessUser};
 use floe_copy::{StoreConfig, UriContext, resolve_store_uri, reuse_directory};
 use floe_format::TrustedKeys;
 use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
-use floe_transfer::{Cancel, CopyOptions, Error, Reuse, parse_public_keys};
+use floe_transfer::{Cancel, CopyOptions, Error, IgnoredParameter, Reuse, parse_public_keys};
 
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
@@ -45,7 +45,9 @@ impl Settings {
 
     /// Returns the store or cache of a URI.
     pub(crate) fn resolve(&self, uri: &str) -> anyhow::Result<Arc<dyn StoreConfig>> {
-        Ok(self.config.resolve_store_uri(uri, &self.context)?)
+        let store = self.config.resolve_store_uri(uri, &self.context)?;
+        warn_of_ignored(store.ignored_parameters());
+        Ok(store)
     }
 
     /// Returns the sources of `--from`, else the configured substituters.
@@ -54,12 +56,15 @@ impl Settings {
     /// configuration, may be able to use it.
     pub(crate) fn sources(&self, named: &[String]) -> anyhow::Result<Vec<Arc<dyn StoreConfig>>> {
         if !named.is_empty() {
-            let parse = |text: &String| Ok(resolve_store_uri(text, &self.context)?);
-            return named.iter().map(parse).collect();
+            let parse = |text: &String| parse_store_uri(text, &self.context);
+            return Ok(named.iter().map(parse).collect::<Result<_, _>>()?);
         }
         let (sources, errors) = self.config.substituters(&self.context);
         for error in errors {
             warn(copy::ignored_substituter(&error));
+        }
+        for source in &sources {
+            warn_of_ignored(source.ignored_parameters());
         }
         match sources.is_empty() {
             true => bail!(UsageError(copy::NO_SUBSTITUTER.into())),
@@ -120,7 +125,10 @@ impl Settings {
     /// one.
     fn reuse(&self, args: &TransferArgs) -> Result<Reuse, Error> {
         let directories = args.reuse.iter();
-        let directories = directories.map(|text| reuse_directory(text, &self.context));
+        let directories = directories.map(|text| {
+            let store = parse_store_uri(text, &self.context)?;
+            reuse_directory(&*store, text, &self.context)
+        });
         Ok(Reuse {
             directories: directories.collect::<Result<_, _>>()?,
             by: args.reuse_by.unwrap_or_default(),
@@ -138,6 +146,21 @@ impl Settings {
             ..options
         })
     }
+}
+
+/// Returns the store that a URI names, and warns of its parameters without effect.
+pub(crate) fn parse_store_uri(
+    text: &str,
+    context: &UriContext,
+) -> Result<Arc<dyn StoreConfig>, Error> {
+    let store = resolve_store_uri(text, context)?;
+    warn_of_ignored(store.ignored_parameters());
+    Ok(store)
+}
+
+/// Warns of parameters of store URIs that have no effect.
+pub(crate) fn warn_of_ignored(parameters: &[IgnoredParameter]) {
+    parameters.iter().for_each(warn);
 }
 
 /// Returns a lock wait that prints a line, and ends if the flag is raised.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use floe_copy::{StoreConfig, UriContext, local_store, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
-use floe_transfer::Error;
+use floe_transfer::{Error, IgnoredParameter};
 
 use crate::config::Config;
 use crate::environment::{Environment, NIX_STORE_DIR};
@@ -113,6 +113,8 @@ pub struct ServedStore {
     pub layout: StoreLayout,
     /// The directory of its build logs.
     pub log_dir: PathBuf,
+    /// The parameters of its URI without effect that the user should know of.
+    pub ignored_parameters: Vec<IgnoredParameter>,
 }
 
 /// Returns the store to serve: that of the flags, else that of harmonia's settings, else that of
@@ -135,7 +137,11 @@ pub fn served_store(
         if let Some(layout) = harmonia.store(store_dir)? {
             let log_dir = environment.log_dir();
             let log_dir = log_dir.unwrap_or_else(|| layout.log_dir());
-            return Ok(ServedStore { layout, log_dir });
+            return Ok(ServedStore {
+                layout,
+                log_dir,
+                ignored_parameters: Vec::new(),
+            });
         }
     }
     served_by_uri(flags, environment)
@@ -167,7 +173,11 @@ fn served_by_uri(
         (None, None) if !has_root && by_environment => StoreLayout::system().log_dir(),
         (None, _) => layout.log_dir(),
     };
-    Ok(ServedStore { layout, log_dir })
+    Ok(ServedStore {
+        layout,
+        log_dir,
+        ignored_parameters: location.ignored_parameters().to_vec(),
+    })
 }
 
 /// The socket that a store URI names as a daemon's; empty for the usual daemon.
@@ -304,7 +314,8 @@ mod tests {
         let (layout, log_dir) = served("auto", &[]);
         let remote = [("NIX_REMOTE", "auto?path-info-cache-size=0")];
         let served = try_served(&StoreFlags::default(), &remote).unwrap();
-        assert_eq!(served, ServedStore { layout, log_dir });
+        assert_eq!((served.layout, served.log_dir), (layout, log_dir));
+        assert_eq!(served.ignored_parameters, []);
     }
 
     #[test]

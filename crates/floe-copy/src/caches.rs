@@ -6,7 +6,7 @@ use floe_cache::{
     BinaryCache, BinaryCacheWriter, CacheOptions, CacheStorage, DiskCachedStorage, FileCacheUri,
     FileStorage, HttpCacheUri, HttpStorage,
 };
-use floe_transfer::{Error, Source};
+use floe_transfer::{Error, IgnoredParameter, Source};
 
 use crate::store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext};
 
@@ -36,6 +36,10 @@ impl StoreConfig for HttpCacheUri {
     fn uses_network(&self) -> bool {
         true
     }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
+    }
 }
 
 impl StoreConfig for FileCacheUri {
@@ -59,6 +63,10 @@ impl StoreConfig for FileCacheUri {
 
     fn is_new(&self) -> bool {
         !self.exists()
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
     }
 }
 

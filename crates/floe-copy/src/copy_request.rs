@@ -10,7 +10,6 @@ use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 
 use crate::copy::{ClosureCopy, CopySummary};
 use crate::local::config::directory;
-use crate::registry::resolve_store_uri;
 use crate::sources::{SourceOrder, Sources};
 use crate::store_config::{StoreConfig, TargetContext, UriContext};
 
@@ -165,12 +164,15 @@ impl OpenCopy<'_> {
     }
 }
 
-/// Returns the directory with the paths of the store that a URI names, or else a directory whose
-/// entries are the paths themselves.
+/// Returns the directory with the paths of `store`, which the URI `text` names, or else the
+/// directory `text`, whose entries are the paths themselves.
 ///
 /// Errors: [`Error::InvalidStoreUri`] for a binary cache, and if there is no such directory.
-pub fn reuse_directory(text: &str, context: &UriContext) -> Result<PathBuf, Error> {
-    let store = resolve_store_uri(text, context)?;
+pub fn reuse_directory(
+    store: &dyn StoreConfig,
+    text: &str,
+    context: &UriContext,
+) -> Result<PathBuf, Error> {
     let fail = |reason: &str| Error::InvalidStoreUri {
         text: store.to_string(),
         reason: reason.into(),

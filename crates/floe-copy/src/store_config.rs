@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use floe_cache::Network;
 use floe_format::StoreDir;
 use floe_store::{StoreLayout, StoreWriter, WriteOptions};
-use floe_transfer::{Cancel, Error, NetworkEvents, Source, Target};
+use floe_transfer::{Cancel, Error, IgnoredParameter, NetworkEvents, Source, Target};
 
 /// A store or binary cache as its URI describes it; Nix's class of that name.
 ///
@@ -33,6 +33,11 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
     /// Returns the directories of a local store; `None` for every other kind.
     fn layout(&self) -> Option<&StoreLayout> {
         None
+    }
+
+    /// Returns the parameters of the URI without effect that the user should know of.
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &[]
     }
 }
 

@@ -90,7 +90,21 @@ fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, JobError> {
 /// Returns the store that a URI names.
 fn resolve_store(text: &str, dir: Option<&str>) -> Result<Arc<dyn StoreConfig>, JobError> {
     let store_dir = store_dir(dir)?;
-    Ok(resolve_store_uri(text, &uri_context(store_dir))?)
+    parse_store_uri(text, &uri_context(store_dir))
+}
+
+/// Returns the store that a URI names. A parameter without effect is an error, because the host
+/// gets no warnings.
+fn parse_store_uri(text: &str, context: &UriContext) -> Result<Arc<dyn StoreConfig>, JobError> {
+    let store = resolve_store_uri(text, context)?;
+    match store.ignored_parameters().first() {
+        None => Ok(store),
+        Some(ignored) => Err(Error::InvalidStoreUri {
+            text: ignored.uri.clone(),
+            reason: format!("parameter {}: {}", ignored.name, ignored.reason),
+        }
+        .into()),
+    }
 }
 
 /// Returns the context of store URIs. `auto` ignores the home directory, because libraries do not

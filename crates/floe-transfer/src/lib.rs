@@ -20,6 +20,7 @@ mod source;
 mod space;
 pub mod store_uri;
 mod target;
+mod uri_parameters;
 pub mod url;
 
 pub use backoff::backoff_delay;
@@ -39,4 +40,5 @@ pub use source::{
 pub use space::{Needs, Space};
 pub use store_uri::StoreUri;
 pub use target::{CommitOutcome, MissingPaths, Target};
+pub use uri_parameters::{IgnoredParameter, UriParameters};
 pub use url::redact_credentials;

@@ -63,6 +63,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         ..StoreFlags::default()
     };
     let store = served_store(&flags, &HarmoniaSettings::default(), &environment)?;
+    options::warn_of_ignored(&store.ignored_parameters);
     let key_files = Vec::from_iter(environment.secret_key_file());
     let open_files = open_files::raise();
     let access_log = access_log::open(options.log, options.access_log.as_deref())?;

@@ -46,6 +46,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         store_dir: args.store_dir.as_deref(),
     };
     let store = served_store(&flags, &file, &environment)?;
+    options::warn_of_ignored(&store.ignored_parameters);
     let open_files = open_files::raise();
     let connections = args.max_connections.map(usize::from);
     let connections = connections.or(file.connections());

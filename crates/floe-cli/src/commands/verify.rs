@@ -7,9 +7,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_config::store_in_root;
-use floe_copy::{
-    CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig, resolve_store_uri,
-};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig};
 use floe_format::StorePath;
 use floe_store::{
     Damage, ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
@@ -32,7 +30,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
         (Some(root), _) => store_in_root(root, &context)?,
         (None, "auto") => load()?.resolve("auto")?,
-        (None, named) => resolve_store_uri(named, &context)?,
+        (None, named) => options::parse_store_uri(named, &context)?,
     };
     let Some(layout) = location.layout() else {
         bail!(messages::cache_not_verifiable(location));

@@ -3,6 +3,7 @@
 use std::fs;
 
 use floe_testkit::{corpus, run, scratch};
+use serde_json::Value;
 
 use crate::support::floe;
 
@@ -82,4 +83,55 @@ fn file_uri_with_one_slash_is_the_cache_of_nix() {
         assert_eq!(infos.len(), corpus.paths.len(), "{}", nix.version);
     }
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn parameter_without_effect_gives_one_warning() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let source = format!("{}?colour=red", corpus.file_url("zstd"));
+    let ignored = "ignoring the parameter colour of file:///";
+    // A substituter with an unknown parameter is used, as by Nix.
+    let root = scratch.join("root");
+    let ran = run(
+        floe(["install", "--trusted-public-keys", &corpus.key, "--root"])
+            .arg(&root)
+            .args(["--option", "substituters", &source, &corpus.root]),
+    )
+    .expect(0);
+    assert_eq!(ran.stderr.matches(ignored).count(), 1, "{}", ran.stderr);
+    assert!(root.join(&corpus.root[1..]).exists());
+
+    let cache = scratch.join("cache");
+    let to = format!(
+        "file://{}?compresion=none&local-nar-cache=/x",
+        cache.display()
+    );
+    let ran = run(
+        floe(["copy", "--log-format", "json", "--no-check-sigs", "--from"])
+            .arg(root)
+            .args(["--to", &to, &corpus.root]),
+    )
+    .expect(0);
+    let lines = ran
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let warnings: Vec<Value> = lines
+        .filter(|line: &Value| line["event"] == "warning")
+        .collect();
+    let messages: Vec<&str> = warnings
+        .iter()
+        .map(|it| it["message"].as_str().unwrap())
+        .collect();
+    let uri = format!("file://{}", cache.display());
+    assert_eq!(
+        messages,
+        [
+            format!(
+                "ignoring the parameter compresion of {uri}: unknown parameter; use compression"
+            ),
+            format!("ignoring the parameter local-nar-cache of {uri}: floe does not support it"),
+        ]
+    );
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use floe_format::StoreDir;
 use floe_store::{LockWait, StoreError, StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
-use floe_transfer::{Error, Source, StoreUri};
+use floe_transfer::{Error, IgnoredParameter, Source, StoreUri, UriParameters};
 
 use super::dry_run::ReadOnlyStore;
 use super::source::LocalSource;
@@ -22,6 +22,10 @@ pub(crate) struct LocalStoreUri {
     pub(crate) priority: i32,
     /// Whether paths of the store need no signature (`trusted`).
     pub(crate) trusted: bool,
+    /// Whether the store must not be written (`read-only`).
+    read_only: bool,
+    /// The parameters without effect that the user should know of.
+    ignored: Vec<IgnoredParameter>,
 }
 
 /// Returns a local store without parameters.
@@ -30,6 +34,8 @@ pub fn local_store(layout: StoreLayout) -> Arc<dyn StoreConfig> {
         layout,
         priority: 0,
         trusted: false,
+        read_only: false,
+        ignored: Vec::new(),
     })
 }
 
@@ -50,7 +56,9 @@ pub(crate) fn parse_local(
         .map(|root| directory(root, context.home.as_deref()))
         .transpose()?;
     let mut store_dir = context.store_dir.clone().unwrap_or_default();
-    let (mut state, mut real, mut priority, mut trusted) = (None, None, 0, false);
+    let (mut state, mut real) = (None, None);
+    let (mut priority, mut trusted, mut read_only) = (0, false, false);
+    let mut ignored = Vec::new();
     for (name, value) in &uri.parameters {
         match name.as_str() {
             "root" => root = Some(absolute(value)?),
@@ -59,8 +67,8 @@ pub(crate) fn parse_local(
             "real" => real = Some(absolute(value)?),
             "priority" => priority = parse_number(name, value)?,
             "trusted" => trusted = parse_bool(name, value)?,
-            name if IGNORED_PARAMETERS.contains(&name) => {}
-            other => return Err(format!("unknown parameter {other}")),
+            "read-only" => read_only = parse_bool(name, value)?,
+            other => ignored.extend(PARAMETERS.ignored(uri, other)),
         }
     }
     let mut layout = match root {
@@ -73,6 +81,8 @@ pub(crate) fn parse_local(
         layout,
         priority,
         trusted,
+        read_only,
+        ignored,
     }))
 }
 
@@ -98,14 +108,28 @@ pub(crate) fn directory(text: &str, home: Option<&Path>) -> Result<PathBuf, Stri
     Ok(home.join(below.trim_start_matches('/')))
 }
 
-/// Parameters of Nix's local store that do not concern a copy.
-const IGNORED_PARAMETERS: [&str; 5] = [
-    "log",
-    "want-mass-query",
-    "path-info-cache-size",
-    "require-sigs",
-    "system-features",
-];
+/// The parameters of a local store.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &[
+        "priority",
+        "read-only",
+        "real",
+        "root",
+        "state",
+        "store",
+        "trusted",
+    ],
+    irrelevant: &[
+        "build-dir",
+        "ignore-gc-delete-failure",
+        "log",
+        "path-info-cache-size",
+        "system-features",
+        "use-roots-daemon",
+        "want-mass-query",
+    ],
+    unsupported: &["require-sigs"],
+};
 
 impl fmt::Display for LocalStoreUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,6 +149,12 @@ impl StoreConfig for LocalStoreUri {
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        if self.read_only {
+            return Err(Error::InvalidStoreUri {
+                text: self.to_string(),
+                reason: "it must not be written; leave out read-only=true".into(),
+            });
+        }
         let layout = self.layout.clone();
         if context.dry_run {
             let lock_wait = &context.write.lock_wait;
@@ -156,5 +186,9 @@ impl StoreConfig for LocalStoreUri {
 
     fn layout(&self) -> Option<&StoreLayout> {
         Some(&self.layout)
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
     }
 }

@@ -74,12 +74,9 @@ fn invalid_uri_error_names_the_cause() {
     for (text, part) in [
         ("ssh://host", "SSH yet"),
         ("path://x", "unknown scheme"),
-        ("file:///c?compresion=xz", "unknown parameter compresion"),
-        ("local?rot=/x", "unknown parameter rot"),
         ("daemon", "--root"),
         ("auto://host", "no address"),
         ("http://", "no host"),
-        ("https://c/x?priorty=3", "unknown parameter priorty"),
         ("file:///c?compression=lzma", "does not write"),
         ("https://c/?priority=high", "not a number"),
         ("file:///c?priority=high", "not a number"),
@@ -92,8 +89,55 @@ fn invalid_uri_error_names_the_cause() {
 }
 
 #[test]
+fn unknown_parameter_is_ignored_with_advice() {
+    for (text, plain, advice) in [
+        ("file:///c?compresion=xz", "file:///c", "use compression"),
+        ("local?rot=/x", "local", "use root"),
+        ("https://c/x?priorty=3", "https://c/x", "use priority"),
+        (
+            "https://c?compression=none&xyz=3",
+            "https://c",
+            "unknown parameter",
+        ),
+        (
+            "file:///c?local-nar-cache=/x",
+            "file:///c",
+            "does not support",
+        ),
+        ("https://c?store=/x", "https://c", "does not support"),
+    ] {
+        let store = resolve(text).unwrap();
+        let [ignored] = store.ignored_parameters() else {
+            panic!("{text}: {:?}", store.ignored_parameters());
+        };
+        let warning = ignored.to_string();
+        assert!(warning.contains(plain), "{text}: {warning}");
+        assert!(warning.contains(advice), "{text}: {warning}");
+    }
+}
+
+#[test]
+fn parameter_for_builds_and_collections_is_irrelevant() {
+    let text = "local?build-dir=/b&use-roots-daemon=true&ignore-gc-delete-failure=1&log=/l\
+                &path-info-cache-size=0&system-features=kvm&want-mass-query=1&read-only=0";
+    assert_eq!(resolve(text).unwrap().ignored_parameters(), []);
+}
+
+#[test]
+fn read_only_store_is_no_target() {
+    let store = resolve("/nonexistent?read-only=true").unwrap();
+    let context = TargetContext {
+        store_dir: None,
+        write: &WriteOptions::default(),
+        dry_run: false,
+    };
+    let error = store.open_target(&context).unwrap_err().to_string();
+    assert!(error.contains("read-only=true"), "{error}");
+}
+
+#[test]
 fn invalid_uri_error_hides_password() {
-    let message = resolve("https://user:secret@c?x=y")
+    let message = resolve("https://user:secret@c?priority=y")
         .unwrap_err()
         .to_string();
     assert!(!message.contains("secret"), "{message}");

@@ -3,15 +3,13 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use floe_copy::{
-    CopyRequest, CopySummary, RequestedPaths, UriContext, resolve_store_uri, reuse_directory,
-};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, UriContext, reuse_directory};
 use floe_messages::{self as messages, CopyReply, PlannedPath, ResolveReply};
 use floe_store::{LockWait, WriteOptions};
 use floe_transfer::{CopyOptions, ErrorKind, Reuse, ReuseBy, Target};
 
 use super::network::network_options;
-use super::{HandlerContext, store_dir, translate, uri_context, usage};
+use super::{HandlerContext, parse_store_uri, store_dir, translate, uri_context, usage};
 use crate::completion::{Failure, JobError, JobOutcome, texts};
 
 impl HandlerContext<'_> {
@@ -61,7 +59,7 @@ impl HandlerContext<'_> {
         let message: messages::CopyRequest<'_> = self.request()?;
         let store_dir = store_dir(message.store_dir)?;
         let context = uri_context(store_dir.clone());
-        let store = |text| resolve_store_uri(text, &context);
+        let store = |text| parse_store_uri(text, &context);
         let sources = message.from.iter().map(store).collect::<Result<_, _>>()?;
         let paths = message.paths.iter().map(str::to_owned).collect();
         let target = store(message.to)?;
@@ -103,7 +101,10 @@ impl HandlerContext<'_> {
 
 fn reuse(message: &messages::CopyRequest<'_>, context: &UriContext) -> Result<Reuse, JobError> {
     let directories = message.reuse.iter();
-    let directories = directories.map(|text| reuse_directory(text, context));
+    let directories = directories.map(|text| {
+        let store = parse_store_uri(text, context)?;
+        Ok::<_, JobError>(reuse_directory(&*store, text, context)?)
+    });
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
         by: match message.reuse_by {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use floe_bench::BenchError;
-use floe_copy::{SourceOrder, Sources, resolve_store_uri};
+use floe_copy::{SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec};
@@ -31,7 +31,7 @@ impl Closure {
     /// Errors: the source fails or lacks a path.
     pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
         let environment = options::environment();
-        let location = resolve_store_uri(from, &environment.uri_context(None)?)?;
+        let location = options::parse_store_uri(from, &environment.uri_context(None)?)?;
         let network = environment.network_options();
         let sources = Sources::open(&[location], SourceOrder::AsListed, &network, cancel)?;
         let source = sources.list.first();

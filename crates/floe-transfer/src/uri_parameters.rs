@@ -1,0 +1,106 @@
+//! The names of parameters of store URIs, and what to tell the user about those without effect.
+
+use std::fmt;
+
+use crate::store_uri::StoreUri;
+use crate::url::redact_credentials;
+
+/// The parameters of one kind of store, by their names.
+#[derive(Clone, Copy, Debug)]
+pub struct UriParameters {
+    /// The parameters that floe obeys.
+    pub used: &'static [&'static str],
+    /// Parameters of Nix that change nothing that floe does.
+    pub irrelevant: &'static [&'static str],
+    /// Parameters of Nix that floe does not support.
+    pub unsupported: &'static [&'static str],
+}
+
+/// A parameter of a store URI that has no effect. Nix also ignores parameters that it does not
+/// know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IgnoredParameter {
+    /// The store URI without parameters and credentials.
+    pub uri: String,
+    /// The name of the parameter.
+    pub name: String,
+    /// The reason, and perhaps a fix.
+    pub reason: String,
+}
+
+impl UriParameters {
+    /// Returns what to tell the user about a parameter that floe does not obey; `None` if it is
+    /// irrelevant.
+    pub fn ignored(&self, uri: &StoreUri, name: &str) -> Option<IgnoredParameter> {
+        if self.irrelevant.contains(&name) {
+            return None;
+        }
+        let reason = match self.unsupported.contains(&name) {
+            true => "floe does not support it".to_owned(),
+            false => match self.nearest(name) {
+                Some(nearest) => format!("unknown parameter; use {nearest}"),
+                None => "unknown parameter".to_owned(),
+            },
+        };
+        Some(IgnoredParameter {
+            uri: redact_credentials(&uri.to_string()),
+            name: name.to_owned(),
+            reason,
+        })
+    }
+
+    /// Returns the known name that is most similar to a name, if any is similar enough to be meant.
+    fn nearest(&self, name: &str) -> Option<&'static str> {
+        let known = [self.used, self.irrelevant, self.unsupported].concat();
+        let similarity = |it: &str| strsim::normalized_damerau_levenshtein(it, name);
+        let rated = known.into_iter().map(|it| (similarity(it), it));
+        let best = rated.max_by(|a, b| a.0.total_cmp(&b.0));
+        best.filter(|best| best.0 >= SIMILARITY_MIN).map(|it| it.1)
+    }
+}
+
+impl fmt::Display for IgnoredParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IgnoredParameter { uri, name, reason } = self;
+        write!(f, "ignoring the parameter {name} of {uri}: {reason}")
+    }
+}
+
+/// The least similarity of a name to the name that is meant: one wrong letter in a name of three,
+/// or two in a name of six.
+const SIMILARITY_MIN: f64 = 0.65;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMETERS: UriParameters = UriParameters {
+        used: &["root", "compression", "compression-level"],
+        irrelevant: &["log"],
+        unsupported: &["local-nar-cache"],
+    };
+
+    #[test]
+    fn ignored_parameter_names_similar_known_one() {
+        let uri = StoreUri::parse("https://user:secret@c/x?rot=/y").unwrap();
+        let warning = |name: &str| PARAMETERS.ignored(&uri, name).map(|it| it.to_string());
+        for (name, reason) in [
+            ("rot", "unknown parameter; use root"),
+            ("compresion", "unknown parameter; use compression"),
+            (
+                "compressionlevel",
+                "unknown parameter; use compression-level",
+            ),
+            ("colour", "unknown parameter"),
+            ("", "unknown parameter"),
+            ("local-nar-cache", "floe does not support it"),
+        ] {
+            let warning = warning(name).unwrap();
+            let start = format!("ignoring the parameter {name} of https://");
+            assert!(warning.starts_with(&start), "{warning}");
+            assert!(warning.ends_with(&format!("c/x: {reason}")), "{warning}");
+            assert!(!warning.contains("secret"), "{warning}");
+        }
+        assert_eq!(warning("log"), None);
+    }
+}
