@@ -48,6 +48,12 @@ pub enum SignatureError {
         /// The number of bytes found.
         len: usize,
     },
+    /// A text follows the key.
+    #[error("cannot parse public key {name:?}: a text follows it; separate keys by spaces")]
+    TextAfterKey {
+        /// The name before the colon.
+        name: String,
+    },
     /// The public half of a secret key does not belong to its secret half.
     #[error("cannot use secret key {name:?}: its public half does not match its secret half")]
     KeyPairMismatch {

@@ -89,8 +89,8 @@ pub enum Error {
     /// A text is not a public key. It may be a secret key that was given by mistake, so the error
     /// keeps only its name.
     #[error(
-        "cannot parse the public key that begins with {name:?}: it must look like NAME:BASE64; \
-         floe key public makes it from a secret key"
+        "cannot parse the public key that begins with {name:?}: it must look like NAME:BASE64, and \
+         spaces separate keys; floe key public makes it from a secret key"
     )]
     InvalidPublicKey {
         /// The text before the first colon.

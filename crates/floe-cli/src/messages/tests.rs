@@ -111,7 +111,7 @@ fn argument_errors_name_the_fix() {
     check(
         floe_transfer::trusted_keys(["cache-1"]).unwrap_err(),
         &expect![[
-            r#"cannot parse the public key that begins with "cache-1": it must look like NAME:BASE64; floe key public makes it from a secret key"#
+            r#"cannot parse the public key that begins with "cache-1": it must look like NAME:BASE64, and spaces separate keys; floe key public makes it from a secret key"#
         ]],
     );
     check(

@@ -51,3 +51,21 @@ fn generated_keys_differ_and_colon_in_name_is_rejected() {
         .expect(1)
         .stderr_contains("secret key");
 }
+
+#[test]
+fn keys_without_space_between_them_are_refused() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    for keys in [format!("{0},{0}", corpus.key), format!("{}x", corpus.key)] {
+        let install = |by: &[&str]| {
+            run(floe(["install", "--from", &corpus.file_url("zstd"), "--root"])
+                .arg(scratch.join("root"))
+                .args(by)
+                .args([&keys, &corpus.root]))
+            .expect(2)
+        };
+        install(&["--trusted-public-keys"]).stderr_contains("spaces separate keys");
+        install(&["--option", "trusted-public-keys"]).stderr_contains("separated by spaces");
+    }
+    assert!(!scratch.join("root").exists());
+}

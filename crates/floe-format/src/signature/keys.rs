@@ -19,9 +19,17 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// Parses `NAME:BASE64`, the form in the setting `trusted-public-keys`.
+    ///
+    /// Stricter than Nix, no text may follow the padding. It could be a second key, which is not
+    /// trusted, after another separator than a space.
     pub fn parse(text: &str) -> Result<PublicKey, SignatureError> {
         let kind = KeyOrSignature::PublicKey;
         let (name, bytes) = parse_named(text, kind)?;
+        let padding_and_rest = text[name.len()..].trim_start_matches(|c| c != '=');
+        if !padding_and_rest.trim_matches('=').trim().is_empty() {
+            let name = name.as_ref().into();
+            return Err(SignatureError::TextAfterKey { name });
+        }
         match bytes.try_into() {
             Ok(bytes) => Ok(PublicKey { name, bytes }),
             Err(bytes) => Err(SignatureError::KeyLength {

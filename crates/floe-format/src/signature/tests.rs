@@ -75,6 +75,17 @@ fn malformed_text_is_error() {
         assert!(PublicKey::parse(text).is_err(), "{text:?}");
         assert!(SecretKey::parse(text).is_err(), "{text:?}");
     }
+    for rest in [",b-1:AAAA", "=,", " b", "A", "=A="] {
+        let text = format!("{CACHE_NIXOS_ORG_KEY}{rest}");
+        let refused = Err(SignatureError::TextAfterKey {
+            name: "cache.nixos.org-1".into(),
+        });
+        assert_eq!(PublicKey::parse(&text), refused, "{text:?}");
+    }
+    for end in ["=", "\n"] {
+        let text = format!("{CACHE_NIXOS_ORG_KEY}{end}");
+        assert!(PublicKey::parse(&text).is_ok(), "{text:?}");
+    }
     assert!(matches!(
         PublicKey::parse("a:AAAA"),
         Err(SignatureError::KeyLength {
