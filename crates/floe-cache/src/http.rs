@@ -20,6 +20,7 @@ mod tls;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use floe_transfer::store_uri::absolute;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{
     Body, Buffering, CachePolicy, Chunk, Error, IgnoredParameter, StoreUri, UriParameters,
@@ -35,6 +36,7 @@ pub use network::Network;
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
 use request::get_small;
+pub use tls::ClientCertificate;
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct HttpCacheUri {
     pub url: String,
     /// The options of the cache as a source.
     pub options: CacheOptions,
+    /// The client certificate for the server (`tls-certificate`, `tls-private-key`).
+    pub certificate: Option<ClientCertificate>,
     /// The parameters without effect that the user should know of.
     pub ignored: Vec<IgnoredParameter>,
 }
@@ -59,13 +63,27 @@ impl HttpCacheUri {
         let mut cache = HttpCacheUri {
             url: format!("{}://{address}", uri.scheme),
             options: CacheOptions::default(),
+            certificate: None,
             ignored: Vec::new(),
         };
+        let (mut certificate, mut private_key) = (None, None);
         for (name, value) in &uri.parameters {
-            if !cache.options.set(name, value)? {
-                cache.ignored.extend(PARAMETERS.ignored(uri, name));
+            match &**name {
+                "tls-certificate" => certificate = Some(absolute(value)?),
+                "tls-private-key" => private_key = Some(absolute(value)?),
+                _ if cache.options.set(name, value)? => {}
+                _ => cache.ignored.extend(PARAMETERS.ignored(uri, name)),
             }
         }
+        cache.certificate = match (certificate, private_key) {
+            (None, None) => None,
+            (None, Some(_)) => return Err("tls-private-key needs tls-certificate".into()),
+            // One file may hold both.
+            (Some(certificate), private_key) => Some(ClientCertificate {
+                private_key: private_key.unwrap_or_else(|| certificate.clone()),
+                certificate,
+            }),
+        };
         Ok(cache)
     }
 }
@@ -73,7 +91,13 @@ impl HttpCacheUri {
 /// The parameters of a binary cache behind HTTP. Those that concern writing are irrelevant, because
 /// floe only reads from such a cache.
 const PARAMETERS: UriParameters = UriParameters {
-    used: &["priority", "trusted", "want-mass-query"],
+    used: &[
+        "priority",
+        "tls-certificate",
+        "tls-private-key",
+        "trusted",
+        "want-mass-query",
+    ],
     irrelevant: &[
         "compression",
         "compression-level",
@@ -88,12 +112,7 @@ const PARAMETERS: UriParameters = UriParameters {
         "system-features",
         "write-nar-listing",
     ],
-    unsupported: &[
-        "local-nar-cache",
-        "store",
-        "tls-certificate",
-        "tls-private-key",
-    ],
+    unsupported: &["local-nar-cache", "store"],
 };
 
 /// The storage of a cache behind HTTP.
@@ -121,9 +140,14 @@ struct HttpCacheShared {
 impl HttpStorage {
     /// Makes the storage of a cache; sends nothing yet.
     ///
-    /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL.
+    /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL, [`Error::File`] if the client
+    /// certificate cannot be used.
     pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
-        let (base, context) = (parse_url(&uri.url)?, network.context.clone());
+        let base = parse_url(&uri.url)?;
+        let context = match &uri.certificate {
+            Some(certificate) => Arc::new(network.context.with_certificate(certificate)?),
+            None => network.context.clone(),
+        };
         let shared = HttpCacheShared {
             base,
             context,

@@ -11,9 +11,11 @@ pub struct Certificates {
     pub authority: String,
     /// The lines of nginx.conf that name the server's certificate and key.
     pub server: String,
+    /// The files of a client's certificate, issued by the same authority, and of its key.
+    pub client: [String; 2],
 }
 
-/// Creates both certificates in a directory.
+/// Creates the certificates in a directory.
 pub fn create_certificates(openssl: &Path, directory: &Path) -> Certificates {
     let name = |file: &str| directory.join(file).display().to_string();
     let request = |subject: &str, files: [&str; 2], more: &[&str]| {
@@ -37,9 +39,11 @@ pub fn create_certificates(openssl: &Path, directory: &Path) -> Certificates {
         "-CA", &ca, "-CAkey", &ca_key, "-addext", address, "-addext", no_ca,
     ];
     request("/CN=floe test server", ["server.key", "server.pem"], &by_ca);
+    request("/CN=floe test client", ["client.key", "client.pem"], &by_ca);
     let (certificate, key) = (name("server.pem"), name("server.key"));
     Certificates {
         authority: ca,
         server: format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
+        client: [name("client.pem"), name("client.key")],
     }
 }

@@ -7,12 +7,17 @@ use reqwest::{Client, redirect};
 use rustls::RootCertStore;
 
 use super::dns::{self, HostsAndDnsResolver};
-use super::tls;
+use super::tls::{self, ClientCertificate};
 use crate::options::NetworkOptions;
 
 /// Returns the client, and the reason if it trusts no certificate because it could not read any.
 /// This is no error yet, because plain HTTP needs no certificates.
-pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
+///
+/// Errors: [`Error::Proxy`], [`Error::File`] for a client certificate, [`Error::Fetch`].
+pub(super) fn client(
+    options: &NetworkOptions,
+    certificate: Option<&ClientCertificate>,
+) -> Result<(Client, Option<String>), Error> {
     let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
     let file = options.certificates.as_deref();
     let (listed, certificate_error) = match tls::load_certificates(file) {
@@ -28,7 +33,8 @@ pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>
     let config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(error.to_string()))?;
-    let mut config = tls::client_config(config, provider, roots, listed);
+    let config = tls::client_config(config, provider, roots, listed);
+    let mut config = ClientCertificate::add(certificate, config)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     if options.http2 {
         config.alpn_protocols.insert(0, b"h2".to_vec());

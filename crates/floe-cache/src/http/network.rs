@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::auth::{AuthenticatedClient, read_netrc_files};
 use super::client::{self, INVALID_CERT_TEXT};
 use super::limiter::ConnectionLimits;
+use super::tls::ClientCertificate;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
 
@@ -21,12 +22,28 @@ pub(super) struct HttpContext {
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
     /// The connections to all hosts.
-    pub(super) limits: ConnectionLimits,
+    pub(super) limits: Arc<ConnectionLimits>,
     /// Runs tasks on the network thread. They are dropped when the thread ends.
     pub(super) handle: Handle,
 }
 
 impl HttpContext {
+    /// Returns a context whose connections present a client certificate.
+    pub(super) fn with_certificate(
+        &self,
+        certificate: &ClientCertificate,
+    ) -> Result<HttpContext, Error> {
+        let (client, certificate_error) = client::client(&self.options, Some(certificate))?;
+        let netrc = self.client.netrc.clone();
+        Ok(HttpContext {
+            client: AuthenticatedClient { client, netrc },
+            certificate_error,
+            options: self.options.clone(),
+            limits: self.limits.clone(),
+            handle: self.handle.clone(),
+        })
+    }
+
     /// Adds the certificate error to the error of a request that failed because of it.
     pub(super) fn explain(&self, mut error: Error) -> Error {
         if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.certificate_error)
@@ -58,14 +75,14 @@ impl Network {
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let (client, certificate_error) = client::client(options)?;
+        let (client, certificate_error) = client::client(options, None)?;
         // The caller reports unusable files: see `unusable_netrc_files`.
         let (netrc, _) = read_netrc_files(&options.netrc);
         let context = Arc::new(HttpContext {
             client: AuthenticatedClient { client, netrc },
             certificate_error,
             options: options.clone(),
-            limits: ConnectionLimits::new(options.connections),
+            limits: Arc::new(ConnectionLimits::new(options.connections)),
             handle: runtime.handle().clone(),
         });
         let stop = Arc::new(Notify::new());

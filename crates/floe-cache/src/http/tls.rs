@@ -1,19 +1,76 @@
-//! The certificates that TLS connections trust.
+//! The certificates that TLS connections trust, and the client certificate that they present.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_store::open_regular_file;
+use floe_transfer::Error as TransferError;
+use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, OtherError,
     RootCertStore, SignatureScheme, WantsVerifier,
 };
+
+use crate::storage::file_error;
+
+/// The files of a client certificate, by which a server recognizes its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The file of the certificate and its chain in PEM (`tls-certificate`).
+    pub certificate: PathBuf,
+    /// The file of the private key in PEM (`tls-private-key`).
+    pub private_key: PathBuf,
+}
+
+impl ClientCertificate {
+    /// Adds the certificate to a client configuration, which without one presents none.
+    ///
+    /// Errors: [`TransferError::File`] for a file that cannot be read or used.
+    pub(super) fn add(
+        this: Option<&ClientCertificate>,
+        client: ConfigBuilder<ClientConfig, WantsClientCert>,
+    ) -> Result<ClientConfig, TransferError> {
+        let Some(files) = this else {
+            return Ok(client.with_no_client_auth());
+        };
+        let chain = open_regular_file(&files.certificate)
+            .map_err(pem::Error::Io)
+            .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
+            .map_err(to_io)
+            .and_then(|chain| match chain.is_empty() {
+                true => Err(io::Error::other("it has no certificate in PEM")),
+                false => Ok(chain),
+            })
+            .map_err(file_error(
+                "read the client certificate",
+                &files.certificate,
+            ))?;
+        let key = open_regular_file(&files.private_key)
+            .map_err(pem::Error::Io)
+            .and_then(PrivateKeyDer::from_pem_reader)
+            .map_err(to_io)
+            .map_err(file_error("read the private key", &files.private_key))?;
+        client
+            .with_client_auth_cert(chain, key)
+            .map_err(io::Error::other)
+            .map_err(file_error("use the private key", &files.private_key))
+    }
+}
+
+/// Returns the system's error about a PEM file, or an error about its text.
+fn to_io(error: pem::Error) -> io::Error {
+    match error {
+        pem::Error::Io(error) => error,
+        error => io::Error::other(error),
+    }
+}
 
 /// Loads the certificates of a file, or without a file those of the system.
 ///
@@ -37,15 +94,14 @@ pub(super) fn client_config(
     provider: Arc<CryptoProvider>,
     roots: RootCertStore,
     listed: Vec<CertificateDer<'static>>,
-) -> ClientConfig {
+) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    let client = match chains {
+    match chains {
         Ok(chains) => client
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Verifier { chains, listed })),
         Err(_) => client.with_root_certificates(RootCertStore::empty()),
-    };
-    client.with_no_client_auth()
+    }
 }
 
 /// A client configuration that so far has only the versions of TLS.

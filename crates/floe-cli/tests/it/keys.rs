@@ -58,10 +58,12 @@ fn keys_without_space_between_them_are_refused() {
     let scratch = scratch();
     for keys in [format!("{0},{0}", corpus.key), format!("{}x", corpus.key)] {
         let install = |by: &[&str]| {
-            run(floe(["install", "--from", &corpus.file_url("zstd"), "--root"])
-                .arg(scratch.join("root"))
-                .args(by)
-                .args([&keys, &corpus.root]))
+            run(
+                floe(["install", "--from", &corpus.file_url("zstd"), "--root"])
+                    .arg(scratch.join("root"))
+                    .args(by)
+                    .args([&keys, &corpus.root]),
+            )
             .expect(2)
         };
         install(&["--trusted-public-keys"]).stderr_contains("spaces separate keys");

@@ -155,3 +155,75 @@ fn unreadable_certificate_file_affects_tls_only() {
     let (directory, dead) = (corpus.file_url("zstd"), "https://127.0.0.1:1");
     install(&[&directory, dead], "directory").expect(0);
 }
+
+#[test]
+fn client_certificate_opens_cache_that_demands_one() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let scratch = scratch();
+    let certificates = create_certificates(&openssl, scratch.path());
+    let extra = format!(
+        "listen 127.0.0.1:PORT1 ssl http2; listen 127.0.0.1:PORT2 ssl; {} \
+         ssl_client_certificate {}; ssl_verify_client on;",
+        certificates.server, certificates.authority
+    );
+    let Some(server) = nginx(&corpus.dir, &extra) else {
+        return;
+    };
+    let install = |port: u16, query: &str| {
+        let url = format!("https://127.0.0.1:{port}/cache-zstd{query}");
+        let target = super::scratch();
+        let mut command = floe(["install", "--from", &url, "--root"]);
+        command.arg(target.path()).arg("--trusted-public-keys");
+        command.arg(&corpus.key).arg(&corpus.root);
+        run(command.env("NIX_SSL_CERT_FILE", &certificates.authority))
+    };
+    let [certificate, key] = &certificates.client;
+    let both = scratch.join("both.pem");
+    let contents = [certificate, key].map(|file| std::fs::read(file).unwrap());
+    std::fs::write(&both, contents.concat()).unwrap();
+    for port in [1, 2].map(|number| server.port(number)) {
+        install(port, "").expect(4);
+        install(
+            port,
+            &format!("?tls-certificate={certificate}&tls-private-key={key}"),
+        )
+        .expect(0);
+        install(port, &format!("?tls-certificate={}", both.display())).expect(0);
+    }
+    let port = server.port(1);
+    let (absent, other) = (scratch.join("absent.pem"), scratch.join("server.key"));
+    let (absent, other) = (absent.display(), other.display());
+    for (query, causes) in [
+        (
+            format!("tls-certificate={absent}&tls-private-key={key}"),
+            ["absent.pem", "No such file"],
+        ),
+        (
+            format!("tls-certificate={certificate}&tls-private-key={absent}"),
+            ["absent.pem", "No such file"],
+        ),
+        (
+            format!("tls-certificate={certificate}"),
+            ["private key", "client.pem"],
+        ),
+        (
+            format!("tls-certificate={key}"),
+            ["client.key", "no certificate"],
+        ),
+        (
+            format!("tls-certificate={certificate}&tls-private-key={other}"),
+            ["private key", "server.key"],
+        ),
+    ] {
+        let ran = install(port, &format!("?{query}")).expect(1);
+        for cause in causes {
+            assert!(ran.stderr.contains(cause), "{query}: {}", ran.stderr);
+        }
+    }
+    install(port, &format!("?tls-private-key={key}"))
+        .expect(2)
+        .stderr_contains("needs tls-certificate");
+}
