@@ -96,6 +96,7 @@ impl CacheWriteOptions {
                     self.secret_keys.push(absolute(file)?);
                 }
             }
+            "index-debug-info" => self.index_debug_info = parse_bool(name, value)?,
             "write-nar-listing" => self.write_listings = parse_bool(name, value)?,
             _ => return Ok(false),
         }
@@ -108,6 +109,7 @@ const PARAMETERS: UriParameters = UriParameters {
     used: &[
         "compression",
         "compression-level",
+        "index-debug-info",
         "priority",
         "secret-key",
         "secret-keys",
@@ -120,7 +122,7 @@ const PARAMETERS: UriParameters = UriParameters {
         "path-info-cache-size",
         "system-features",
     ],
-    unsupported: &["index-debug-info", "local-nar-cache", "store"],
+    unsupported: &["local-nar-cache", "store"],
 };
 
 /// The storage of a cache in a directory.
@@ -151,7 +153,14 @@ impl FileStorage {
 
     fn rename(&self, name: &str, file: TempPath) -> Result<(), Error> {
         let path = self.directory.join(name);
-        let renamed = file.persist(&path).map_err(|failed| failed.error);
+        let renamed = match file.persist(&path) {
+            // A directory such as `debuginfo` is created for its first object.
+            Err(failed) if failed.error.kind() == io::ErrorKind::NotFound => path
+                .parent()
+                .map_or(Ok(()), fs::create_dir_all)
+                .and_then(|()| Ok(failed.path.persist(&path)?)),
+            renamed => renamed.map_err(|failed| failed.error),
+        };
         renamed.map_err(file_error("write", &path))
     }
 

@@ -7,6 +7,7 @@
 //! 4. A NAR without a narinfo has a record beside it. After an interrupt, the next run verifies the
 //!    NAR and does not compress it again.
 
+mod debug_info;
 mod nar_file;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -35,6 +36,15 @@ pub struct CacheWriteOptions {
     pub secret_keys: Vec<PathBuf>,
     /// Whether the target writes a listing for each path (`write-nar-listing`).
     pub write_listings: bool,
+    /// Whether the target writes a link for each file of debug information (`index-debug-info`).
+    pub index_debug_info: bool,
+}
+
+impl CacheWriteOptions {
+    /// Whether the target needs the names of the files of each path.
+    fn needs_tree(&self) -> bool {
+        self.write_listings || self.index_debug_info
+    }
 }
 
 impl Default for CacheWriteOptions {
@@ -44,6 +54,7 @@ impl Default for CacheWriteOptions {
             level: None,
             secret_keys: Vec::new(),
             write_listings: false,
+            index_debug_info: false,
         }
     }
 }
@@ -119,11 +130,23 @@ impl BinaryCacheWriter {
         let StagedNar { mut narinfo, tree } = staged;
         let path = narinfo.info.path.clone();
         let part = path.hash_part();
-        if let Some(tree) = tree {
+        if let Some(tree) = &tree
+            && self.options.write_listings
+        {
             let name = format!("{part}.ls");
-            let text = floe_format::nar::listing::to_text(&tree).map_err(io::Error::other);
+            let text = floe_format::nar::listing::to_text(tree).map_err(io::Error::other);
             let text = text.map_err(file_error("list the files of", Path::new(&name)))?;
             self.storage.put_atomic(&name, text.as_bytes())?;
+        }
+        if let Some(tree) = &tree
+            && self.options.index_debug_info
+        {
+            for (name, link) in debug_info::links(tree, &narinfo.url) {
+                // As with Nix, the first path with a build ID keeps it.
+                if !self.storage.exists(&name) {
+                    self.storage.put_atomic(&name, link.as_bytes())?;
+                }
+            }
         }
         narinfo.info.ultimate = false;
         for key in &self.keys {

@@ -91,7 +91,7 @@ impl Settings {
         let optimise_by_config = *config.auto_optimise_store.get() && target.layout().is_some();
         Ok(CopyOptions {
             trusted_keys: self.trusted_keys(&args.trust)?,
-            check_signatures: self.check_signatures(&args.trust),
+            check_signatures: self.check_signatures(&args.trust, target),
             jobs: args.jobs,
             reuse: self.reuse(args)?,
             optimise: args.optimise || optimise_by_config,
@@ -101,9 +101,10 @@ impl Settings {
         })
     }
 
-    /// Whether paths need a trusted signature.
-    pub(crate) fn check_signatures(&self, args: &TrustArgs) -> bool {
-        *self.config.require_sigs.get() && !args.no_check_sigs
+    /// Whether paths into a target need a trusted signature.
+    pub(crate) fn check_signatures(&self, args: &TrustArgs, target: &dyn StoreConfig) -> bool {
+        let by_config = *self.config.require_sigs.get();
+        target.requires_signatures().unwrap_or(by_config) && !args.no_check_sigs
     }
 
     /// Returns the keys of the flags, else the configured ones, and in both cases the extra keys.

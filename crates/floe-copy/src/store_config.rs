@@ -35,6 +35,12 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
         None
     }
 
+    /// Returns whether paths into this store need a signature, if its URI says so (`require-sigs`).
+    /// It then overrides the setting.
+    fn requires_signatures(&self) -> Option<bool> {
+        None
+    }
+
     /// Returns the parameters of the URI without effect that the user should know of.
     fn ignored_parameters(&self) -> &[IgnoredParameter] {
         &[]

@@ -22,7 +22,7 @@ use crate::storage::{CacheStorage, file_error};
 #[derive(Debug)]
 pub(super) struct StagedNar {
     pub(super) narinfo: NarInfo,
-    /// The tree, if a listing is wanted.
+    /// The tree, if the options need it.
     pub(super) tree: Option<Node>,
 }
 
@@ -61,7 +61,7 @@ fn nar_url(file_hash: &Hash, compression: Compression) -> String {
     format!("nar/{digest}.nar{extension}")
 }
 
-/// Writes the NAR into `output`. Returns the tree if a listing is wanted.
+/// Writes the NAR into `output`. Returns the tree if the options need it.
 fn compress(
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
@@ -81,7 +81,7 @@ fn compress(
         checker: NarChecker {
             narinfo,
             reader: NarReader::new(),
-            listing: options.write_listings.then(ListingBuilder::default),
+            listing: options.needs_tree().then(ListingBuilder::default),
         },
         path,
         encoder,
@@ -116,7 +116,7 @@ pub(super) fn reuse_nar_file(
     let mut sink = NarChecker {
         narinfo: nar.narinfo(),
         reader: NarReader::new(),
-        listing: options.write_listings.then(ListingBuilder::default),
+        listing: options.needs_tree().then(ListingBuilder::default),
     };
     let mut body = HashedFile {
         file: BufReader::with_capacity(BUFFER_LEN, file),

@@ -115,7 +115,7 @@ fn repair(
         network: settings.network(),
         options: CopyOptions {
             trusted_keys: settings.trusted_keys(&args.trust)?,
-            check_signatures: settings.check_signatures(&args.trust),
+            check_signatures: settings.check_signatures(&args.trust, &**location),
             jobs: args.jobs,
             cancel,
             ..CopyOptions::default()

@@ -1,7 +1,13 @@
 //! Store URIs on the command line, and the stores that a copy creates for them.
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::{self, DirEntry};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
+use floe_format::StoreDir;
+use floe_store::{StoreLayout, StoreWriter};
 use floe_testkit::{corpus, run, scratch};
 use serde_json::Value;
 
@@ -134,4 +140,81 @@ fn parameter_without_effect_gives_one_warning() {
             format!("ignoring the parameter local-nar-cache of {uri}: floe does not support it"),
         ]
     );
+}
+
+#[test]
+fn debug_info_index_equals_that_of_nix() {
+    let scratch = scratch();
+    let tree = scratch.join("tree");
+    let [long, short] = ["0123456789abcdef0123456789abcdef012345", "0123456789abcdef"];
+    for file in [
+        format!("ab/{long}.debug"),
+        format!("cd/{long}.debug"),
+        format!("cd/{short}.debug"),
+        format!("cd/{}.debug", long.to_uppercase()),
+        format!("cd/{long}.sym"),
+        format!("zz/{long}.debug"),
+        format!("abc/{long}.debug"),
+        format!("ef/{long}.debug/file"),
+    ] {
+        let file = tree.join("lib/debug/.build-id").join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "debug").unwrap();
+    }
+    let link = tree.join(format!(
+        "lib/debug/.build-id/ab/{}.debug",
+        long.replace("345", "346")
+    ));
+    symlink(format!("{long}.debug"), link).unwrap();
+    let root = scratch.join("root");
+    let layout = StoreLayout::in_root(&root, StoreDir::default());
+    let store = StoreWriter::open(layout).unwrap();
+    let path = store
+        .add_to_store(&tree, "program-debug", BTreeSet::new())
+        .unwrap()
+        .path;
+    let path = StoreDir::default().full_path(&path);
+    let cache = |name: &str| {
+        let cache = scratch.join(name);
+        let query = "index-debug-info=1&compression=none";
+        let uri = format!("file://{}?{query}", cache.display());
+        (cache.join("debuginfo"), uri)
+    };
+    let read = |directory: &Path| -> BTreeMap<OsString, String> {
+        let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+        let read = |entry: DirEntry| (entry.file_name(), fs::read_to_string(entry.path()).unwrap());
+        entries.map(read).collect()
+    };
+    let (directory, uri) = cache("floe");
+    run(floe(["copy", "--from"])
+        .arg(&root)
+        .args(["--to", &uri, &path]))
+    .expect(0);
+    let written = read(&directory);
+    assert_eq!(written.len(), 2, "{written:?}");
+    for (number, nix) in floe_testkit::nixes().iter().enumerate() {
+        let (directory, uri) = cache(&format!("nix-{number}"));
+        run(nix
+            .command("nix", ["copy", "--no-check-sigs", "--from"])
+            .arg(&root)
+            .args(["--to", &uri, &path]))
+        .expect(0);
+        assert_eq!(read(&directory), written, "{}", nix.version);
+    }
+}
+
+#[test]
+fn require_sigs_parameter_overrides_the_setting() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let install = |query: &str, setting: &str| {
+        let to = format!("local?root={}&{query}", scratch.join(query).display());
+        run(
+            floe(["install", "--from", &corpus.file_url("zstd"), "--to", &to])
+                .args(["--option", "trusted-public-keys", ""])
+                .args(["--option", "require-sigs", setting, &corpus.root]),
+        )
+    };
+    install("require-sigs=false", "true").expect(0);
+    install("require-sigs=true", "false").expect(3);
 }

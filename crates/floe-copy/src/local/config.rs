@@ -22,6 +22,8 @@ pub(crate) struct LocalStoreUri {
     pub(crate) priority: i32,
     /// Whether paths of the store need no signature (`trusted`).
     pub(crate) trusted: bool,
+    /// Whether paths into the store need a signature (`require-sigs`).
+    require_sigs: Option<bool>,
     /// Whether the store must not be written (`read-only`).
     read_only: bool,
     /// The parameters without effect that the user should know of.
@@ -34,6 +36,7 @@ pub fn local_store(layout: StoreLayout) -> Arc<dyn StoreConfig> {
         layout,
         priority: 0,
         trusted: false,
+        require_sigs: None,
         read_only: false,
         ignored: Vec::new(),
     })
@@ -58,7 +61,7 @@ pub(crate) fn parse_local(
     let mut store_dir = context.store_dir.clone().unwrap_or_default();
     let (mut state, mut real) = (None, None);
     let (mut priority, mut trusted, mut read_only) = (0, false, false);
-    let mut ignored = Vec::new();
+    let (mut require_sigs, mut ignored) = (None, Vec::new());
     for (name, value) in &uri.parameters {
         match name.as_str() {
             "root" => root = Some(absolute(value)?),
@@ -67,6 +70,7 @@ pub(crate) fn parse_local(
             "real" => real = Some(absolute(value)?),
             "priority" => priority = parse_number(name, value)?,
             "trusted" => trusted = parse_bool(name, value)?,
+            "require-sigs" => require_sigs = Some(parse_bool(name, value)?),
             "read-only" => read_only = parse_bool(name, value)?,
             other => ignored.extend(PARAMETERS.ignored(uri, other)),
         }
@@ -81,6 +85,7 @@ pub(crate) fn parse_local(
         layout,
         priority,
         trusted,
+        require_sigs,
         read_only,
         ignored,
     }))
@@ -114,6 +119,7 @@ const PARAMETERS: UriParameters = UriParameters {
         "priority",
         "read-only",
         "real",
+        "require-sigs",
         "root",
         "state",
         "store",
@@ -128,7 +134,7 @@ const PARAMETERS: UriParameters = UriParameters {
         "use-roots-daemon",
         "want-mass-query",
     ],
-    unsupported: &["require-sigs"],
+    unsupported: &[],
 };
 
 impl fmt::Display for LocalStoreUri {
@@ -186,6 +192,10 @@ impl StoreConfig for LocalStoreUri {
 
     fn layout(&self) -> Option<&StoreLayout> {
         Some(&self.layout)
+    }
+
+    fn requires_signatures(&self) -> Option<bool> {
+        self.require_sigs
     }
 
     fn ignored_parameters(&self) -> &[IgnoredParameter] {
