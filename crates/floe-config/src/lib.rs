@@ -25,7 +25,7 @@ pub use error::ConfigError;
 pub use harmonia::HarmoniaSettings;
 pub use network::setting_note;
 pub use origin::Origin;
-pub use secret_keys::read_secret_keys;
+pub use secret_keys::{read_secret_keys, secret_key_warnings};
 pub use setting::{AnySetting, Assignment, Setting};
 pub use store_uri::{ServedStore, StoreFlags, served_store, store_in_root};
 pub use value::{FileList, List, PublicKeys, UrlList, UrlSet, Value, Word};

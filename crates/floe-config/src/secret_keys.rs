@@ -40,6 +40,14 @@ fn read(
     Ok((keys, warnings))
 }
 
+/// Returns the warnings for the operator about files of secret keys that other users can read.
+pub fn secret_key_warnings(files: &[PathBuf], environment: &Environment) -> Vec<String> {
+    let credentials = environment.credentials_dir();
+    let warnings = files.iter();
+    let warnings = warnings.filter_map(|file| permission_warning(file, credentials.as_deref()));
+    warnings.collect()
+}
+
 fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String> {
     let place = |path: &Path| fs::canonicalize(path).ok();
     let is_credential = credentials

@@ -1,5 +1,6 @@
 //! Binary caches by their URIs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_cache::{
@@ -63,6 +64,10 @@ impl StoreConfig for FileCacheUri {
 
     fn is_new(&self) -> bool {
         !self.exists()
+    }
+
+    fn secret_key_files(&self) -> &[PathBuf] {
+        &self.write.secret_keys
     }
 
     fn ignored_parameters(&self) -> &[IgnoredParameter] {

@@ -35,6 +35,11 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
         None
     }
 
+    /// Returns the files of the secret keys that sign what is written.
+    fn secret_key_files(&self) -> &[PathBuf] {
+        &[]
+    }
+
     /// Returns whether paths into this store need a signature, if its URI says so (`require-sigs`).
     /// It then overrides the setting.
     fn requires_signatures(&self) -> Option<bool> {

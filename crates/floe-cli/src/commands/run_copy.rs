@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy, StoreConfig};
 use floe_format::StoreDir;
 use floe_transfer::{Error, ErrorKind, Event, EventSink, NetworkEvents, Space};
@@ -51,6 +52,10 @@ pub(crate) fn run_copy(
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
     let trace = args.trace.as_deref().map(|file| Trace::create(file, name));
     let trace = trace.transpose()?;
+    let key_files = request.target.secret_key_files();
+    secret_key_warnings(key_files, &options::environment())
+        .iter()
+        .for_each(warn);
     for error in request.unusable_netrc_files() {
         warn(copy::ignored_netrc_file(&error));
     }

@@ -1,6 +1,7 @@
 //! `floe key`: floe and Nix accept each other's keys.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use floe_testkit::{corpus, nixes, run, scratch};
@@ -70,4 +71,29 @@ fn keys_without_space_between_them_are_refused() {
         install(&["--option", "trusted-public-keys"]).stderr_contains("separated by spaces");
     }
     assert!(!scratch.join("root").exists());
+}
+
+#[test]
+fn copy_warns_of_secret_key_that_others_can_read() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let secret = scratch.join("secret");
+    let text = run(&mut floe(["key", "generate", "own-1"])).expect(0).stdout;
+    fs::write(&secret, text).unwrap();
+    let copy = |mode: u32| {
+        fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
+        let cache = scratch.join(&format!("cache-{mode:o}"));
+        let query = format!("compression=none&secret-key={}", secret.display());
+        run(floe(["copy", "--no-check-sigs", "--from"])
+            .arg(corpus.store())
+            .args(["--to", &format!("file://{}?{query}", cache.display())])
+            .arg(&corpus.root))
+        .expect(0)
+        .stderr
+    };
+    let warning = format!("using the secret key {}, which other users", secret.display());
+    let stderr = copy(0o644);
+    assert_eq!(stderr.matches(&warning).count(), 1, "{stderr}");
+    let stderr = copy(0o600);
+    assert!(!stderr.contains("warning"), "{stderr}");
 }
