@@ -68,6 +68,9 @@ impl NarInfoDiskCache {
 
     /// Returns the remembered reply of the cache with a URL about an object.
     pub(crate) fn find(&self, url: &str, name: &str) -> Option<Found> {
+        if self.options.refresh {
+            return None;
+        }
         let inner = self.inner();
         let sql = "select contents, http2, answered from objects where url = ? and name = ?";
         let mut query = inner.connection.prepare_cached(sql).ok()?;

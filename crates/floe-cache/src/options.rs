@@ -47,6 +47,8 @@ pub struct NarInfoDiskCacheOptions {
     pub negative_ttl: Duration,
     /// How long a `nix-cache-info` is valid (`narinfo-cache-meta-ttl`).
     pub meta_ttl: Duration,
+    /// Whether replies of earlier runs are requested again. The new ones are remembered.
+    pub refresh: bool,
 }
 
 impl NarInfoDiskCacheOptions {
@@ -57,6 +59,16 @@ impl NarInfoDiskCacheOptions {
             positive_ttl: Duration::from_secs(30 * 24 * 3600),
             negative_ttl: Duration::from_secs(3600),
             meta_ttl: Duration::from_secs(7 * 24 * 3600),
+            refresh: false,
+        }
+    }
+}
+
+impl NetworkOptions {
+    /// Requests the replies again that earlier runs have remembered.
+    pub fn refresh(&mut self) {
+        if let Some(cache) = &mut self.narinfo_disk_cache {
+            cache.refresh = true;
         }
     }
 }

@@ -177,6 +177,9 @@ pub(crate) struct VerifyArgs {
     /// order [default: the substituters of nix.conf, else https://cache.nixos.org]
     #[arg(long, value_name = "URL", requires = "repair")]
     pub(crate) from: Vec<String>,
+    /// With --repair: query caches again instead of using their remembered replies
+    #[arg(long, requires = "repair")]
+    pub(crate) refresh: bool,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     #[command(flatten)]
@@ -198,6 +201,9 @@ pub(crate) struct InfoArgs {
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
+    /// Query caches again instead of using their remembered replies
+    #[arg(long)]
+    pub(crate) refresh: bool,
     /// Show whole closures
     #[arg(short, long)]
     pub(crate) recursive: bool,

@@ -73,10 +73,13 @@ impl Settings {
     }
 
     /// Returns the options of requests. Raises the limit of open files, and keeps the number of
-    /// connections far below it.
-    pub(crate) fn network(&self) -> NetworkOptions {
+    /// connections far below it. `refresh` is the flag of that name.
+    pub(crate) fn network(&self, refresh: bool) -> NetworkOptions {
         let mut network = self.config.network();
         network.connections = limit_connections(network.connections, open_files::raise());
+        if refresh {
+            network.refresh();
+        }
         network
     }
 

@@ -36,6 +36,7 @@ impl Config {
                 positive_ttl,
                 negative_ttl,
                 meta_ttl: Duration::from_secs((*self.narinfo_cache_meta_ttl.get()).into()),
+                refresh: false,
             }),
             events: NetworkEvents::default(),
         }

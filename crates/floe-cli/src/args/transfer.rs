@@ -33,6 +33,9 @@ pub(crate) struct TransferArgs {
     pub(crate) trust: TrustArgs,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
+    /// Query caches again instead of using their remembered replies
+    #[arg(long)]
+    pub(crate) refresh: bool,
     /// Reuse paths of this store, or directory of store paths, after checking their hashes; may be
     /// repeated
     #[arg(long, value_name = "STORE")]

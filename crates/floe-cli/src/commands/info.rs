@@ -17,7 +17,7 @@ use crate::options::Settings;
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
     let location = settings.resolve(&args.from)?;
-    let mut network = settings.network();
+    let mut network = settings.network(args.refresh);
     network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();
     if location.uses_network() {

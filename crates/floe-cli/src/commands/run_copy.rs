@@ -33,7 +33,7 @@ pub(crate) fn run_copy(
     let relay = Arc::new(Relay::default());
     let copy_options = settings.copy_options(args, &*request.target)?;
     let mut request = CopyRequest {
-        network: settings.network(),
+        network: settings.network(args.refresh),
         store_dir: settings.context.store_dir.clone(),
         write: settings.write_options(&copy_options.cancel)?,
         options: copy_options,

@@ -112,7 +112,7 @@ fn repair(
             true => SourceOrder::ByPriority,
             false => SourceOrder::AsListed,
         },
-        network: settings.network(),
+        network: settings.network(args.refresh),
         options: CopyOptions {
             trusted_keys: settings.trusted_keys(&args.trust)?,
             check_signatures: settings.check_signatures(&args.trust, &**location),

@@ -78,7 +78,9 @@ fn copy_warns_of_secret_key_that_others_can_read() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let secret = scratch.join("secret");
-    let text = run(&mut floe(["key", "generate", "own-1"])).expect(0).stdout;
+    let text = run(&mut floe(["key", "generate", "own-1"]))
+        .expect(0)
+        .stdout;
     fs::write(&secret, text).unwrap();
     let copy = |mode: u32| {
         fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
@@ -91,7 +93,10 @@ fn copy_warns_of_secret_key_that_others_can_read() {
         .expect(0)
         .stderr
     };
-    let warning = format!("using the secret key {}, which other users", secret.display());
+    let warning = format!(
+        "using the secret key {}, which other users",
+        secret.display()
+    );
     let stderr = copy(0o644);
     assert_eq!(stderr.matches(&warning).count(), 1, "{stderr}");
     let stderr = copy(0o600);

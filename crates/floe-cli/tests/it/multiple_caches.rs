@@ -356,3 +356,43 @@ fn cached_miss_is_queried_again_for_requested_path() {
     run_with_cache_home(&mut install(&cache, &[&url], &root()), &home).expect(1);
     assert_eq!(server.requests_for(&narinfo).len(), before + 1);
 }
+
+#[test]
+fn refresh_queries_cache_again_and_remembers_the_replies() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let home = cache.scratch.join("home");
+    let server = FaultServer::start(&cache.cache);
+    let mut seen = 0;
+    let mut requests_of = |args: &[&str], code: i32| {
+        run_with_cache_home(floe(args).arg(&cache.corpus.root), &home).expect(code);
+        let requests = server.requests();
+        let new: Vec<String> = requests[seen..].iter().map(|it| it.path.clone()).collect();
+        seen = requests.len();
+        new
+    };
+    let url = server.url();
+    let info = ["info", "-r", "--from", &url];
+    let count = cache.corpus.paths.len();
+    assert_eq!(requests_of(&info, 0).len(), count + 1);
+    // floe info always queries the named path itself.
+    assert_eq!(requests_of(&info, 0).len(), 1);
+    let refreshed = requests_of(&[&info[..], &["--refresh"]].concat(), 0);
+    assert_eq!(refreshed.len(), count + 1, "{refreshed:?}");
+    assert!(
+        refreshed.contains(&"/nix-cache-info".to_owned()),
+        "{refreshed:?}"
+    );
+    assert_eq!(requests_of(&info, 0).len(), 1);
+
+    let key = &cache.key.public().to_string();
+    let root = cache.scratch.join("target").display().to_string();
+    let trust = ["--trusted-public-keys", key, "--root", &root];
+    let install = [&["install", "--dry-run", "--from", &url][..], &trust].concat();
+    assert_eq!(requests_of(&install, 0), [] as [String; 0]);
+    assert_eq!(
+        requests_of(&[&install[..], &["--refresh"]].concat(), 0).len(),
+        count + 1
+    );
+}

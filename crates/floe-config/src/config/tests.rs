@@ -301,6 +301,7 @@ fn network_options_follow_the_settings() {
                 positive_ttl: Duration::from_secs(2_592_000),
                 negative_ttl: Duration::from_secs(3600),
                 meta_ttl: Duration::from_secs(7 * 24 * 3600),
+                refresh: false,
             }),
             events: NetworkEvents::default(),
         }
