@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use floe_cache::NetworkOptions;
 use floe_config::{Config, Environment, ProcessUser};
-use floe_copy::{StoreConfig, UriContext, resolve_store_uri, reuse_directory};
+use floe_copy::{CopyRequest, StoreConfig, UriContext, resolve_store_uri, reuse_directory};
 use floe_format::TrustedKeys;
 use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
 use floe_transfer::{Cancel, CopyOptions, Error, IgnoredParameter, Reuse, parse_public_keys};
@@ -83,13 +83,13 @@ impl Settings {
         network
     }
 
-    /// Returns the options of a copy into a target.
+    /// Returns the options of a copy: those of the arguments, and the others of the request.
     pub(crate) fn copy_options(
         &self,
         args: &TransferArgs,
-        target: &dyn StoreConfig,
+        request: &CopyRequest,
     ) -> anyhow::Result<CopyOptions> {
-        let config = &self.config;
+        let (config, target) = (&self.config, &*request.target);
         // The setting does not concern a binary cache, but the flag is an error there.
         let optimise_by_config = *config.auto_optimise_store.get() && target.layout().is_some();
         Ok(CopyOptions {
@@ -100,7 +100,7 @@ impl Settings {
             optimise: args.optimise || optimise_by_config,
             dry_run: args.dry_run,
             check_space: !args.no_check_space,
-            cancel: Cancel::default(),
+            ..request.options.clone()
         })
     }
 

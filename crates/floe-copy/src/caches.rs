@@ -38,6 +38,10 @@ impl StoreConfig for HttpCacheUri {
         true
     }
 
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
+    }
+
     fn ignored_parameters(&self) -> &[IgnoredParameter] {
         &self.ignored
     }
@@ -68,6 +72,10 @@ impl StoreConfig for FileCacheUri {
 
     fn secret_key_files(&self) -> &[PathBuf] {
         &self.write.secret_keys
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
     }
 
     fn ignored_parameters(&self) -> &[IgnoredParameter] {

@@ -35,6 +35,11 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
         None
     }
 
+    /// Whether paths of this store need no signature (`trusted`).
+    fn is_trusted(&self) -> bool {
+        false
+    }
+
     /// Returns the files of the secret keys that sign what is written.
     fn secret_key_files(&self) -> &[PathBuf] {
         &[]

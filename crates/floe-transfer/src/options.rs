@@ -16,6 +16,9 @@ pub struct CopyOptions {
     pub trusted_keys: TrustedKeys,
     /// Whether a path into a local store needs a signature or a content address.
     pub check_signatures: bool,
+    /// Whether paths of a source with the parameter `trusted` need no signature. Nix obeys the
+    /// parameter for substituters only.
+    pub obey_trusted: bool,
     /// The number of paths that are unpacked or packed at once. `None`: chosen for the machine.
     pub jobs: Option<NonZeroUsize>,
     /// Whether equal files of a local store become hard links to one file in `.links`
@@ -37,6 +40,7 @@ impl Default for CopyOptions {
         CopyOptions {
             trusted_keys: TrustedKeys::default(),
             check_signatures: true,
+            obey_trusted: true,
             jobs: None,
             optimise: false,
             reuse: Reuse::default(),

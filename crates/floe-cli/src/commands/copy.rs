@@ -4,6 +4,8 @@ use floe_copy::{CopyRequest, RequestedPaths};
 
 use super::run_copy::run_copy;
 use crate::args::CopyArgs;
+use crate::display::warn;
+use crate::messages::copy::ignored_trusted;
 use crate::options::Settings;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
@@ -13,6 +15,14 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         true => RequestedPaths::All,
         false => RequestedPaths::Named(args.paths),
     };
-    let request = CopyRequest::new(vec![source], target, paths);
+    let trust = &args.transfer.trust;
+    if source.is_trusted()
+        && target.layout().is_some()
+        && settings.check_signatures(trust, &*target)
+    {
+        warn(ignored_trusted(&source));
+    }
+    let mut request = CopyRequest::new(vec![source], target, paths);
+    request.options.obey_trusted = false;
     run_copy("copy", request, &settings, &args.transfer)
 }

@@ -31,7 +31,7 @@ pub(crate) fn run_copy(
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     let relay = Arc::new(Relay::default());
-    let copy_options = settings.copy_options(args, &*request.target)?;
+    let copy_options = settings.copy_options(args, &request)?;
     let mut request = CopyRequest {
         network: settings.network(args.refresh),
         store_dir: settings.context.store_dir.clone(),

@@ -26,6 +26,13 @@ pub(crate) fn ignored_netrc_file(error: &Error) -> String {
     format!("ignoring netrc file: {error}")
 }
 
+pub(crate) fn ignored_trusted(source: impl Display) -> String {
+    format!(
+        "ignoring the parameter trusted of {source}: only floe install obeys it; use \
+         --no-check-sigs to copy paths without a trusted signature"
+    )
+}
+
 pub(crate) fn skipped_source(name: impl Display, error: &Error) -> String {
     format!("skipping source {name}: {error}")
 }

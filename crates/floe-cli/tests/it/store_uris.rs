@@ -218,3 +218,33 @@ fn require_sigs_parameter_overrides_the_setting() {
     install("require-sigs=false", "true").expect(0);
     install("require-sigs=true", "false").expect(3);
 }
+
+#[test]
+fn trusted_parameter_counts_for_install_and_not_for_copy() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let source = format!("{}?trusted=true", corpus.file_url("zstd"));
+    let ignored = "ignoring the parameter trusted of file:///";
+    let run_into = |name: &str, args: &[&str]| {
+        let keys = ["--option", "trusted-public-keys", ""];
+        run(floe(args)
+            .arg("--to")
+            .arg(scratch.join(name))
+            .args(keys)
+            .arg(&corpus.root))
+    };
+    let copy = ["copy", "--from", &source];
+    let ran = run_into("refused", &copy).expect(3);
+    assert_eq!(ran.stderr.matches(ignored).count(), 1, "{}", ran.stderr);
+    for (name, args) in [
+        ("unchecked", &[&copy[..], &["--no-check-sigs"]].concat()[..]),
+        ("installed", &["install", "--from", &source]),
+        (
+            "substituted",
+            &["install", "--option", "substituters", &source],
+        ),
+    ] {
+        let ran = run_into(name, args).expect(0);
+        assert!(!ran.stderr.contains(ignored), "{name}: {}", ran.stderr);
+    }
+}

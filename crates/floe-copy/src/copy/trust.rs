@@ -52,7 +52,8 @@ pub(super) fn check_trust(
         }
         (_, holds) => holds == Some(true),
     };
-    let is_trusted_unsigned = is_content_addressed || offering_source.is_trusted();
+    let is_trusted_unsigned =
+        is_content_addressed || copy.options.obey_trusted && offering_source.is_trusted();
     let needs_signature =
         copy.options.check_signatures && copy.target.requires_trust() && !is_trusted_unsigned;
     let keys = &copy.options.trusted_keys;

@@ -194,6 +194,10 @@ impl StoreConfig for LocalStoreUri {
         Some(&self.layout)
     }
 
+    fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
     fn requires_signatures(&self) -> Option<bool> {
         self.require_sigs
     }

@@ -78,6 +78,7 @@ impl HandlerContext<'_> {
             dry_run,
             check_space: !message.no_check_space,
             cancel: self.cancel().clone(),
+            ..CopyOptions::default()
         };
         let request = CopyRequest {
             network: network_options(&message.network),
