@@ -11,6 +11,7 @@ pub(crate) mod serve;
 use std::fmt::Display;
 use std::path::Path;
 
+use floe_config::UnknownSetting;
 use floe_store::LostRecord;
 use indicatif::HumanBytes;
 
@@ -50,8 +51,17 @@ pub(crate) fn lost_sync_record(reason: LostRecord) -> String {
 
 // floe config
 
-pub(crate) fn unknown_option(name: &str) -> String {
-    format!("ignoring --option {name}: unknown setting; floe config lists the known ones")
+pub(crate) fn unknown_setting(setting: &UnknownSetting) -> String {
+    let UnknownSetting {
+        name,
+        origin,
+        nearest,
+    } = setting;
+    let fix = match nearest {
+        Some(nearest) => format!("use {nearest}"),
+        None => "floe config lists the settings of floe".into(),
+    };
+    format!("ignoring {name} ({origin}): neither floe nor Nix has such a setting; {fix}")
 }
 
 pub(crate) fn unreadable_conf_file(file_and_cause: &str) -> String {

@@ -37,8 +37,8 @@ impl Settings {
         let environment = environment();
         let context = environment.uri_context(store_dir)?;
         let config = Config::load(&environment, &options.pairs())?;
-        for name in &config.unknown_options {
-            warn(messages::unknown_option(name));
+        for setting in &config.unknown_settings {
+            warn(messages::unknown_setting(setting));
         }
         Ok(Settings { config, context })
     }

@@ -9,12 +9,14 @@ use floe_cache::Proxies;
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 use floe_store::WriteOptions;
+use floe_transfer::nearest_name;
 use nix::unistd::Gid;
 
 use crate::accounts;
 use crate::conf_reader::ConfReader;
 use crate::environment::{Environment, NIX_IGNORE_SYMLINK_STORE, NIX_REMOTE};
 use crate::error::ConfigError;
+use crate::nix_settings::is_ignored_setting;
 use crate::origin::Origin;
 use crate::setting::{AnySetting, Assignment, Setting};
 use crate::value::{FileList, List, PublicKeys, UrlList, UrlSet};
@@ -76,8 +78,19 @@ pub struct Config {
     pub(crate) certificates_by_default: Option<PathBuf>,
     /// Ignored files that cannot be read, each with the reason. Nix ignores them silently.
     pub unreadable_files: Vec<String>,
-    /// Names given to `--option` that are no settings of floe.
-    pub unknown_options: Vec<String>,
+    /// The names that are settings of neither floe nor Nix.
+    pub unknown_settings: Vec<UnknownSetting>,
+}
+
+/// A name that is no setting, where it has its first value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSetting {
+    /// The name.
+    pub name: String,
+    /// The place of its value.
+    pub origin: Origin,
+    /// The most similar setting of floe, if one is similar enough to be meant.
+    pub nearest: Option<&'static str>,
 }
 
 /// A setting with its names.
@@ -119,17 +132,14 @@ impl Config {
             let origin = Origin::Variable(NIX_REMOTE);
             config.store.replace(remote.to_owned(), origin);
         }
-        for assignment in reader.assignments {
-            config.assign(&assignment)?;
-        }
-        for (name, value) in options {
-            let assignment = Assignment {
-                name: (*name).to_owned(),
-                value: value.as_bytes().to_vec(),
-                source: Origin::Flag("--option"),
-            };
+        let options = options.iter().map(|(name, value)| Assignment {
+            name: (*name).to_owned(),
+            value: value.as_bytes().to_vec(),
+            source: Origin::Flag("--option"),
+        });
+        for assignment in reader.assignments.into_iter().chain(options) {
             if !config.assign(&assignment)? {
-                config.unknown_options.push(assignment.name);
+                config.add_unknown(assignment);
             }
         }
         config.unreadable_files = reader.unreadable_files;
@@ -168,7 +178,7 @@ impl Config {
             proxies: environment.proxies(),
             certificates_by_default: environment.certificates_by_default(),
             unreadable_files: Vec::new(),
-            unknown_options: Vec::new(),
+            unknown_settings: Vec::new(),
         }
     }
 
@@ -249,6 +259,26 @@ impl Config {
             entry("use-sqlite-wal", &[], &mut self.use_sqlite_wal),
             entry("user-agent-suffix", &[], &mut self.user_agent_suffix),
         ]
+    }
+
+    /// Notes a name that floe does not know, unless it is a setting of Nix or known to be unknown.
+    fn add_unknown(&mut self, assignment: Assignment) {
+        let Assignment { name, source, .. } = assignment;
+        let is_noted = self.unknown_settings.iter().any(|it| it.name == name);
+        if is_noted || is_ignored_setting(&name) {
+            return;
+        }
+        let known: Vec<&str> = self.entries().iter().map(|entry| entry.name).collect();
+        // A name without `extra-` would replace the value instead of extending it.
+        let nearest = match name.starts_with("extra-") {
+            true => None,
+            false => nearest_name(&name, known),
+        };
+        self.unknown_settings.push(UnknownSetting {
+            nearest,
+            origin: source,
+            name,
+        });
     }
 
     /// Sets or extends a setting, and returns whether floe knows it.

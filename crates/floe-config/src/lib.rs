@@ -13,13 +13,14 @@ mod environment;
 mod error;
 mod harmonia;
 mod network;
+mod nix_settings;
 mod origin;
 mod secret_keys;
 mod setting;
 mod store_uri;
 mod value;
 
-pub use config::{Config, SettingEntry};
+pub use config::{Config, SettingEntry, UnknownSetting};
 pub use environment::{Environment, ProcessUser};
 pub use error::ConfigError;
 pub use harmonia::HarmoniaSettings;

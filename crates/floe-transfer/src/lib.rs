@@ -40,5 +40,5 @@ pub use source::{
 pub use space::{Needs, Space};
 pub use store_uri::StoreUri;
 pub use target::{CommitOutcome, MissingPaths, Target};
-pub use uri_parameters::{IgnoredParameter, UriParameters};
+pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};
 pub use url::redact_credentials;

@@ -37,7 +37,7 @@ impl UriParameters {
         }
         let reason = match self.unsupported.contains(&name) {
             true => "floe does not support it".to_owned(),
-            false => match self.nearest(name) {
+            false => match nearest_name(name, self.known()) {
                 Some(nearest) => format!("unknown parameter; use {nearest}"),
                 None => "unknown parameter".to_owned(),
             },
@@ -49,14 +49,21 @@ impl UriParameters {
         })
     }
 
-    /// Returns the known name that is most similar to a name, if any is similar enough to be meant.
-    fn nearest(&self, name: &str) -> Option<&'static str> {
-        let known = [self.used, self.irrelevant, self.unsupported].concat();
-        let similarity = |it: &str| strsim::normalized_damerau_levenshtein(it, name);
-        let rated = known.into_iter().map(|it| (similarity(it), it));
-        let best = rated.max_by(|a, b| a.0.total_cmp(&b.0));
-        best.filter(|best| best.0 >= SIMILARITY_MIN).map(|it| it.1)
+    fn known(&self) -> impl Iterator<Item = &'static str> {
+        let lists = [self.used, self.irrelevant, self.unsupported];
+        lists.into_iter().flatten().copied()
     }
+}
+
+/// Returns the known name that is most similar to a name, if any is similar enough to be meant.
+pub fn nearest_name(
+    name: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
+    let similarity = |it: &str| strsim::normalized_damerau_levenshtein(it, name);
+    let rated = known.into_iter().map(|it| (similarity(it), it));
+    let best = rated.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|best| best.0 >= SIMILARITY_MIN).map(|it| it.1)
 }
 
 impl fmt::Display for IgnoredParameter {

@@ -27,9 +27,10 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let load = || Settings::load(&args.options, args.store_dir.as_deref());
     let context = options::environment().uri_context(args.store_dir.as_deref())?;
     // A store that the user names needs no configuration, which may be broken.
+    let mut settings = None;
     let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
         (Some(root), _) => store_in_root(root, &context)?,
-        (None, "auto") => load()?.resolve("auto")?,
+        (None, "auto") => settings.insert(load()?).resolve("auto")?,
         (None, named) => options::parse_store_uri(named, &context)?,
     };
     let Some(layout) = location.layout() else {
@@ -42,7 +43,10 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let paths = args.paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     let repaired = match args.repair && !found.problems.is_empty() {
-        true => repair(&args, &load()?, &location, layout, &found)?,
+        true => {
+            let settings = settings.map_or_else(load, Ok)?;
+            repair(&args, &settings, &location, layout, &found)?
+        }
         false => 0,
     };
     if args.json {

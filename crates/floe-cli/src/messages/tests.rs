@@ -59,6 +59,18 @@ fn config_error(text: &str) -> anyhow::Error {
         .into()
 }
 
+/// An unknown setting in `NIX_CONFIG`.
+fn unknown(name: &str) -> UnknownSetting {
+    let text = format!("{name} = 1");
+    let variables = [
+        ("NIX_CONF_DIR", "/nonexistent"),
+        ("NIX_USER_CONF_FILES", ""),
+        ("NIX_CONFIG", &*text),
+    ];
+    let config = Config::load(&environment(&variables), &[]).unwrap();
+    config.unknown_settings.into_iter().next().unwrap()
+}
+
 fn uri_error(uri: &str) -> Error {
     resolve_store_uri(uri, &UriContext::default()).unwrap_err()
 }
@@ -167,8 +179,16 @@ fn configuration_messages_name_the_place() {
         ],
     );
     check_text(
-        unknown_option("max-jobs"),
-        &expect!["ignoring --option max-jobs: unknown setting; floe config lists the known ones"],
+        unknown_setting(&unknown("subsituters")),
+        &expect![
+            "ignoring subsituters (NIX_CONFIG:1): neither floe nor Nix has such a setting; use substituters"
+        ],
+    );
+    check_text(
+        unknown_setting(&unknown("frobnicate")),
+        &expect![
+            "ignoring frobnicate (NIX_CONFIG:1): neither floe nor Nix has such a setting; floe config lists the settings of floe"
+        ],
     );
     check_text(
         copy::ignored_substituter(&uri_error("s3://bucket")),

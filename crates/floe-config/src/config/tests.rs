@@ -128,14 +128,34 @@ fn extra_appends_and_a_later_value_replaces_all() {
 }
 
 #[test]
-fn extra_works_for_lists_only_and_unknown_names_are_ignored() {
-    let machine = machine("extra-http2 = false\nmax-jobs = x\nno-such-thing = 1\n", "");
+fn extra_works_for_lists_only_and_unknown_names_are_noted() {
+    let machine = machine(
+        "extra-http2 = false\nmax-jobs = x\nhttp = 1\nhttp = 2\n",
+        "",
+    );
     let mut config = machine.load();
     assert!(*config.http2.get());
-    let options = [("max-jobs", "4"), ("extra-http2", "no"), ("http2", "no")];
+    let options = [("max-jobs", "4"), ("no-such-thing", "1"), ("http2", "no")];
     config = Config::load(&machine.environment(), &options).unwrap();
     assert!(!*config.http2.get());
-    assert_eq!(config.unknown_options, ["max-jobs", "extra-http2"]);
+    let unknown = config.unknown_settings.iter();
+    let unknown: Vec<_> = unknown
+        .map(|it| {
+            (
+                &*it.name,
+                it.origin.to_string().replace(&machine.path(""), ""),
+                it.nearest,
+            )
+        })
+        .collect();
+    assert_eq!(
+        unknown,
+        [
+            ("extra-http2", "nix.conf:1".into(), None),
+            ("http", "nix.conf:3".into(), Some("http2")),
+            ("no-such-thing", "--option".into(), None),
+        ]
+    );
 }
 
 #[test]

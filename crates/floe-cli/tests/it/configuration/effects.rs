@@ -166,3 +166,36 @@ fn home_of_another_user_is_ignored() {
         );
     }
 }
+
+#[test]
+fn name_that_nix_does_not_know_gives_one_warning() {
+    let conf = "max-jobs = 4\nsubsituters = x\nextra-platforms = y\nsubsituters = z\n";
+    let machine = machine_with_nix_conf(conf);
+    let ran = machine
+        .floe(&["config", "--option", "colour", "red"])
+        .expect(0);
+    let warnings: Vec<&str> = ran.stderr.lines().collect();
+    let [file, option] = warnings[..] else {
+        panic!("{warnings:?}");
+    };
+    let place = machine.expand("floe: warning: ignoring subsituters ({}/etc/nix.conf:2)");
+    assert!(
+        file.starts_with(&place) && file.ends_with("use substituters"),
+        "{file}"
+    );
+    assert!(option.contains("ignoring colour (--option)"), "{option}");
+
+    let own = machine_with_nix_conf("")
+        .floe(&["config", "--json"])
+        .expect(0)
+        .json();
+    for nix in nixes() {
+        let all = machine_with_nix_conf("").nix(&nix).expect(0).json();
+        let names = all.as_object().unwrap().keys();
+        let others = names.filter(|name| own.get(name.as_str()).is_none());
+        let text: String = others.map(|name| format!("{name} = x\n")).collect();
+        assert!(text.contains("max-jobs"), "{text}");
+        let ran = machine_with_nix_conf(&text).floe(&["config"]).expect(0);
+        assert_eq!(ran.stderr, "", "{}", nix.version);
+    }
+}
