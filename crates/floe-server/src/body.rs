@@ -2,6 +2,7 @@
 //!
 //! This module describes a body and reads its parts. `net::send` moves them to the client.
 
+pub(crate) mod budget;
 pub(crate) mod nar_range;
 pub(crate) mod nar_reader;
 pub(crate) mod readahead;
@@ -13,6 +14,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use budget::Permit;
 use nar_range::NarRange;
 use readahead::Readahead;
 use text::Text;
@@ -49,6 +51,8 @@ pub(crate) struct Stream {
     pub(crate) reader: Box<dyn Read + Send>,
     /// Whether the bytes are sent in the chunked coding. HTTP/1.0 does not have it.
     pub(crate) chunked: bool,
+    /// Counts the decoder of a build log until the stream is dropped.
+    pub(crate) log_decoder: Option<Permit>,
 }
 
 impl Body {
@@ -63,6 +67,12 @@ impl Body {
         self.pieces
             .iter()
             .all(|piece| matches!(piece, Piece::Readahead(half) if half.is_consumed()))
+    }
+
+    /// Whether the body holds one of the decoders for build logs.
+    pub(crate) fn has_log_decoder(&self) -> bool {
+        let mut streams = self.pieces.iter();
+        streams.any(|piece| matches!(piece, Piece::Stream(stream) if stream.log_decoder.is_some()))
     }
 
     /// Whether the next piece is not appended to the write buffer, or there is none.

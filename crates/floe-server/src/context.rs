@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use floe_store::{StoreError, StoreLayout};
 
+use crate::body::budget::Budget;
 use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
@@ -24,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) narinfos: NarInfoCache,
     pub(crate) nars: NarCache,
     pub(crate) readahead: ReadaheadBudget,
+    /// The number of decoders for build logs.
+    pub(crate) log_decoders: Budget,
     pub(crate) compressed_nars: Option<CompressedNarCache>,
     /// The text of `/nix-cache-info`.
     pub(crate) cache_info: Arc<str>,

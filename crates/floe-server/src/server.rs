@@ -8,6 +8,7 @@ use std::time::Duration;
 use floe_store::LiveStore;
 
 use crate::access_log::writer::LogWriter;
+use crate::body::budget::Budget;
 use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
@@ -15,6 +16,7 @@ use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::{Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
+use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
 use crate::net::event_loop::EventLoop;
 use crate::net::job_queue::JobQueue;
@@ -68,6 +70,7 @@ impl Server {
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,
             nars: NarCache::new(),
             readahead: ReadaheadBudget::default(),
+            log_decoders: Budget::new(DECODERS_MAX),
             compressed_nars: compressed_nars.transpose()?,
             compress: config.compress,
             prefix: config.path_prefix,
@@ -94,6 +97,7 @@ impl Server {
             full_warning: RepeatedWarning::default(),
             peer_warning: RepeatedWarning::default(),
             room_warning: RepeatedWarning::default(),
+            log_decoder_warning: RepeatedWarning::default(),
             log,
             signal,
         };

@@ -3,6 +3,7 @@
 mod full_server;
 mod garbled_requests;
 mod soak;
+mod unread_logs;
 
 use std::fs;
 use std::io::{Read as _, Write as _};

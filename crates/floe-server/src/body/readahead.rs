@@ -8,13 +8,13 @@
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, PlanPart, open_tree_root};
 
 use super::Piece;
+use super::budget::{Budget, Permit};
 use super::nar_range::NarRange;
 
 /// The second half of a NAR, which another thread reads.
@@ -24,14 +24,13 @@ pub(crate) struct Readahead {
 }
 
 /// How many bytes all readaheads of a server hold.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReadaheadBudget(Arc<AtomicU64>);
+#[derive(Clone, Debug)]
+pub(crate) struct ReadaheadBudget(Budget);
 
-/// A part of the budget, released when it is dropped.
-#[derive(Debug)]
-struct Permit {
-    budget: ReadaheadBudget,
-    size: u64,
+impl Default for ReadaheadBudget {
+    fn default() -> ReadaheadBudget {
+        ReadaheadBudget(Budget::new(BUDGET))
+    }
 }
 
 impl Readahead {
@@ -63,7 +62,7 @@ impl ReadaheadBudget {
         if plan.is_packed() || size > NAR_MAX || small < FILES_MIN {
             return Ok(None);
         }
-        let Some(permit) = self.acquire(size) else {
+        let Some(permit) = self.0.acquire(size) else {
             return Ok(None);
         };
         let first = NarRange::open(plan.clone(), path, 0..size / 2)?;
@@ -84,22 +83,6 @@ impl ReadaheadBudget {
             };
             [Piece::Nar(first), Piece::Readahead(second)]
         }))
-    }
-
-    fn acquire(&self, size: u64) -> Option<Permit> {
-        let permit = Permit {
-            budget: self.clone(),
-            size,
-        };
-        let before = self.0.fetch_add(size, Ordering::AcqRel);
-        // A permit beyond the budget is dropped here, and subtracts what was added.
-        (before + size <= BUDGET).then_some(permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.size, Ordering::AcqRel);
     }
 }
 
@@ -154,24 +137,12 @@ mod tests {
         }
         let budget = ReadaheadBudget::default();
         let pieces = budget.split(&plan, dir.path()).unwrap().unwrap();
-        assert!(budget.0.load(Ordering::Acquire) > 0);
+        assert!(budget.0.acquire(BUDGET).is_none(), "no permit is held");
         let [_, Piece::Readahead(mut half)] = pieces else {
             panic!("no second half");
         };
         assert_eq!(half.join().unwrap(), &whole[whole.len() / 2..]);
         drop(half);
-        assert_eq!(budget.0.load(Ordering::Acquire), 0);
-    }
-
-    #[test]
-    fn readahead_permits_are_bounded_and_released() {
-        let budget = ReadaheadBudget::default();
-        let permits: Vec<Permit> = (0..10)
-            .filter_map(|_| budget.acquire(NAR_MAX / 2))
-            .collect();
-        assert_eq!(permits.len(), 2);
-        drop(permits);
-        assert_eq!(budget.0.load(Ordering::Acquire), 0);
-        assert!(budget.acquire(NAR_MAX).is_some());
+        assert!(budget.0.acquire(BUDGET).is_some(), "a permit is left");
     }
 }

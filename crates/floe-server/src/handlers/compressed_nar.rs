@@ -68,6 +68,7 @@ pub(super) fn respond(
     let piece = Piece::Stream(Stream {
         reader: Box::new(encoder),
         chunked: !request.mode.is_http10,
+        log_decoder: None,
     });
     Ok(Some(Response::streamed(fields, None, [piece])))
 }

@@ -34,7 +34,7 @@ pub(crate) fn respond(
     };
     let response = find(&context.log_dir, &derivation).and_then(|found| match found {
         Some(Log::Plain(file)) => plain(file, request),
-        Some(Log::Bzip2(file)) => Ok(decompressed(file, request)),
+        Some(Log::Bzip2(file)) => Ok(decompressed(context, file, request)),
         None => Ok(no_such_log()),
     });
     response.map_err(|source| StoreError::Io {
@@ -130,17 +130,26 @@ fn plain(file: File, request: &DeferredRequest) -> io::Result<Response> {
 }
 
 /// Decompresses a log while it is sent. Its length is not known beforehand.
-fn decompressed(file: File, request: &DeferredRequest) -> Response {
+fn decompressed(context: &Context, file: File, request: &DeferredRequest) -> Response {
     let fields = format!("{NO_CACHE}{TYPE}");
     if request.mode.head_only {
         return Response::head(fields, None);
     }
+    let Some(permit) = context.log_decoders.acquire(1) else {
+        return Response::unavailable("too many logs are being decompressed\n");
+    };
     let piece = Piece::Stream(Stream {
         reader: Box::new(bzip2::read::MultiBzDecoder::new(file)),
         chunked: !request.mode.is_http10,
+        log_decoder: Some(permit),
     });
     Response::streamed(fields, None, [piece])
 }
+
+/// How many compressed logs are sent at once. Each decoder has about 4 MiB until its client has
+/// received the log, so all of them together have 64 MiB. People read logs, and a browser or a
+/// `nix log` takes a log at once.
+pub(crate) const DECODERS_MAX: u64 = 16;
 
 /// Nix splits the directory of logs by the first characters of the name.
 const FANOUT_LEN: usize = 2;

@@ -71,10 +71,10 @@ impl Response {
         Response::text(500, NOT_STORED, "internal error\n")
     }
 
-    /// 503, for a client whose address has too many connections.
-    pub(crate) fn unavailable() -> Response {
+    /// 503, for a client that would use too much of the server.
+    pub(crate) fn unavailable(why: &'static str) -> Response {
         let fields = format!("{NOT_STORED}Retry-After: 1\r\n");
-        Response::text(503, fields, "too many connections\n")
+        Response::text(503, fields, why)
     }
 
     /// The response to a request that is malformed, too long, or of a method other than `GET` and

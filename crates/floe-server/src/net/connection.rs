@@ -46,7 +46,7 @@ use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
-use state::{Expiry, NextStep, ReadSide, SocketEvent, State, Streaming};
+use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -180,9 +180,8 @@ impl Connection {
         }
     }
 
-    /// Decides whether the connection has to be closed now. `is_full` tells whether all connections
-    /// of the server are in use.
-    pub(crate) fn expiry(&mut self, now: Instant, limits: &Limits, is_full: bool) -> Expiry {
+    /// Decides whether the connection has to be closed now.
+    pub(crate) fn expiry(&mut self, now: Instant, limits: &Limits, shortage: Shortage) -> Expiry {
         let slow = match self.state {
             State::Sending(_) => self.receive_rate.observe(now, self.transport.sent),
             _ => {
@@ -195,8 +194,10 @@ impl Connection {
             && now + limits.keep_alive_timeout >= self.deadline + IDLE_WHEN_FULL;
         if self.deadline <= now || slow.is_some_and(|slow| slow >= limits.write_timeout) {
             Expiry::Timeout
-        } else if is_full && (slow.is_some() || is_unused) {
+        } else if shortage.connections && (slow.is_some() || is_unused) {
             Expiry::ForRoom
+        } else if shortage.log_decoders && slow.is_some() && self.has_log_decoder() {
+            Expiry::ForLogDecoder
         } else {
             Expiry::None
         }
@@ -258,6 +259,10 @@ impl Connection {
     /// Describes a response for the access log.
     pub(crate) fn outcome<'a>(&'a self, response: &Response, clock: &'a Clock) -> Outcome<'a> {
         Outcome::new(&self.peer.name, clock, response)
+    }
+
+    fn has_log_decoder(&self) -> bool {
+        matches!(&self.state, State::Sending(Some(streaming)) if streaming.body.has_log_decoder())
     }
 
     fn is_receiving(&self) -> bool {

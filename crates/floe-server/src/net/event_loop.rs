@@ -27,7 +27,7 @@ use floe_store::LiveStore;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::connection::state::{Expiry, NextStep, SocketEvent};
+use super::connection::state::{Expiry, NextStep, Shortage, SocketEvent};
 use super::connection::{Connection, ThreadContext};
 use super::job_queue::Job;
 use super::listen::Listener;
@@ -250,17 +250,22 @@ impl<'s> EventLoop<'s> {
     }
 
     /// Closes connections that have waited too long, and accepts again if there is room. If all
-    /// connections are in use, it also closes idle ones and those of slow clients.
+    /// connections are in use, it also closes idle ones and those of slow clients. If all decoders
+    /// for build logs are in use, it closes the connections of slow clients that hold one.
     fn sweep(&mut self) {
         let limits = &self.shared.limits;
-        let is_full = !self.has_room();
-        let mut closed_for_room = 0usize;
+        let shortage = Shortage {
+            connections: !self.has_room(),
+            log_decoders: self.shared.context.log_decoders.is_exhausted(),
+        };
+        let (mut closed_for_room, mut closed_for_decoder) = (0usize, 0usize);
         for slot in 0..self.slots.len() {
             match self.take(slot) {
-                Slot::Open(mut connection) => match connection.expiry(self.now, limits, is_full) {
+                Slot::Open(mut connection) => match connection.expiry(self.now, limits, shortage) {
                     Expiry::None => self.put(slot, Slot::Open(connection)),
                     expiry => {
                         closed_for_room += usize::from(expiry == Expiry::ForRoom);
+                        closed_for_decoder += usize::from(expiry == Expiry::ForLogDecoder);
                         drop(connection);
                         self.release_slot(slot);
                     }
@@ -268,18 +273,27 @@ impl<'s> EventLoop<'s> {
                 other => self.put(slot, other),
             }
         }
-        if closed_for_room > 0 && self.shared.room_warning.is_due(self.now) {
-            (self.shared.context.warn)(&format!(
-                "closing {closed_for_room} idle or slow connections: all {} connections are in \
-                 use; raise --max-connections",
-                limits.connections_max
-            ));
-        }
+        self.warn_of_closed(closed_for_room, closed_for_decoder);
         if self.is_accept_paused && self.has_room() && self.phase == Phase::Running {
             // After a failure only some of the listeners are in the set. The next sweep tries
             // again.
             self.pause_accepting();
             let _: Result<(), Errno> = self.start_accepting();
+        }
+    }
+
+    fn warn_of_closed(&self, for_room: usize, for_decoder: usize) {
+        if for_room > 0 && self.shared.room_warning.is_due(self.now) {
+            (self.shared.context.warn)(&format!(
+                "closing {for_room} idle or slow connections: all {} connections are in use; \
+                 raise --max-connections",
+                self.shared.limits.connections_max
+            ));
+        }
+        if for_decoder > 0 && self.shared.log_decoder_warning.is_due(self.now) {
+            (self.shared.context.warn)(&format!(
+                "closing {for_decoder} slow connections: all decoders for compressed logs are in use"
+            ));
         }
     }
 

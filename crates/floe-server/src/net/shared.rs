@@ -33,6 +33,8 @@ pub(crate) struct ServerShared {
     pub(crate) peer_warning: RepeatedWarning,
     /// For connections that were closed to make room.
     pub(crate) room_warning: RepeatedWarning,
+    /// For connections that were closed because they held decoders for build logs.
+    pub(crate) log_decoder_warning: RepeatedWarning,
     pub(crate) log: Option<(LogFormat, LogWriter)>,
     pub(crate) signal: Arc<Signal>,
 }

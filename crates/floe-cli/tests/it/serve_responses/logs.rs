@@ -27,15 +27,15 @@ fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {
 }
 
 /// Serves a corpus with another log directory.
-pub(super) fn serve_with_logs(corpus: &Corpus, log_dir: &Path) -> ServerProcess {
+pub(crate) fn serve_with_logs(corpus: &Corpus, log_dir: &Path) -> ServerProcess {
     let root = corpus.store();
     let store = format!("local?root={}&log={}", root.display(), log_dir.display());
     ServerProcess::start(store, &[])
 }
 
-/// Compresses a log as Nix does by default.
+/// Compresses a log as Nix does by default, in blocks of 900 kB.
 pub(crate) fn compress(text: &[u8]) -> Vec<u8> {
-    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
     encoder.write_all(text).unwrap();
     encoder.finish().unwrap()
 }

@@ -59,6 +59,13 @@ pub(crate) enum NextStep {
     Close,
 }
 
+/// The resources of the server that are all in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    pub(crate) connections: bool,
+    pub(crate) log_decoders: bool,
+}
+
 /// Whether a connection has to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
@@ -67,6 +74,8 @@ pub(crate) enum Expiry {
     Timeout,
     /// It is idle or slow, and others need its place.
     ForRoom,
+    /// It is slow, and others need its decoder for a build log.
+    ForLogDecoder,
 }
 
 impl ReadSide {

@@ -95,7 +95,7 @@ impl EventLoop<'_> {
 
     /// Tells a client that its address has too many connections, and closes this one.
     fn refuse(&mut self, mut transport: Transport, peer: &str) {
-        let response = Response::unavailable();
+        let response = Response::unavailable("too many connections\n");
         let mut bytes = Vec::new();
         let mode = ResponseMode::default();
         response.write_head(
