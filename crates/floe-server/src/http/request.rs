@@ -125,6 +125,8 @@ impl<'b> Request<'b> {
             user_agent: None,
         };
         let mut hosts = 0;
+        let mut content_length = None;
+        let mut has_transfer_encoding = false;
         let mut forwarded_for = None;
         for field in head.headers.iter() {
             // No value that the server understands has bytes beyond UTF-8.
@@ -148,16 +150,26 @@ impl<'b> Request<'b> {
                 }
                 10 if is("user-agent") => request.user_agent = Some(value),
                 13 if is("if-none-match") => request.if_none_match = Some(value),
-                14 if is("content-length") => request.has_body |= value != "0",
+                14 if is("content-length") => {
+                    let length = body_length(field.value)?;
+                    if content_length.replace(length).is_some() {
+                        return Err(400);
+                    }
+                }
                 15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
                 15 if is("x-forwarded-for") => forwarded_for = value.split(',').next(),
-                17 if is("transfer-encoding") => request.has_body = true,
+                17 if is("transfer-encoding") => has_transfer_encoding = true,
                 _ => {}
             }
         }
         if hosts > 1 || (hosts == 0 && !is_http10) {
             return Err(400);
         }
+        // A proxy may believe the other of the two, and so find another end of the request.
+        if has_transfer_encoding && content_length.is_some() {
+            return Err(400);
+        }
+        request.has_body = has_transfer_encoding || content_length.is_some_and(|len| len > 0);
         // Ranges are defined for GET alone (RFC 9110, section 14.2).
         request.range = request.range.filter(|_| request.method == Method::Get);
         // The server reads no body. Its bytes must not be parsed as the next request.
@@ -181,6 +193,18 @@ impl<'b> Request<'b> {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .find_map(|(key, value)| (key == name).then_some(value))
     }
+}
+
+/// Parses `Content-Length`: digits, and nothing else (RFC 9110, section 8.6).
+fn body_length(value: &[u8]) -> Result<u64, u16> {
+    let digits = value.trim_ascii();
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return Err(400);
+    }
+    let number = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    number.ok_or(400)
 }
 
 /// Rejects a head because its first line is too long, or else because its fields are.
@@ -314,6 +338,34 @@ mod tests {
         assert_eq!(refused(&format!("GET / HTTP/1.0\r\nA: {long}")), 431);
         let many = "A: b\r\n".repeat(FIELDS_MAX + 1);
         assert_eq!(refused(&format!("GET / HTTP/1.0\r\n{many}\r\n")), 431);
+    }
+
+    #[test]
+    fn invalid_or_contradictory_body_length_is_rejected() {
+        let request = |fields: &str| format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n");
+        for value in [
+            "",
+            "-1",
+            "+5",
+            "0x5",
+            "5 5",
+            "5, 5",
+            "five",
+            "18446744073709551616",
+        ] {
+            assert_eq!(refused(&request(&format!("Content-Length: {value}"))), 400);
+        }
+        for fields in [
+            "Content-Length: 5\r\nContent-Length: 6",
+            "Content-Length: 5\r\nCONTENT-LENGTH: 5",
+            "Content-Length: 0\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        ] {
+            assert_eq!(refused(&request(fields)), 400, "{fields}");
+        }
+        assert!(head(&request("Content-Length: 18446744073709551615")).has_body);
+        assert!(head(&request("Transfer-Encoding: chunked")).has_body);
+        assert!(!head(&request("Content-Length:\t 0 ")).has_body);
     }
 
     #[test]
