@@ -12,7 +12,7 @@ pub enum ServeError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The server cannot listen on an address.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {}", listen_failure(address, source))]
     Listen {
         /// The address as it was given.
         address: String,
@@ -40,4 +40,62 @@ pub enum ServeError {
     /// Two settings contradict each other. The text says which.
     #[error("{0}")]
     Config(&'static str),
+}
+
+/// Returns the cause and the remedy of a failure to listen.
+fn listen_failure(address: &str, source: &io::Error) -> String {
+    let text = source.to_string();
+    let number = source.raw_os_error();
+    let number = number.map_or(String::new(), |code| format!(" (os error {code})"));
+    let cause = text.strip_suffix(&number).unwrap_or(&text);
+    match (source.kind(), address.starts_with("unix:")) {
+        (io::ErrorKind::AddrInUse, false) => {
+            "another process uses this port; try another one with --listen HOST:PORT".into()
+        }
+        (io::ErrorKind::AddrInUse, true) => {
+            "a server or another file is in its place; try another path".into()
+        }
+        (io::ErrorKind::PermissionDenied, false) => format!(
+            "{cause}; try a port above 1023, or run floe as root or with CAP_NET_BIND_SERVICE"
+        ),
+        (io::ErrorKind::PermissionDenied, true) => {
+            format!("{cause}; try a directory that this user may write")
+        }
+        _ => cause.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn message(address: &str, errno: Errno) -> String {
+        let (address, source) = (address.into(), errno.into());
+        ServeError::Listen { address, source }.to_string()
+    }
+
+    #[test]
+    fn failure_to_listen_names_a_remedy_without_number() {
+        let in_use = message("*:5000", Errno::ADDRINUSE);
+        assert!(in_use.contains("try another one with --listen"), "{in_use}");
+        let low = message("*:80", Errno::ACCESS);
+        assert!(
+            low.contains("Permission denied; try a port above 1023"),
+            "{low}"
+        );
+        let socket = message("unix:/s", Errno::ADDRINUSE);
+        assert!(socket.contains("try another path"), "{socket}");
+        let closed = message("unix:/s", Errno::ACCESS);
+        assert!(closed.contains("try a directory"), "{closed}");
+        let other = message("host:1", Errno::ADDRNOTAVAIL);
+        assert!(
+            other.ends_with("Cannot assign requested address"),
+            "{other}"
+        );
+        for message in [in_use, low, socket, closed, other] {
+            assert!(!message.contains("os error"), "{message}");
+        }
+    }
 }

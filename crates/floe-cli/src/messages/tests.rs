@@ -448,7 +448,9 @@ fn server_messages() {
             address: "*:5000".into(),
             source: os_error(IN_USE),
         },
-        &expect!["cannot listen on *:5000: Address already in use (os error 98)"],
+        &expect![
+            "cannot listen on *:5000: another process uses this port; try another one with --listen HOST:PORT"
+        ],
     );
     check(
         serve_error("https://cache.example.org"),
