@@ -1,6 +1,7 @@
 //! `floe serve`: serves a live store as a binary cache over HTTP.
 
 pub(super) mod access_log;
+mod check;
 pub(super) mod identity;
 pub(super) mod limits;
 mod pid_file;
@@ -10,9 +11,8 @@ mod signals;
 use std::path::{Path, PathBuf};
 
 use floe_config::{ConfigError, Environment, HarmoniaSettings, StoreFlags, served_store};
-use floe_server::{Compress, CompressedCacheOptions, Config, Listen, Server};
+use floe_server::{Compress, CompressedCacheOptions, Config, Listen};
 
-use super::print;
 use crate::args::{AccessLogFormat, CompressMode, ServeArgs};
 use crate::display::warn;
 use crate::exit::UsageError;
@@ -22,14 +22,16 @@ use crate::options;
 use process::ProcessOptions;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let config = config(args)?;
-    match args.check {
-        true => check(config),
-        false => process::run(config, &ProcessOptions::default()),
+    let mut config = config(args)?;
+    if args.check {
+        return check::run(args, config);
     }
+    config.access_log = access_log::open(log_format(args), args.access_log.as_deref())?;
+    process::run(config, &ProcessOptions::default())
 }
 
-/// Returns the configuration: flags override the environment, and both override harmonia's file.
+/// Returns the configuration without the access log: flags override the environment, and both
+/// override harmonia's file.
 fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let file = match &args.config {
         // An empty CONFIG_FILE counts as unset.
@@ -50,10 +52,6 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let open_files = open_files::raise();
     let connections = args.max_connections.map(usize::from);
     let connections = connections.or(file.connections());
-    let log = match (&args.access_log, args.log_format) {
-        (None, None) => AccessLogFormat::Quiet,
-        (_, format) => format.unwrap_or(AccessLogFormat::Default),
-    };
     let has_cache = compressed_cache.is_some();
     let compress = compress(args.compress, file.enable_compression, has_cache)?;
     let secret_keys = process::secret_keys(&key_files(args, &file, &environment)?, &environment)?;
@@ -69,9 +67,16 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     config.keep_alive_timeout = keep_alive_timeout.unwrap_or(config.keep_alive_timeout);
     config.read_timeout = args.read_timeout.unwrap_or(config.read_timeout);
     config.write_timeout = args.timeout.unwrap_or(config.write_timeout);
-    config.access_log = access_log::open(log, args.access_log.as_deref())?;
     config.warn = process::warning_sink();
     Ok(config)
+}
+
+/// Returns the format of the access log, which is off without a flag.
+fn log_format(args: &ServeArgs) -> AccessLogFormat {
+    match (&args.access_log, args.log_format) {
+        (None, None) => AccessLogFormat::Quiet,
+        (_, format) => format.unwrap_or_default(),
+    }
 }
 
 /// Reads harmonia's settings, and warns of those without effect.
@@ -137,32 +142,6 @@ fn compress(
         }
         (None, None) => Ok(Compress::Off),
     }
-}
-
-/// Binds the server, and prints what it would serve.
-fn check(config: Config) -> anyhow::Result<()> {
-    let database = config.store.database_dir().join("db.sqlite");
-    let mut lines = vec![
-        format!("store {}", config.store.store_dir.as_str()),
-        format!("files {}", config.store.real_store_dir.display()),
-        format!("database {}", database.display()),
-        format!("logs {}", config.log_dir.display()),
-        format!("priority {}", config.priority),
-    ];
-    let public = |key: &floe_format::SecretKey| format!("key {}", key.public());
-    lines.extend(config.secret_keys.iter().map(public));
-    let cache = config.compressed_cache.as_ref();
-    let cache = cache.map_or(Path::new(""), |cache| &cache.dir).display();
-    lines.push(match config.compress {
-        Compress::Off => "compress off".into(),
-        Compress::Always if config.compressed_cache.is_none() => "compress always".into(),
-        Compress::Always => format!("compress always {cache}"),
-        Compress::Cached => format!("compress cached {cache}"),
-    });
-    let server = Server::bind(config)?;
-    let urls = server.addresses().iter().map(process::url);
-    lines.extend(urls.map(|url| format!("listen {url}")));
-    lines.iter().try_for_each(print)
 }
 
 /// The default size of the compressed NAR cache: about six compressed desktop systems.

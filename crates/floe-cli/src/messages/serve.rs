@@ -12,6 +12,10 @@ pub(crate) const CACHED_WITHOUT_SIDE_CACHE: &str =
 pub(crate) const COMPRESSION_WITHOUT_SIDE_CACHE: &str =
     "ignoring enable_compression: there is no compressed NAR cache; add --compressed-cache DIR";
 
+pub(crate) fn compressed_cache(dir: &Path) -> String {
+    format!("cannot use the compressed NAR cache {}", dir.display())
+}
+
 // Process
 
 pub(crate) fn listening(url: impl Display) -> String {

@@ -178,6 +178,37 @@ fn check_prints_the_effective_configuration() {
 }
 
 #[test]
+fn check_creates_no_file_and_names_what_it_could_not() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let check_with = |cache: &Path, log: &Path| {
+        let mut command = check(&corpus.store());
+        command.arg("--compressed-cache").arg(cache);
+        run(command.arg("--access-log").arg(log))
+    };
+    let (cache, log) = (scratch.join("a/cache"), scratch.join("log"));
+    let line = format!("compress cached {}\n", cache.display());
+    let ran = check_with(&cache, &log).expect(0);
+    assert!(ran.stdout.contains(&line), "{}", ran.stdout);
+    assert!(fs::read_dir(scratch.path()).unwrap().next().is_none());
+
+    // A cache of an earlier server stays as it is.
+    fs::create_dir_all(&cache).unwrap();
+    let unfinished = cache.join("temporary-1");
+    fs::write(&unfinished, "").unwrap();
+    check_with(&cache, &log).expect(0);
+    assert!(unfinished.exists(), "the cache was changed");
+
+    check_with(&unfinished, &log)
+        .expect(1)
+        .stderr_contains("cannot use the compressed NAR cache")
+        .stderr_contains("temporary-1");
+    check_with(&cache, &scratch.join("absent/log"))
+        .expect(1)
+        .stderr_contains("cannot open the access log");
+}
+
+#[test]
 fn world_readable_key_causes_warning_unless_credential() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
