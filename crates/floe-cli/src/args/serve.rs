@@ -17,11 +17,12 @@ pub(crate) struct ServeArgs {
     /// *:5000]
     #[arg(long, short, value_name = "HOST:PORT", value_parser = floe_server::address::parse)]
     pub(crate) listen: Vec<Listen>,
-    /// Listen on this host; * is every address, *4 every IPv4 and *6 every IPv6 address
-    #[arg(long, value_name = "HOST")]
+    /// Listen on this host; * is every address, *4 every IPv4 and *6 every IPv6 address [default:
+    /// *]
+    #[arg(long, value_name = "HOST", conflicts_with = "listen")]
     pub(crate) host: Option<String>,
     /// Listen on this port; 0 lets the system choose one [default: 5000]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, short, value_name = "PORT", conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
     /// Listen on a Unix socket
     #[arg(long, value_name = "PATH")]
@@ -168,6 +169,17 @@ mod tests {
         .unwrap();
         assert_eq!(args.listen.len(), 2);
         assert_eq!(args.secret_key_file.len(), 2);
+    }
+
+    #[test]
+    fn port_has_a_short_form_and_excludes_listen() {
+        for line in [&["-p", "80"][..], &["-p80"], &["--port=80"]] {
+            assert_eq!(parse(line).unwrap().port, Some(80), "{line:?}");
+        }
+        for line in [["-p", "80", "-l", ":81"], ["--host", "h", "-l", ":81"]] {
+            let message = parse(&line).unwrap_err();
+            assert!(message.contains("cannot be used with"), "{message}");
+        }
     }
 
     #[test]

@@ -149,7 +149,30 @@ const COMPRESSED_CACHE_BYTES: u64 = 10 << 30;
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn port_alone_keeps_the_default_address() {
+        for (line, expected) in [
+            (&[][..], &["*:5000"][..]),
+            (&["-p", "80"], &["*:80"]),
+            (&["--host", "::1", "-p", "80"], &["[::1]:80"]),
+            (&["--host", "localhost"], &["localhost:5000"]),
+            (&["-p", "80", "--socket", "/s"], &["unix:/s", "*:80"]),
+            (&["-l", ":81", "--socket", "/s"], &["*:81", "unix:/s"]),
+        ] {
+            let line = ["floe", "serve"].iter().chain(line);
+            let Command::Serve(args) = Cli::parse_from(line).command else {
+                panic!("another command");
+            };
+            let found = addresses(&args, &HarmoniaSettings::default()).unwrap();
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected);
+        }
+    }
 
     #[test]
     fn compression_is_off_without_flag_and_compressed_cache() {
