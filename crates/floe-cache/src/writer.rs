@@ -352,8 +352,9 @@ pub fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
         .and_then(|file| file.take(SECRET_KEY_LEN_MAX).read_to_end(&mut bytes))
         .map_err(file_error("read the secret key", path))?;
     let text = String::from_utf8(bytes).unwrap_or_default();
-    SecretKey::parse(text.trim()).map_err(|_| Error::SecretKey {
+    SecretKey::parse(text.trim()).map_err(|error| Error::SecretKey {
         path: path.to_path_buf(),
+        reason: error.reason(),
     })
 }
 

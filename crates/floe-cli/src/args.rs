@@ -236,8 +236,11 @@ pub(crate) enum KeyCommand {
         /// The name of the key, such as cache.example.org-1
         name: String,
     },
-    /// Read a secret key from stdin, and print its public key
-    Public,
+    /// Read a secret key, and print its public key
+    Public {
+        /// The file of the secret key; without it, stdin
+        file: Option<PathBuf>,
+    },
 }
 
 /// The format of stderr.

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use floe_format::signature::SignatureError;
 use floe_format::{PublicKey, nix_conf};
 use floe_store::canon_path;
 use floe_transfer::redact_credentials;
@@ -208,9 +209,13 @@ impl Word for PublicKey {
         let mut words = nix_conf::words(text.as_bytes());
         let wrong = words.find(|key| PublicKey::from_word(key).is_none());
         let wrong = wrong.and_then(|key| std::str::from_utf8(key).ok());
-        match wrong.and_then(|key| key.split_once(':')) {
-            Some((name, _)) => format!("{name}:…"),
-            None => "…".to_owned(),
+        let wrong = wrong.unwrap_or_default();
+        match (wrong.split_once(':'), PublicKey::parse(wrong)) {
+            (Some((name, _)), Err(SignatureError::OtherKey { .. })) => {
+                format!("{name}:… (a secret key)")
+            }
+            (Some((name, _)), _) => format!("{name}:…"),
+            (None, _) => "…".to_owned(),
         }
     }
 }
@@ -298,5 +303,10 @@ mod tests {
     fn invalid_key_is_not_repeated() {
         assert_eq!(PublicKeys::shown(b"own-1:secret"), "own-1:…");
         assert_eq!(PublicKeys::shown(b"secret"), "…");
+        let secret = floe_format::SecretKey::from_seed("own-1", [7; 32])
+            .unwrap()
+            .to_text();
+        let shown = PublicKeys::shown(secret.as_bytes());
+        assert_eq!(shown, "own-1:… (a secret key)");
     }
 }

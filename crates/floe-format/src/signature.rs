@@ -49,8 +49,16 @@ pub enum SignatureError {
         len: usize,
     },
     /// A text follows the key.
-    #[error("cannot parse public key {name:?}: a text follows it; separate keys by spaces")]
+    #[error("cannot parse public key {name:?}: {}", self.reason())]
     TextAfterKey {
+        /// The name before the colon.
+        name: String,
+    },
+    /// A secret key stands in the place of a public key, or a public key in that of a secret key.
+    #[error("cannot use {name:?} as a {kind}: {}", self.reason())]
+    OtherKey {
+        /// The kind of key that is needed.
+        kind: KeyOrSignature,
         /// The name before the colon.
         name: String,
     },
@@ -60,6 +68,28 @@ pub enum SignatureError {
         /// The name before the colon.
         name: String,
     },
+}
+
+impl SignatureError {
+    /// Returns the cause and its remedy in words that repeat nothing of the text, which may be
+    /// secret.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            SignatureError::OtherKey {
+                kind: KeyOrSignature::PublicKey,
+                ..
+            } => "it is a secret key; try its public key, which floe key public prints",
+            SignatureError::OtherKey { .. } => "it is a public key; try the secret key of the pair",
+            SignatureError::TextAfterKey { .. } => "a text follows it; try spaces between keys",
+            SignatureError::KeyPairMismatch { .. } => {
+                "its public half does not match its secret half"
+            }
+            SignatureError::Syntax { kind }
+            | SignatureError::InvalidName { kind }
+            | SignatureError::Base64 { kind, .. }
+            | SignatureError::KeyLength { kind, .. } => kind.syntax(),
+        }
+    }
 }
 
 /// The kind of text that a [`SignatureError`] is about.
@@ -74,6 +104,18 @@ pub enum KeyOrSignature {
 }
 
 impl KeyOrSignature {
+    fn syntax(self) -> &'static str {
+        match self {
+            KeyOrSignature::Signature => "it must look like NAME:BASE64",
+            KeyOrSignature::PublicKey => {
+                "it must look like NAME:BASE64; floe key public makes it from a secret key"
+            }
+            KeyOrSignature::SecretKey => {
+                "it is not one key of the form NAME:BASE64; make one with floe key generate NAME"
+            }
+        }
+    }
+
     fn key_len(self) -> usize {
         match self {
             KeyOrSignature::Signature => SIGNATURE_LEN,

@@ -88,13 +88,12 @@ pub enum Error {
     },
     /// A text is not a public key. It may be a secret key that was given by mistake, so the error
     /// keeps only its name.
-    #[error(
-        "cannot parse the public key that begins with {name:?}: it must look like NAME:BASE64, and \
-         spaces separate keys; floe key public makes it from a secret key"
-    )]
+    #[error("cannot parse the public key that begins with {name:?}: {reason}")]
     InvalidPublicKey {
         /// The text before the first colon.
         name: String,
+        /// The cause and its remedy.
+        reason: &'static str,
     },
     /// The URL of a proxy is invalid.
     #[error("cannot use the proxy {value} of {variable}: it must look like http://HOST:PORT")]
@@ -235,13 +234,14 @@ pub enum Error {
     /// A file contains no secret key. The error repeats nothing of the file, which may contain a
     /// part of a secret.
     #[error(
-        "cannot read the secret key in {}: it is not one key of the form NAME:BASE64; make one \
-         with floe key generate NAME",
+        "cannot read the secret key in {}: {reason}",
         path.display()
     )]
     SecretKey {
         /// The file.
         path: PathBuf,
+        /// The cause and its remedy.
+        reason: &'static str,
     },
     /// A feature that needs a local store is used with another target.
     #[error("cannot use {feature}: {target} is a binary cache; use a local store as the target")]

@@ -106,13 +106,20 @@ pub fn parse_public_keys<'a>(
 ) -> Result<TrustedKeys, Error> {
     let words = texts.into_iter().flat_map(str::split_ascii_whitespace);
     let parse = |word: &str| {
-        PublicKey::parse(word).map_err(|_| {
-            let name = word.split(':').next().unwrap_or_default().into();
-            Error::InvalidPublicKey { name }
+        PublicKey::parse(word).map_err(|error| Error::InvalidPublicKey {
+            name: match word.split_once(':') {
+                Some((name, _)) => name.into(),
+                None => word.chars().take(SHOWN_WITHOUT_NAME).collect(),
+            },
+            reason: error.reason(),
         })
     };
     words.map(parse).collect()
 }
+
+/// How many characters of a key without a name an error shows: enough to find it, and little of a
+/// secret key.
+const SHOWN_WITHOUT_NAME: usize = 8;
 
 #[cfg(test)]
 mod tests {

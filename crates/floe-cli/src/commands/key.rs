@@ -3,6 +3,7 @@
 use std::io::Read as _;
 
 use anyhow::{Context as _, anyhow};
+use floe_cache::read_secret_key;
 use floe_format::SecretKey;
 use floe_format::signature::SEED_LEN;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -15,14 +16,17 @@ use crate::messages;
 pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     match command {
         KeyCommand::Generate { name } => print(generate(&name)?.to_text()),
-        KeyCommand::Public => {
-            let mut text = String::new();
-            let read = std::io::stdin().take(KEY_LEN_MAX).read_to_string(&mut text);
-            read.context(messages::SECRET_KEY_ON_STDIN)?;
-            let key = SecretKey::parse(text.trim()).context(messages::SECRET_KEY_ON_STDIN)?;
-            print(key.public())
-        }
+        KeyCommand::Public { file: Some(file) } => print(read_secret_key(&file)?.public()),
+        KeyCommand::Public { file: None } => print(secret_key_on_stdin()?.public()),
     }
+}
+
+fn secret_key_on_stdin() -> anyhow::Result<SecretKey> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(KEY_LEN_MAX).read_to_string(&mut text);
+    read.context(messages::SECRET_KEY_ON_STDIN)?;
+    let key = SecretKey::parse(text.trim());
+    key.map_err(|error| anyhow!(error.reason()).context(messages::SECRET_KEY_ON_STDIN))
 }
 
 /// Makes a new key from random bytes of the system.

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use expect_test::{Expect, expect};
 use floe_config::{Config, Environment, HarmoniaSettings, ProcessUser, StoreFlags, served_store};
 use floe_copy::{UriContext, resolve_store_uri};
-use floe_format::{NarInfo, StoreDir, StorePath};
+use floe_format::{NarInfo, SecretKey, StoreDir, StorePath};
 use floe_server::{ServeError, address};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Error, Event, PathSpec, Resource, Shortage};
@@ -108,6 +108,7 @@ fn io_failure() -> io::Result<()> {
 
 #[test]
 fn argument_errors_name_the_fix() {
+    let key = SecretKey::from_seed("cache-1", [7; 32]).unwrap();
     check(
         environment(&[]).uri_context(Some("nix")).unwrap_err(),
         &expect![[
@@ -119,6 +120,23 @@ fn argument_errors_name_the_fix() {
         &expect![[
             r#"cannot parse "hello" as a store path: cannot parse store path "hello": it is too short; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
         ]],
+    );
+    check(
+        floe_transfer::trusted_keys([key.to_text().as_str()]).unwrap_err(),
+        &expect![[
+            r#"cannot parse the public key that begins with "cache-1": it is a secret key; try its public key, which floe key public prints"#
+        ]],
+    );
+    check(
+        Error::SecretKey {
+            path: "/etc/nix/cache.key".into(),
+            reason: SecretKey::parse(&key.public().to_string())
+                .unwrap_err()
+                .reason(),
+        },
+        &expect![
+            "cannot read the secret key in /etc/nix/cache.key: it is a public key; try the secret key of the pair"
+        ],
     );
     check(
         floe_transfer::trusted_keys(["cache-1"]).unwrap_err(),

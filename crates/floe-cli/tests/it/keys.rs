@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use floe_testkit::{corpus, nixes, run, scratch};
 
+use crate::serve_options::{key_file, serve};
 use crate::support::floe;
 
 #[test]
@@ -36,6 +37,36 @@ fn key_from_floe_signs_in_nix_and_is_trusted_by_floe() {
         )
         .expect(0);
     }
+}
+
+#[test]
+fn key_of_the_wrong_kind_is_named_and_not_repeated() {
+    let scratch = scratch();
+    let secret = key_file(&scratch, "mine-1", 0o600);
+    let public = run(floe(["key", "public"]).arg(&secret)).expect(0).stdout;
+    assert!(public.starts_with("mine-1:"), "{public}");
+    let by_stdin = run(floe(["key", "public"]).stdin(fs::File::open(&secret).unwrap()));
+    assert_eq!(by_stdin.expect(0).stdout, public);
+
+    let public_file = scratch.join("public");
+    fs::write(&public_file, &public).unwrap();
+    let secret_text = fs::read_to_string(&secret).unwrap();
+    let assert_refused = |command: &mut Command, code, cause| {
+        let ran = run(command).expect(code).stderr_contains(cause);
+        let (_, bytes) = secret_text.split_once(':').unwrap();
+        assert!(!ran.stderr.contains(&bytes[..10]), "{}", ran.stderr);
+    };
+    let is_public = "it is a public key";
+    let mut server = serve(&["serve", "--check", "--secret-key-file"]);
+    assert_refused(server.arg(&public_file), 1, is_public);
+    assert_refused(floe(["key", "public"]).arg(&public_file), 1, is_public);
+    let stdin = fs::File::open(&public_file).unwrap();
+    assert_refused(floe(["key", "public"]).stdin(stdin), 1, is_public);
+    let mut install = floe(["install", "--trusted-public-key", secret_text.trim()]);
+    let path = format!("/nix/store/{}-x", "0".repeat(32));
+    assert_refused(install.arg(&path), 2, "it is a secret key");
+    let mut info = floe(["info", "--option", "trusted-public-keys"]);
+    assert_refused(info.args([secret_text.trim(), &path]), 2, "a secret key");
 }
 
 #[test]

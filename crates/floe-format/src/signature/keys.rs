@@ -32,6 +32,11 @@ impl PublicKey {
         }
         match bytes.try_into() {
             Ok(bytes) => Ok(PublicKey { name, bytes }),
+            // A signature has the same length.
+            Err(_) if SecretKey::parse(text).is_ok() => Err(SignatureError::OtherKey {
+                kind,
+                name: name.as_ref().into(),
+            }),
             Err(bytes) => Err(SignatureError::KeyLength {
                 kind,
                 name: name.as_ref().into(),
@@ -87,6 +92,10 @@ impl SecretKey {
             name: name.as_ref().into(),
             len: bytes.len(),
         };
+        if bytes.len() == PUBLIC_KEY_LEN {
+            let name = name.as_ref().into();
+            return Err(SignatureError::OtherKey { kind, name });
+        }
         let (seed, public) = bytes.split_first_chunk().ok_or_else(wrong_length)?;
         if public.len() != PUBLIC_KEY_LEN {
             return Err(wrong_length());

@@ -58,6 +58,29 @@ fn secret_key_with_mismatched_halves_is_error() {
 }
 
 #[test]
+fn exchanged_keys_are_named_without_their_bytes() {
+    let (secret, public) = (key("a-1").to_text(), key("a-1").public().to_string());
+    for (error, part) in [
+        (SecretKey::parse(&public).unwrap_err(), "it is a public key"),
+        (PublicKey::parse(&secret).unwrap_err(), "it is a secret key"),
+    ] {
+        assert!(error.reason().contains(part), "{error}");
+        assert!(error.to_string().contains(error.reason()), "{error}");
+        let shown = format!("{error} {error:?}");
+        for text in [&secret, &public] {
+            let (_, bytes) = text.split_once(':').unwrap();
+            assert!(!shown.contains(&bytes[..8]), "{shown}");
+        }
+    }
+    // A signature is as long as a secret key, and is none.
+    let signature = key("a-1").sign(b"message").to_string();
+    assert!(matches!(
+        PublicKey::parse(&signature),
+        Err(SignatureError::KeyLength { .. })
+    ));
+}
+
+#[test]
 fn malformed_text_is_error() {
     for text in [
         "",
@@ -94,7 +117,7 @@ fn malformed_text_is_error() {
             ..
         })
     ));
-    for len in [1, 31, 32, 63, 65] {
+    for len in [1, 31, 33, 63, 65] {
         let text = format!("a:{}", base64::encode(&vec![0; len]));
         assert!(matches!(
             SecretKey::parse(&text),
