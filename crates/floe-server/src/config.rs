@@ -85,6 +85,14 @@ impl Config {
         }
     }
 
+    /// Returns how many open files the server needs to serve one client. Each further client needs
+    /// up to four.
+    pub fn open_files_min(&self) -> u64 {
+        let threads = self.threads.get();
+        let files = threads * FILES_PER_THREAD + workers(threads) * FILES_PER_WORKER;
+        (files + self.listen.len() + OTHER_FILES) as u64
+    }
+
     /// Checks that the settings fit together.
     ///
     /// Errors: [`ServeError::Config`].
@@ -102,6 +110,25 @@ impl Config {
         Ok(())
     }
 }
+
+/// Returns the number of workers for a number of network threads.
+pub(crate) fn workers(threads: usize) -> usize {
+    (threads * WORKERS_PER_THREAD).max(WORKERS_MIN)
+}
+
+/// Workers mostly wait for disks, and a disk serves several requests at once.
+const WORKERS_PER_THREAD: usize = 4;
+const WORKERS_MIN: usize = 8;
+
+/// Two for events, and the database with its log.
+const FILES_PER_THREAD: usize = 4;
+
+/// The database and its log.
+const FILES_PER_WORKER: usize = 2;
+
+/// The standard streams, the access log, a connection, the path and the files that it sends, and
+/// some for the system's libraries.
+const OTHER_FILES: usize = 15;
 
 /// The default of [`Config::priority`], as of nix-serve and harmonia. It is lower than the 40 of
 /// cache.nixos.org, so clients prefer the cache nearby.

@@ -13,7 +13,7 @@ use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
 use crate::caches::narinfo_cache::NarInfoCache;
-use crate::config::{Config, Listen};
+use crate::config::{self, Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::handlers::log::DECODERS_MAX;
@@ -149,7 +149,7 @@ impl Server {
             loops.push(EventLoop::new(shared, number, store)?);
         }
         thread::scope(|scope| {
-            for _ in 0..(loops.len() * WORKERS_PER_THREAD).max(WORKERS_MIN) {
+            for _ in 0..config::workers(loops.len()) {
                 scope.spawn(|| workers::work(shared));
             }
             let compressed_nars = shared.context.compressed_nars.as_ref();
@@ -179,7 +179,3 @@ impl Server {
 
 /// How long the start of a server waits for Nix to unlock the database.
 const STARTUP_DATABASE_WAIT: Duration = Duration::from_secs(60);
-
-/// Workers mostly wait for disks, and a disk serves several requests at once.
-const WORKERS_PER_THREAD: usize = 4;
-const WORKERS_MIN: usize = 8;

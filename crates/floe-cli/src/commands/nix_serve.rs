@@ -81,6 +81,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
     config.write_timeout = options.timeout.unwrap_or(config.write_timeout);
     config.access_log = access_log;
     config.warn = process::warning_sink();
+    limits::check_open_files(&config, open_files)?;
     Ok(config)
 }
 

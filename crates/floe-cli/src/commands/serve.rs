@@ -68,6 +68,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     config.read_timeout = args.read_timeout.unwrap_or(config.read_timeout);
     config.write_timeout = args.timeout.unwrap_or(config.write_timeout);
     config.warn = process::warning_sink();
+    limits::check_open_files(&config, open_files)?;
     Ok(config)
 }
 

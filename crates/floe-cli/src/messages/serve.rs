@@ -22,6 +22,13 @@ pub(crate) fn listening(url: impl Display) -> String {
     format!("listening on {url}")
 }
 
+pub(crate) fn open_files(limit: u64, needed: u64) -> String {
+    format!(
+        "cannot start the server: it needs {needed} open files, but the limit is {limit}; raise it \
+         with ulimit -n or LimitNOFILE, or use fewer --threads"
+    )
+}
+
 pub(crate) const DEV_NULL: &str = "cannot open /dev/null";
 pub(crate) const TERMINAL: &str = "cannot detach from the terminal";
 pub(crate) const SIGNAL_HANDLERS: &str = "cannot install signal handlers";

@@ -72,6 +72,20 @@ fn invalid_options_exit_with_2_and_are_named() {
 }
 
 #[test]
+fn too_low_limit_of_open_files_stops_the_start() {
+    let Some(corpus) = corpus("jq") else { return };
+    for command in ["serve", "nix-serve"] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 16; exec \"$@\"", "sh"]);
+        shell.args([env!("CARGO_BIN_EXE_floe"), command, "--listen"]);
+        shell.arg("127.0.0.1:0").arg("--store").arg(corpus.store());
+        run(&mut shell)
+            .expect(1)
+            .stderr_contains("open files, but the limit is 16; raise it with ulimit -n");
+    }
+}
+
+#[test]
 fn symlink_named_nix_serve_runs_nix_serve() {
     let scratch = scratch();
     let link = scratch.join("nix-serve");

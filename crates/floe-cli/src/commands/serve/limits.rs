@@ -1,6 +1,10 @@
 //! The limit of connections.
 
+use anyhow::bail;
+use floe_server::Config;
 use floe_server::config::CONNECTIONS_MAX;
+
+use crate::messages::serve as messages;
 
 /// Returns the requested number of connections, limited by the number of open files.
 pub(crate) fn connections(requested: Option<usize>, open_files: Option<u64>) -> usize {
@@ -10,6 +14,17 @@ pub(crate) fn connections(requested: Option<usize>, open_files: Option<u64>) -> 
         usize::try_from(free).unwrap_or(usize::MAX).max(1)
     });
     requested.unwrap_or(CONNECTIONS_MAX).min(fit)
+}
+
+/// Checks that the limit of open files suffices to serve a client.
+///
+/// Errors: the limit is too low.
+pub(crate) fn check_open_files(config: &Config, open_files: Option<u64>) -> anyhow::Result<()> {
+    let needed = config.open_files_min();
+    match open_files.filter(|files| *files < needed) {
+        Some(files) => bail!(messages::open_files(files, needed)),
+        None => Ok(()),
+    }
 }
 
 /// The files of a connection: its socket, and the path, the directory and the file that it sends.
