@@ -1,6 +1,7 @@
 //! The command line. docs/interface.md describes it.
 
 mod bench;
+pub(crate) mod nix_serve;
 mod serve;
 mod timeout;
 mod transfer;

@@ -4,7 +4,6 @@
 mod command_line;
 mod daemon;
 mod getopt;
-mod table;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

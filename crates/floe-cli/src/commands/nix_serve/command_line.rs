@@ -9,7 +9,7 @@ use clap::ValueEnum as _;
 use floe_server::{Listen, address};
 
 use super::getopt::{self, Argument};
-use super::table::{self, Effect};
+use crate::args::nix_serve::{self as table, Effect};
 use crate::args::{AccessLogFormat, parse_seconds, parse_timeout};
 use crate::commands::serve::process;
 use crate::exit::UsageError;

@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::table::{self, OptionEntry};
+use crate::args::nix_serve::{self as table, OptionEntry};
 use crate::exit::UsageError;
 use crate::messages::serve::{TAKES_NO_VALUE, invalid_option, needs_value, unknown_option};
 

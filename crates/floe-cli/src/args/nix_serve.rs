@@ -5,19 +5,19 @@
 
 /// An option of nix-serve.
 #[derive(Debug)]
-pub(super) struct OptionEntry {
+pub(crate) struct OptionEntry {
     /// Its names with their dashes: single letters first, then long ones.
-    pub(super) names: Vec<&'static str>,
+    pub(crate) names: Vec<&'static str>,
     /// The name of its value, if it takes one.
-    pub(super) value: Option<&'static str>,
-    pub(super) effect: Effect,
+    pub(crate) value: Option<&'static str>,
+    pub(crate) effect: Effect,
     /// The text for `--help`; for ignored options the reason.
-    pub(super) help: &'static str,
+    pub(crate) help: &'static str,
 }
 
 /// The effect of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     Applied,
     /// The option concerns a thing that floe does not have. It gives a warning.
     Ignored,
@@ -27,14 +27,14 @@ pub(super) enum Effect {
 
 impl OptionEntry {
     /// Returns its last name without dashes, which is the long one if it has one.
-    pub(super) fn key(&self) -> &'static str {
+    pub(crate) fn key(&self) -> &'static str {
         let name = self.names.last().copied().unwrap_or_default();
         name.trim_start_matches('-')
     }
 }
 
 /// Returns the option with a name, which has no dashes in front.
-pub(super) fn find(name: &str) -> Option<OptionEntry> {
+pub(crate) fn find(name: &str) -> Option<OptionEntry> {
     // Plack accepts underscores for dashes.
     let name = name.replace('_', "-");
     let has_name = |known: &&str| known.trim_start_matches('-') == name;
@@ -42,7 +42,7 @@ pub(super) fn find(name: &str) -> Option<OptionEntry> {
 }
 
 /// Returns all options, in the order of `--help`.
-pub(super) fn entries() -> impl Iterator<Item = OptionEntry> {
+pub(crate) fn entries() -> impl Iterator<Item = OptionEntry> {
     let parts = [
         (APPLIED, Effect::Applied),
         (IGNORED, Effect::Ignored),
@@ -67,7 +67,7 @@ pub(super) fn entries() -> impl Iterator<Item = OptionEntry> {
 }
 
 /// Returns the text of `--help`.
-pub(super) fn help() -> String {
+pub(crate) fn help() -> String {
     format!(
         "Serves a Nix store as a binary cache: floe under the name nix-serve.\n\n\
          Usage: nix-serve [OPTION]...\n\n\
@@ -172,7 +172,7 @@ const REFUSED: &str = "  --ssl-cert FILE
 ";
 
 /// The reason why `+RTS … -RTS` has no effect.
-pub(super) const NO_HASKELL: &str = "floe has no Haskell runtime";
+pub(crate) const NO_HASKELL: &str = "floe has no Haskell runtime";
 
 #[cfg(test)]
 mod tests {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn guide_contains_every_option() {
-        let guide = include_str!("../../../../../docs/moving-from-nix-serve.md");
+        let guide = include_str!("../../../../docs/moving-from-nix-serve.md");
         for entry in entries() {
             let is_in_guide = |name: &&str| guide.contains(&format!("`{name}"));
             assert!(entry.names.iter().any(is_in_guide), "guide: {entry:?}");
