@@ -1,11 +1,13 @@
 //! The command line. docs/interface.md describes it.
 
 mod bench;
+pub(crate) mod examples;
 pub(crate) mod nix_serve;
 mod serve;
 mod timeout;
 mod transfer;
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -19,7 +21,7 @@ pub(crate) use transfer::{TransferArgs, TrustArgs};
 
 /// Copies Nix closures between stores and binary caches, without needing Nix
 #[derive(Debug, Parser)]
-#[command(name = "floe", version, max_term_width = 100)]
+#[command(name = "floe", version, max_term_width = 100, after_help = examples::help("floe"))]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
@@ -30,35 +32,55 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Install closures of store paths from binary caches
+    #[command(after_help = examples::help("floe-install"))]
     Install(InstallArgs),
     /// Copy closures between stores and binary caches
+    #[command(after_help = examples::help("floe-copy"))]
     Copy(CopyArgs),
     /// Check a store: contents against hashes, and the database against the disk
+    #[command(after_help = examples::help("floe-verify"))]
     Verify(VerifyArgs),
     /// Show the metadata of paths in a store or binary cache
+    #[command(after_help = examples::help("floe-info"))]
     Info(InfoArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
+    #[command(after_help = examples::help("floe-config"))]
     Config(ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
+    #[command(after_help = examples::help("floe-serve"))]
     Serve(Box<ServeArgs>),
+    /// Serve a live store with the options of nix-serve and nix-serve-ng
+    #[command(display_name = "nix-serve", disable_help_flag = true)]
+    #[command(override_help = nix_serve::help())]
+    NixServe {
+        #[arg(
+            value_name = "OPTION",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        args: Vec<OsString>,
+    },
     /// Make and convert keys that sign binary caches
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::help("floe-key"))]
     Key(KeyCommand),
     /// Time programs and compare them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::help("floe-bench"))]
     Bench(BenchCommand),
     /// Print a completion script for a shell
+    #[command(after_help = examples::help("floe-completions"))]
     Completions {
         /// The shell that will run the script
         shell: Shell,
     },
     /// Print the manual page, or write the pages of all commands into a directory
+    #[command(after_help = examples::help("floe-man"))]
     Man {
         /// Write floe.1, floe-install.1 and so on into this directory, such as
         /// ~/.local/share/man/man1
         dir: Option<PathBuf>,
     },
     /// Show floe at work: copy it into a cache, install it from there, verify and run it
+    #[command(after_help = examples::help("floe-demo"))]
     Demo {
         /// Keep all files in this directory, which must not exist yet
         #[arg(long, value_name = "DIR")]
@@ -233,11 +255,13 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Print a new secret key; store it in a file that only its owner can read
+    #[command(after_help = examples::help("floe-key-generate"))]
     Generate {
         /// The name of the key, such as cache.example.org-1
         name: String,
     },
     /// Read a secret key, and print its public key
+    #[command(after_help = examples::help("floe-key-public"))]
     Public {
         /// The file of the secret key; without it, stdin
         file: Option<PathBuf>,

@@ -2,6 +2,23 @@
 
 use floe_transfer::ErrorKind;
 
+/// The exit codes and their meanings.
+pub(crate) const EXIT_CODES: [(u8, &str); 7] = [
+    (0, "success"),
+    (1, "another failure"),
+    (2, "the command line or the configuration is invalid"),
+    (
+        3,
+        "untrusted or corrupt: a signature, hash, size or format; a problem that verify found",
+    ),
+    (
+        4,
+        "a source could not be read: the network, a server or a file:// cache failed",
+    ),
+    (5, "no space left"),
+    (130, "interrupted; floe serve and nix-serve end with 0"),
+];
+
 /// Returns the exit code of a kind of error, and its name in JSON.
 pub(crate) fn code_and_name(kind: ErrorKind) -> (u8, &'static str) {
     match kind {
@@ -11,5 +28,33 @@ pub(crate) fn code_and_name(kind: ErrorKind) -> (u8, &'static str) {
         ErrorKind::Network => (4, "network"),
         ErrorKind::NoSpace => (5, "noSpace"),
         ErrorKind::Interrupted => (130, "interrupted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_documents_every_exit_code() {
+        let reference = include_str!("../../../docs/interface.md").replace('`', "");
+        for (code, meaning) in EXIT_CODES {
+            assert!(
+                reference.contains(&format!("| {code} | {meaning} |")),
+                "{code}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_kind_of_error_has_a_listed_code() {
+        use ErrorKind::{Failed, Interrupted, Network, NoSpace, Untrusted, Usage};
+        for kind in [Failed, Usage, Untrusted, Network, NoSpace, Interrupted] {
+            let (code, name) = code_and_name(kind);
+            assert!(
+                EXIT_CODES.iter().any(|(listed, _)| *listed == code),
+                "{name}"
+            );
+        }
     }
 }

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Info(args) => commands::info::run(args),
         Command::Config(args) => commands::config::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::NixServe { args } => commands::nix_serve::run(&args),
         Command::Key(command) => commands::key::run(command),
         Command::Bench(BenchCommand::Copy(args)) => commands::bench::run(&args),
         Command::Completions { shell } => commands::manual::completions(shell),

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::examples;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Time programs that copy a closure, and test whether they differ
+    #[command(after_help = examples::help("floe-bench-copy"))]
     Copy(Box<BenchCopyArgs>),
 }
 

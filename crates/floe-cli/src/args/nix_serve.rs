@@ -3,6 +3,8 @@
 //! The text of `--help` is the only list of them. The parser reads their names, their values and
 //! the reasons of its warnings from this text.
 
+use super::examples;
+
 /// An option of nix-serve.
 #[derive(Debug)]
 pub(crate) struct OptionEntry {
@@ -72,11 +74,14 @@ pub(crate) fn help() -> String {
         "Serves a Nix store as a binary cache: floe under the name nix-serve.\n\n\
          Usage: nix-serve [OPTION]...\n\n\
          {APPLIED}\n\
-         Accepted without effect, with a warning:\n\
+         {IGNORED_HEADING}:\n\
          {IGNORED}  +RTS ... -RTS\n      {NO_HASKELL}\n\n\
-         Refused, because floe does not support TLS yet (use a proxy):\n\
+         {REFUSED_HEADING}:\n\
          {REFUSED}\n\
-         Environment: NIX_SECRET_KEY_FILE, NIX_REMOTE, NIX_STORE_DIR, NIX_STATE_DIR, NIX_LOG_DIR"
+         Environment: {}\n\n\
+         {}",
+        ENVIRONMENT.join(", "),
+        examples::help("nix-serve"),
     )
 }
 
@@ -170,6 +175,22 @@ const REFUSED: &str = "  --ssl-cert FILE
   --enable-ssl
       use TLS on TCP sockets
 ";
+
+/// The heading of the options without effect.
+pub(crate) const IGNORED_HEADING: &str = "Accepted without effect, with a warning";
+
+/// The heading of the options that need TLS.
+pub(crate) const REFUSED_HEADING: &str =
+    "Refused, because floe does not support TLS yet (use a proxy)";
+
+/// The variables that floe reads under this name.
+pub(crate) const ENVIRONMENT: [&str; 5] = [
+    "NIX_SECRET_KEY_FILE",
+    "NIX_REMOTE",
+    "NIX_STORE_DIR",
+    "NIX_STATE_DIR",
+    "NIX_LOG_DIR",
+];
 
 /// The reason why `+RTS … -RTS` has no effect.
 pub(crate) const NO_HASKELL: &str = "floe has no Haskell runtime";

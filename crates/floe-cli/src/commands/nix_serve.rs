@@ -20,15 +20,11 @@ use crate::open_files;
 use crate::options;
 use command_line::{Options, Request};
 
-/// Returns the arguments, if the program was called as `nix-serve` or `floe nix-serve`.
-pub(crate) fn arguments(command_line: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
-    let mut words = command_line.peekable();
+/// Returns the arguments, if the program was called as `nix-serve`.
+pub(crate) fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let program = words.next()?;
-    if Path::new(&program).file_name() == Some(OsStr::new(NAME)) {
-        return Some(words.collect());
-    }
-    words.next_if(|first| first == NAME)?;
-    Some(words.collect())
+    let has_name = Path::new(&program).file_name() == Some(OsStr::new(NAME));
+    has_name.then(|| words.collect())
 }
 
 /// Serves, or prints help or version.
@@ -100,12 +96,12 @@ mod tests {
         let port = Some(vec![OsString::from("-p"), OsString::from("1")]);
         assert_eq!(called(&["/usr/bin/nix-serve", "-p", "1"]), port);
         assert_eq!(called(&["nix-serve", "-p", "1"]), port);
-        assert_eq!(called(&["floe", "nix-serve", "-p", "1"]), port);
         assert_eq!(
             called(&["nix-serve", "nix-serve"]).map(|a| a.len()),
             Some(1)
         );
         assert_eq!(called(&["/nix-serve/floe", "serve"]), None);
+        assert_eq!(called(&["floe", "nix-serve", "-p", "1"]), None);
         assert_eq!(called(&["floe"]), None);
         assert_eq!(called(&[]), None);
     }

@@ -1,6 +1,6 @@
 //! `floe man` and `floe completions`: groff and the shells accept the output.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +19,44 @@ fn commands() -> BTreeSet<String> {
     let names: BTreeSet<String> = names.filter(|name| name != "help").collect();
     assert!(names.contains("install"), "{help}");
     names
+}
+
+/// Returns the file of a command's page.
+fn file_of(command: &str) -> String {
+    match command {
+        "nix-serve" => "nix-serve.1".into(),
+        _ => format!("floe-{command}.1"),
+    }
+}
+
+/// Writes all pages, and returns their text by file, without fonts and escapes.
+fn pages() -> BTreeMap<String, String> {
+    let scratch = scratch();
+    run(floe(["man"]).arg(scratch.path())).expect(0);
+    let read = |entry: fs::DirEntry| {
+        let mut text = fs::read_to_string(entry.path()).unwrap();
+        for (escape, plain) in [
+            (r"\fB", ""),
+            (r"\fI", ""),
+            (r"\fR", ""),
+            (r"\*(Aq", "'"),
+            (r"\&", ""),
+            (r"\", ""),
+        ] {
+            text = text.replace(escape, plain);
+        }
+        (entry.file_name().into_string().unwrap(), text)
+    };
+    let entries = fs::read_dir(scratch.path()).unwrap();
+    entries.map(|entry| read(entry.unwrap())).collect()
+}
+
+/// Returns a section of a page.
+fn section<'a>(page: &'a str, name: &str) -> &'a str {
+    let starts = [format!(".SH {name}\n"), format!(".SH \"{name}\"\n")];
+    let rest = starts.iter().find_map(|start| page.split_once(start));
+    let (_, rest) = rest.unwrap_or_else(|| panic!("no section {name}: {page}"));
+    rest.split(".SH ").next().unwrap()
 }
 
 /// Returns a command for the first installed program. If none is installed, records a skip.
@@ -46,10 +84,7 @@ fn man_pages_exist_for_all_commands_and_groff_accepts_them() {
     let pages: BTreeSet<String> = pages.map(|name| name.into_string().unwrap()).collect();
     let commands = commands();
     for command in &commands {
-        assert!(
-            pages.contains(&format!("floe-{command}.1")),
-            "{command}: {pages:?}"
-        );
+        assert!(pages.contains(&file_of(command)), "{command}: {pages:?}");
     }
     assert!(
         pages.contains("floe-bench-copy.1") && pages.contains("floe.1"),
@@ -76,13 +111,11 @@ fn man_pages_exist_for_all_commands_and_groff_accepts_them() {
 
 #[test]
 fn man_page_lists_every_option_of_help() {
-    let scratch = scratch();
-    run(floe(["man"]).arg(scratch.path())).expect(0);
+    let pages = pages();
     let mut compared = 0;
     for command in commands() {
         let help = run(&mut floe([&command, "--help"])).expect(0).stdout;
-        let page = fs::read_to_string(scratch.join(&format!("floe-{command}.1"))).unwrap();
-        let page = page.replace('\\', "");
+        let page = &pages[&file_of(&command)];
         let starts = |word: &&str| word.starts_with("--") && word.len() > 2;
         let lines = help
             .lines()
@@ -94,6 +127,74 @@ fn man_page_lists_every_option_of_help() {
         }
     }
     assert!(compared > 50, "{compared} options");
+}
+
+#[test]
+fn man_page_synopsis_names_the_value_of_every_option() {
+    let pages = pages();
+    let mut compared = 0;
+    for command in commands().iter().filter(|it| *it != "nix-serve") {
+        let help = run(&mut floe([command, "--help"])).expect(0).stdout;
+        let synopsis = section(&pages[&file_of(command)], "SYNOPSIS");
+        let lines = help.lines().map(str::trim_start);
+        for line in lines.filter(|line| line.starts_with('-')) {
+            let words = line
+                .split_whitespace()
+                .skip_while(|it| !it.starts_with("--"));
+            let is_part = |word: &&str| word.starts_with("--") || word.starts_with('<');
+            let words: Vec<&str> = words.take_while(is_part).collect();
+            let shown = words.join(" ").replace(['<', '>'], "");
+            let shown = shown.trim_end_matches("...");
+            assert!(
+                synopsis.contains(shown),
+                "floe {command} {shown}: {synopsis}"
+            );
+            compared += usize::from(words.len() > 1);
+        }
+    }
+    assert!(compared > 30, "{compared} options with values");
+    let install = section(&pages["floe-install.1"], "SYNOPSIS");
+    for part in ["[--from URL]...\n", "[-o|--out-link LINK]\n", "\nPATH...\n"] {
+        assert!(install.contains(part), "{part}: {install}");
+    }
+}
+
+#[test]
+fn man_page_sections_are_complete() {
+    let pages = pages();
+    for (file, page) in &pages {
+        assert!(
+            section(page, "EXIT STATUS").contains("no space left"),
+            "{file}"
+        );
+        let see_also = section(page, "SEE ALSO").trim();
+        for reference in see_also.split(", ") {
+            let name = reference.replace("(1)", ".1");
+            let is_ours = name.starts_with("floe") || name == "nix-serve.1";
+            assert!(!is_ours || pages.contains_key(&name), "{file}: {reference}");
+        }
+        assert!(!see_also.is_empty(), "{file}");
+    }
+    for command in commands() {
+        let words = [&*command, "--help"];
+        let help = run(&mut floe(words)).expect(0).stdout;
+        let (_, examples) = help.split_once("\nExamples:\n").unwrap();
+        let on_page = section(&pages[&file_of(&command)], "EXAMPLES");
+        for line in examples.lines().map(str::trim) {
+            assert!(on_page.contains(line), "{command}: {line}: {on_page}");
+        }
+    }
+    let files = section(&pages["floe-install.1"], "FILES");
+    assert!(files.contains("floe/narinfos.sqlite"), "{files}");
+}
+
+#[test]
+fn help_of_nix_serve_is_the_same_everywhere() {
+    let help = run(&mut floe(["nix-serve", "--help"])).expect(0).stdout;
+    assert!(help.contains("--disable-keepalive"), "{help}");
+    let same = run(&mut floe(["help", "nix-serve"])).expect(0).stdout;
+    assert_eq!(same.trim_end(), help.trim_end());
+    assert!(commands().contains("nix-serve"));
 }
 
 #[test]
@@ -123,6 +224,7 @@ fn bash_completes_commands_options_and_values() {
             .filter(|line| !line.starts_with("complete "));
         replies.map(str::to_owned).collect::<BTreeSet<_>>()
     };
+    assert_eq!(complete("nix-s"), ["nix-serve".to_owned()].into());
     assert_eq!(complete("inst"), ["install".to_owned()].into());
     assert_eq!(
         complete("install --out-l"),

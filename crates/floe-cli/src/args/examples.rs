@@ -1,0 +1,162 @@
+//! The examples of every command: at the end of its `--help`, and in its manual page.
+
+/// An example of one or more commands.
+#[derive(Debug)]
+pub(crate) struct Example {
+    /// The manual pages with this example. The first one is the page of the command itself.
+    pages: &'static [&'static str],
+    /// The task that the example does, as a request.
+    pub(crate) purpose: &'static str,
+    /// The command line, as a shell takes it.
+    pub(crate) line: &'static str,
+}
+
+/// Returns the examples on a manual page, such as `floe-install`.
+pub(crate) fn of_page(page: &str) -> impl Iterator<Item = &'static Example> {
+    EXAMPLES.iter().filter(move |it| it.pages.contains(&page))
+}
+
+/// Returns the examples of a manual page as the last part of `--help`.
+pub(crate) fn help(page: &str) -> String {
+    let examples = of_page(page).map(|it| format!("\n  {}:\n      {}", it.purpose, it.line));
+    format!("Examples:{}", examples.collect::<String>())
+}
+
+/// All examples, in the order of their pages.
+const EXAMPLES: &[Example] = &[
+    Example {
+        pages: &["floe-install", "floe"],
+        purpose: "Install a program from cache.nixos.org into a store of your own",
+        line: "floe install --root ~/nix-root /nix/store/HASH-hello-2.12.1",
+    },
+    Example {
+        pages: &["floe-install"],
+        purpose: "Install from another cache, and keep the closure from the garbage collector",
+        line: "floe install --from https://cache.example.org --trusted-public-keys NAME:KEY \
+               -o result HASH",
+    },
+    Example {
+        pages: &["floe-install"],
+        purpose: "Show what would be fetched and written",
+        line: "floe install --dry-run --root ~/nix-root HASH",
+    },
+    Example {
+        pages: &["floe-copy", "floe"],
+        purpose: "Make a signed binary cache of the store of this machine",
+        line: "floe copy --to 'file:///srv/cache?compression=zstd&secret-key=cache.key' --all",
+    },
+    Example {
+        pages: &["floe-copy"],
+        purpose: "Copy a closure from a store of another root directory, without signatures",
+        line: "floe copy --from /mnt --no-check-sigs /nix/store/HASH-NAME",
+    },
+    Example {
+        pages: &["floe-verify"],
+        purpose: "Check all paths of a store",
+        line: "floe verify --root ~/nix-root",
+    },
+    Example {
+        pages: &["floe-verify"],
+        purpose: "Fetch damaged paths again",
+        line: "floe verify --root ~/nix-root --repair --from https://cache.nixos.org",
+    },
+    Example {
+        pages: &["floe-info"],
+        purpose: "Ask a cache for a path",
+        line: "floe info --from https://cache.nixos.org HASH",
+    },
+    Example {
+        pages: &["floe-info"],
+        purpose: "Print the closure of a valid path as JSON",
+        line: "floe info --recursive --json /nix/store/HASH-NAME",
+    },
+    Example {
+        pages: &["floe-config"],
+        purpose: "Show which caches and keys floe uses, and where they are set",
+        line: "floe config substituters trusted-public-keys",
+    },
+    Example {
+        pages: &["floe-serve", "floe"],
+        purpose: "Serve the store of this machine as a signed binary cache",
+        line: "floe serve --listen 127.0.0.1:5000 --secret-key-file cache.key",
+    },
+    Example {
+        pages: &["floe-serve"],
+        purpose: "Test the options, and print what would be served",
+        line: "floe serve --secret-key-file cache.key --check",
+    },
+    Example {
+        pages: &["nix-serve"],
+        purpose: "Serve the store of this machine on port 8080 of all addresses",
+        line: "nix-serve --port 8080",
+    },
+    Example {
+        pages: &["nix-serve"],
+        purpose: "Sign all paths with a key, and serve on a Unix socket in the background",
+        line: "NIX_SECRET_KEY_FILE=cache.key nix-serve --socket /run/cache.sock --daemonize",
+    },
+    Example {
+        pages: &["floe-key-generate", "floe-key"],
+        purpose: "Make a secret key that only you can read",
+        line: "(umask 077; floe key generate cache.example.org-1 > cache.key)",
+    },
+    Example {
+        pages: &["floe-key-public", "floe-key"],
+        purpose: "Print the public key, which the clients of the cache need",
+        line: "floe key public < cache.key",
+    },
+    Example {
+        pages: &["floe-bench-copy", "floe-bench"],
+        purpose: "Compare floe with Nix for a closure of cache.nixos.org",
+        line: "floe bench copy --path HASH --scenario cache-tmpfs=https://cache.nixos.org",
+    },
+    Example {
+        pages: &["floe-completions"],
+        purpose: "Complete commands and options in this bash",
+        line: "source <(floe completions bash)",
+    },
+    Example {
+        pages: &["floe-man"],
+        purpose: "Read the manual page of floe",
+        line: "floe man | man -l -",
+    },
+    Example {
+        pages: &["floe-man"],
+        purpose: "Write the pages of all commands where man finds them",
+        line: "floe man ~/.local/share/man/man1",
+    },
+    Example {
+        pages: &["floe-demo", "floe"],
+        purpose: "Show floe at work, without a network and without Nix",
+        line: "floe demo",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    use crate::args::Cli;
+
+    #[test]
+    fn example_lines_parse_and_belong_to_their_page() {
+        for Example { pages, line, .. } in EXAMPLES.iter().filter(|it| it.pages != ["nix-serve"]) {
+            let command = &line[line.find("floe ").unwrap()..];
+            let command = command.split(['|', '<', '>', ')']).next().unwrap();
+            let words = shell_words::split(command).unwrap();
+            let parsed = Cli::try_parse_from(&words);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            assert!(words.join("-").starts_with(pages[0]), "{line}: {pages:?}");
+        }
+    }
+
+    #[test]
+    fn help_lines_fit_on_a_terminal() {
+        for page in EXAMPLES.iter().flat_map(|it| it.pages) {
+            for line in help(page).lines() {
+                assert!(line.chars().count() <= 100, "{line}");
+            }
+        }
+    }
+}
