@@ -51,6 +51,13 @@ impl FileCacheUri {
                 cache.ignored.extend(PARAMETERS.ignored(uri, name));
             }
         }
+        let CacheOptions {
+            priority,
+            want_mass_query,
+            ..
+        } = cache.options;
+        cache.write.priority = priority;
+        cache.write.want_mass_query = want_mass_query.unwrap_or(cache.write.want_mass_query);
         Ok(cache)
     }
 

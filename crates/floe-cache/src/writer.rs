@@ -38,6 +38,11 @@ pub struct CacheWriteOptions {
     pub write_listings: bool,
     /// Whether the target writes a link for each file of debug information (`index-debug-info`).
     pub index_debug_info: bool,
+    /// Whether a new cache tells clients that they may send many queries at once
+    /// (`want-mass-query`).
+    pub want_mass_query: bool,
+    /// The priority that a new cache tells clients (`priority`).
+    pub priority: Option<i32>,
 }
 
 impl CacheWriteOptions {
@@ -55,6 +60,8 @@ impl Default for CacheWriteOptions {
             secret_keys: Vec::new(),
             write_listings: false,
             index_debug_info: false,
+            want_mass_query: true,
+            priority: None,
         }
     }
 }
@@ -91,8 +98,8 @@ impl BinaryCacheWriter {
         if !cache.storage.exists(CACHE_INFO) {
             let info = CacheInfo {
                 store_dir: cache.store_dir.clone(),
-                want_mass_query: false,
-                priority: None,
+                want_mass_query: options.want_mass_query,
+                priority: options.priority,
             };
             let text = info.to_text();
             cache.storage.put_atomic(CACHE_INFO, text.as_bytes())?;

@@ -44,6 +44,42 @@ fn local_copy_requires_signatures() {
 }
 
 #[test]
+fn new_cache_info_has_mass_query_and_priority_of_its_uri() {
+    let nixes = nixes();
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    for (name, parameters, fields) in [
+        ("plain", "", "WantMassQuery: 1\n"),
+        (
+            "priority",
+            "&priority=30",
+            "WantMassQuery: 1\nPriority: 30\n",
+        ),
+        (
+            "few",
+            "&want-mass-query=false&priority=-1",
+            "Priority: -1\n",
+        ),
+    ] {
+        let cache = scratch.join(name);
+        let uri = format!("file://{}", cache.display());
+        let copy = |parameters: &str| {
+            let to = format!("{uri}?compression=none{parameters}");
+            let mut command = floe(["copy", "--to", &to, &corpus.root, "--from"]);
+            run(command.arg(corpus.store())).expect(0);
+            fs::read_to_string(cache.join("nix-cache-info")).unwrap()
+        };
+        let info = format!("StoreDir: /nix/store\n{fields}");
+        assert_eq!(copy(parameters), info);
+        assert_eq!(copy("&priority=99"), info, "a cache keeps its description");
+        for nix in &nixes {
+            let infos = nix.path_infos(&uri, &corpus.root);
+            assert_eq!(infos.len(), corpus.paths.len(), "{}", nix.version);
+        }
+    }
+}
+
+#[test]
 fn nix_installs_from_a_signed_cache_written_by_floe() {
     let nixes = nixes();
     let Some(corpus) = corpus("curl") else { return };
