@@ -17,7 +17,7 @@ use floe_transfer::{
 use tempfile::TempPath;
 
 use crate::binary_cache::{CACHE_INFO, CacheOptions};
-use crate::storage::{CacheStorage, Found, GetCallback, SmallObject, file_error};
+use crate::storage::{CacheStorage, Found, GetCallback, SmallObject, file_error, read_error};
 use crate::writer::CacheWriteOptions;
 
 /// A binary cache in a directory, as its URI describes it.
@@ -218,13 +218,13 @@ impl CacheStorage for FileStorage {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(Found::missing("no such file"))
             }
-            Err(error) => Err(file_error("read", &path)(error)),
+            Err(error) => Err(read_error("read", &path)(error)),
         });
     }
 
     fn open(&self, url: &str, _: Buffering) -> Result<Body, Error> {
         let path = self.nar_path(url)?;
-        let file = open_regular_file(&path).map_err(file_error("open the NAR", &path))?;
+        let file = open_regular_file(&path).map_err(read_error("open the NAR", &path))?;
         Ok(Body::File { file, path })
     }
 
@@ -239,7 +239,7 @@ impl CacheStorage for FileStorage {
             let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
             names.filter_map(Result::transpose).collect()
         };
-        let names = read().map_err(file_error("list the cache", &self.directory))?;
+        let names = read().map_err(read_error("list the cache", &self.directory))?;
         Ok(Some(names))
     }
 

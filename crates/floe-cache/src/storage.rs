@@ -127,6 +127,15 @@ pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::E
     }
 }
 
+/// Returns the conversion of a system error about a file that is read.
+pub(crate) fn read_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::UnreadableFile {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
 /// Receives the result of one [`CacheStorage::get`].
 pub type GetCallback = Box<dyn FnOnce(GetResult) + Send>;
 

@@ -3,6 +3,7 @@
 mod bench;
 pub(crate) mod examples;
 pub(crate) mod nix_serve;
+mod number;
 mod serve;
 mod timeout;
 mod transfer;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
+pub(crate) use number::{parse_count, parse_number, parse_port};
 pub(crate) use serve::{AccessLogFormat, CompressMode, ServeArgs};
 pub(crate) use timeout::{parse_seconds, parse_timeout};
 pub(crate) use transfer::{TransferArgs, TrustArgs};
@@ -113,11 +115,16 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) from: Vec<String>,
     /// Install into the store below this directory (DIR/nix/store)
-    #[arg(long, value_name = "DIR", conflicts_with = "to")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
     /// Install into this store: a directory, local?root=DIR, or auto
-    #[arg(long, value_name = "STORE")]
-    pub(crate) to: Option<String>,
+    #[arg(
+        long,
+        visible_alias = "to",
+        value_name = "STORE",
+        conflicts_with = "root"
+    )]
+    pub(crate) store: Option<String>,
     /// The store directory in the paths, for caches of another prefix than /nix/store
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
@@ -133,17 +140,15 @@ pub(crate) struct InstallArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// Copy from this store or binary cache
-    #[arg(
-        long,
-        value_name = "STORE|URL",
-        required_unless_present = "to",
-        default_value = "auto"
-    )]
-    pub(crate) from: String,
+    /// Copy from this store or binary cache [default: the store of --root or --store]
+    #[arg(long, value_name = "STORE|URL", required_unless_present = "to")]
+    pub(crate) from: Option<String>,
     /// Copy to this store or cache, such as file:///srv/cache?compression=zstd&secret-key=FILE
-    #[arg(long, value_name = "STORE|URL", default_value = "auto")]
-    pub(crate) to: String,
+    /// [default: the store of --root or --store]
+    #[arg(long, value_name = "STORE|URL")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
     /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
@@ -155,6 +160,17 @@ pub(crate) struct CopyArgs {
     /// Full store paths, base names or hash parts
     #[arg(required_unless_present = "all", value_name = "PATH")]
     pub(crate) paths: Vec<String>,
+}
+
+/// The local store.
+#[derive(Debug, Args)]
+pub(crate) struct LocalStoreArgs {
+    /// The local store is below this directory (DIR/nix/store)
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    pub(crate) root: Option<PathBuf>,
+    /// The local store: a directory, local?root=DIR, or auto [default: auto]
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<String>,
 }
 
 /// Settings of nix.conf on the command line.
@@ -188,7 +204,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     /// Hash at most this many paths at once [default: chosen for the processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Print the result as one JSON object
     #[arg(long)]
@@ -216,9 +232,11 @@ pub(crate) struct VerifyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Query this store or binary cache
-    #[arg(long, value_name = "URL|STORE", default_value = "auto")]
-    pub(crate) from: String,
+    /// Query this store or binary cache [default: the store of --root or --store]
+    #[arg(long, value_name = "URL|STORE", conflicts_with_all = ["root", "store"])]
+    pub(crate) from: Option<String>,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
     /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ContextKind;
 use floe_config::ConfigError;
 use floe_server::ServeError;
 use floe_server::address::AddressError;
@@ -85,17 +86,20 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 }
 
 /// Returns the kind of an error of any of floe's crates.
-fn kind(error: &anyhow::Error) -> ErrorKind {
+pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
     if let Some(error) = error.downcast_ref::<Error>() {
         return error.kind();
     }
     if let Some(error) = error.downcast_ref::<ConfigError>() {
         return error.kind();
     }
+    if let Some(error) = error.downcast_ref() {
+        return ErrorKind::of_store(error);
+    }
     match error.downcast_ref() {
+        Some(ServeError::Config(_)) => ErrorKind::Usage,
+        Some(ServeError::Store(error)) => ErrorKind::of_store(error),
         _ if error.is::<UsageError>() => ErrorKind::Usage,
-        Some(StoreError::Interrupted) => ErrorKind::Interrupted,
-        _ if matches!(error.downcast_ref(), Some(ServeError::Config(_))) => ErrorKind::Usage,
         _ => ErrorKind::Failed,
     }
 }
@@ -104,9 +108,11 @@ fn kind(error: &anyhow::Error) -> ErrorKind {
 ///
 /// Parsing has failed, so `--log-format json` is looked for in the arguments themselves.
 pub(crate) fn report_usage(
-    error: &clap::Error,
+    mut error: clap::Error,
     arguments: impl Iterator<Item = OsString>,
 ) -> ExitCode {
+    // For an unknown option, clap suggests to pass it as a path, which is never meant.
+    error.remove(ContextKind::Suggested);
     if error.use_stderr() && requests_json(arguments) {
         let message = error.render().to_string();
         write_error(ErrorKind::Usage, json!({ "message": message.trim_end() }));

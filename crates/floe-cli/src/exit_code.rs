@@ -13,7 +13,7 @@ pub(crate) const EXIT_CODES: [(u8, &str); 7] = [
     ),
     (
         4,
-        "a source could not be read: the network, a server or a file:// cache failed",
+        "a cache or store cannot be read: the network or a server failed, or it is not there",
     ),
     (5, "no space left"),
     (130, "interrupted; floe serve and nix-serve end with 0"),

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return exit::report_usage(&error, std::env::args_os()),
+        Err(error) => return exit::report_usage(error, std::env::args_os()),
     };
     if cli.log_format() == LogFormat::Json {
         display::set_json();

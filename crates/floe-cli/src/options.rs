@@ -1,12 +1,14 @@
 //! From flags, files and environment to the options of the libraries.
 
 use std::env;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use floe_cache::NetworkOptions;
-use floe_config::{Config, Environment, ProcessUser};
+use floe_config::{Config, Environment, ProcessUser, store_in_root};
 use floe_copy::{CopyRequest, StoreConfig, UriContext, resolve_store_uri, reuse_directory};
 use floe_format::TrustedKeys;
 use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
@@ -48,6 +50,18 @@ impl Settings {
         let store = self.config.resolve_store_uri(uri, &self.context)?;
         warn_of_ignored(store.ignored_parameters());
         Ok(store)
+    }
+
+    /// Returns the local store of `--root` and `--store`, else the default one.
+    pub(crate) fn local_store(
+        &self,
+        root: Option<&Path>,
+        store: Option<&str>,
+    ) -> anyhow::Result<Arc<dyn StoreConfig>> {
+        match root {
+            Some(root) => Ok(store_in_root(root, &self.context)?),
+            None => self.resolve(store.unwrap_or("auto")),
+        }
     }
 
     /// Returns the sources of `--from`, else the configured substituters.
@@ -182,12 +196,22 @@ fn report_store_event(event: StoreEvent) {
     }
 }
 
-/// Makes the first SIGINT or SIGTERM cancel the work, and the second one end the process.
+/// Makes the first SIGINT, SIGTERM or SIGHUP cancel the work, and the second one end the process.
 pub(crate) fn cancel_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    for signal in [SIGINT, SIGTERM] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    // A process that `nohup` has started ignores SIGHUP.
+    let hangup = (!ignores_signal(SIGHUP)).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         signal_hook::flag::register_conditional_shutdown(signal, 130, cancel.flag())?;
         signal_hook::flag::register(signal, cancel.flag())?;
     }
     Ok(())
+}
+
+/// Whether this process ignores a signal, as its parent has decided.
+fn ignores_signal(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -88,6 +88,14 @@ pub enum ConfigError {
     /// The directory below which a store lies cannot be made absolute.
     #[error("cannot make the path of --root absolute: {0}")]
     RootDir(io::Error),
+    /// `--root` names no directory that may contain a store.
+    #[error("cannot use --root {}: {reason}", root.display())]
+    RootArgument {
+        /// The argument.
+        root: PathBuf,
+        /// The cause and its remedy.
+        reason: String,
+    },
     /// Settings of harmonia that cannot be used.
     #[error("cannot use the settings in {}: {reason}", file.display())]
     Harmonia {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use floe_copy::{StoreConfig, UriContext, local_store, resolve_store_uri};
+use floe_copy::{StoreConfig, UriContext, check_root, local_store, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
 use floe_transfer::{Error, IgnoredParameter};
@@ -46,12 +46,19 @@ impl Environment {
 
 /// Returns the local store below a root directory.
 ///
-/// Errors: [`ConfigError::RootDir`].
+/// Errors: [`ConfigError::RootDir`], [`ConfigError::RootArgument`].
 pub fn store_in_root(
     root: &Path,
     context: &UriContext,
 ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
-    let root = std::path::absolute(root).map_err(ConfigError::RootDir)?;
+    let root = match root.to_str().is_some_and(|text| text.contains("://")) {
+        true => root.to_owned(),
+        false => std::path::absolute(root).map_err(ConfigError::RootDir)?,
+    };
+    check_root(&root).map_err(|reason| ConfigError::RootArgument {
+        root: root.clone(),
+        reason,
+    })?;
     let dir = context.store_dir.clone().unwrap_or_default();
     Ok(local_store(StoreLayout::in_root(&root, dir)))
 }

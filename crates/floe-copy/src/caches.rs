@@ -1,6 +1,6 @@
 //! Binary caches by their URIs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_cache::{
@@ -59,6 +59,12 @@ impl StoreConfig for FileCacheUri {
             true => BinaryCacheWriter::open_read_only,
             false => BinaryCacheWriter::open,
         };
+        if self.directory == Path::new("/") && !self.exists() {
+            return Err(Error::InvalidStoreUri {
+                text: self.to_string(),
+                reason: "floe makes no cache in the root directory; use file:///DIR".into(),
+            });
+        }
         let storage = Arc::new(FileStorage::new(&self.directory));
         Ok(OpenTarget {
             target: Arc::new(open(storage, &self.write, store_dir)?),

@@ -72,6 +72,7 @@ impl ClosureCopy<'_> {
         let mut summary = CopySummary::default();
         let mut resolved = resolve::resolve(self, specs)?;
         self.discard_unneeded_trees(&resolved);
+        summary.already_valid = resolved.already_valid;
         let mut requested_paths = std::mem::take(&mut resolved.requested_paths);
         let mut all_unavailable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use floe_cache::{NetworkOptions, unusable_netrc_files};
 use floe_format::StoreDir;
-use floe_store::{StoreWriter, WriteOptions};
+use floe_store::{StoreError, StoreWriter, WriteOptions};
 use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 
 use crate::copy::{ClosureCopy, CopySummary};
@@ -114,11 +114,21 @@ impl CopyRequest {
     pub fn open_target(&self, sources: Sources) -> Result<OpenCopy<'_>, Error> {
         let first_dir = sources.list.first().map(|first| first.store_dir().clone());
         let is_new = !self.options.dry_run && self.target.is_new();
-        let opened = self.target.open_target(&TargetContext {
+        let mut context = TargetContext {
             store_dir: self.store_dir.clone().or(first_dir),
             write: &self.write,
             dry_run: self.options.dry_run,
-        })?;
+        };
+        let (opened, not_writable) = match self.target.open_target(&context) {
+            Err(Error::Store(error)) if error.may_not_write() => {
+                context.dry_run = true;
+                match self.target.open_target(&context) {
+                    Ok(opened) if self.has_all(&*opened.target)? => (opened, Some(error)),
+                    _ => return Err(error.into()),
+                }
+            }
+            opened => (opened?, None),
+        };
         let specs = match &self.paths {
             RequestedPaths::All => all_paths(&sources)?,
             RequestedPaths::Named(paths) => parse_path_specs(paths, opened.target.store_dir())?,
@@ -128,9 +138,29 @@ impl CopyRequest {
             sources,
             target: opened.target,
             local_store: opened.local_store,
-            is_new,
+            is_new: is_new && not_writable.is_none(),
+            not_writable,
             specs,
         })
+    }
+
+    /// Whether all requested paths are valid in the target.
+    fn has_all(&self, target: &dyn Target) -> Result<bool, Error> {
+        let RequestedPaths::Named(paths) = &self.paths else {
+            return Ok(false);
+        };
+        let mut valid = Vec::new();
+        for spec in parse_path_specs(paths, target.store_dir())? {
+            valid.extend(match spec {
+                PathSpec::Path(path) => Some(path),
+                PathSpec::HashPart(part) => match target.query_path_from_hash_part(part)? {
+                    None => return Ok(false),
+                    found => found,
+                },
+            });
+        }
+        let missing = target.add_temp_roots_and_query_missing(&valid)?;
+        Ok(missing.paths.is_empty())
     }
 }
 
@@ -147,6 +177,8 @@ pub struct OpenCopy<'a> {
     pub local_store: Option<Arc<StoreWriter>>,
     /// Whether this request created the target.
     pub is_new: bool,
+    /// The reason why this user may not write the target. It has all requested paths.
+    pub not_writable: Option<StoreError>,
     /// The requested paths, each once.
     pub specs: Vec<PathSpec>,
 }

@@ -40,8 +40,9 @@ pub enum StoreError {
     },
     /// There is no store at that place.
     #[error(
-        "cannot open the Nix store at {path}: {database} does not exist; \
-         try the directory that holds nix/store"
+        "cannot open the Nix store at {path}: there is no store, because {database} does not \
+         exist; try --root with the directory that holds nix/store, or floe install, which creates \
+         a store"
     )]
     NoStore {
         /// The store directory that was asked for.
@@ -206,6 +207,18 @@ impl StoreError {
         match self {
             StoreError::Io { source, .. } => is_out_of_space(source),
             _ => self.sqlite_code() == Some(ErrorCode::DiskFull),
+        }
+    }
+
+    /// Whether this user may not write the store, which it may still be able to read.
+    pub fn may_not_write(&self) -> bool {
+        match self {
+            StoreError::DaemonOwned(_) => true,
+            StoreError::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ),
+            _ => false,
         }
     }
 

@@ -11,6 +11,7 @@ use floe_format::{Compression, StorePath};
 use floe_store::{StoreError, is_out_of_space};
 
 use crate::disk_space::Shortage;
+use crate::error_kind::ErrorKind;
 
 /// A failure of a copy.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,24 @@ pub enum Error {
         transient: bool,
         /// The delay that the server demands before the next request.
         retry_after: Option<Duration>,
+    },
+    /// A file of a binary cache cannot be read.
+    #[error("cannot {action} {}: {}", path.display(), describe_io(source))]
+    UnreadableFile {
+        /// A verb with its object, such as `open the NAR`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The NAR of a path cannot be fetched. The cause does not name the path.
+    #[error("cannot copy {path}: {source}")]
+    Nar {
+        /// The path.
+        path: StorePath,
+        /// The cause.
+        source: Box<Error>,
     },
     /// An operation on a file of a cache failed.
     #[error("cannot {action} {}: {source}", path.display())]
@@ -111,6 +130,19 @@ pub enum Error {
         /// The sources that were queried.
         sources: Vec<String>,
     },
+    /// A source has a path with the requested hash part, but with another name.
+    #[error(
+        "cannot find {wanted} in {source_name}: the path with this hash part is {found}; check the \
+         name"
+    )]
+    WrongName {
+        /// The requested path.
+        wanted: String,
+        /// The path that the source has.
+        found: StorePath,
+        /// The source.
+        source_name: String,
+    },
     /// The request names no source.
     #[error("cannot fetch anything: there is no source; name a cache or a store with --from")]
     NoSources,
@@ -138,6 +170,8 @@ pub enum Error {
     /// A narinfo describes another path than the requested one.
     #[error("cannot use the narinfo {url}: it is for {found}, not for {wanted}")]
     WrongPath {
+        /// The source.
+        source_name: String,
         /// Its URL.
         url: String,
         /// The path that it describes.
@@ -277,23 +311,6 @@ pub enum Error {
     Cancelled,
 }
 
-/// The meaning of an error for the caller, the least severe first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ErrorKind {
-    /// Something failed.
-    Failed,
-    /// The request is invalid.
-    Usage,
-    /// The network or a server failed.
-    Network,
-    /// Data is corrupt, or no trusted key has signed it.
-    Untrusted,
-    /// The disk is full.
-    NoSpace,
-    /// The copy was cancelled.
-    Interrupted,
-}
-
 impl ErrorKind {
     /// Returns the kind of the most severe failure.
     pub fn most_severe(failures: &[Error]) -> ErrorKind {
@@ -308,10 +325,12 @@ impl Error {
         match self {
             Error::SourceDisabled(error) => error.kind(),
             Error::NoSpace(_) => ErrorKind::NoSpace,
-            Error::Store(error) if error.is_out_of_space() => ErrorKind::NoSpace,
+            Error::Store(error) => ErrorKind::of_store(error),
             Error::File { source, .. } if is_out_of_space(source) => ErrorKind::NoSpace,
-            Error::Store(StoreError::Nar { .. }) => ErrorKind::Untrusted,
-            Error::Fetch { .. } | Error::NotACache { .. } => ErrorKind::Network,
+            Error::Nar { source, .. } => source.kind(),
+            Error::Fetch { .. } | Error::NotACache { .. } | Error::UnreadableFile { .. } => {
+                ErrorKind::Network
+            }
             Error::NarInfo { .. }
             | Error::NarUrl { .. }
             | Error::WrongPath { .. }
@@ -322,15 +341,15 @@ impl Error {
             Error::NoSources
             | Error::InvalidStoreUri { .. }
             | Error::InvalidStorePath { .. }
+            | Error::StoreDirMismatch { .. }
             | Error::Proxy { .. }
             | Error::NotALocalStore { .. }
             | Error::Unlistable { .. }
             | Error::InvalidPublicKey { .. } => ErrorKind::Usage,
-            Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
-            Error::Store(_)
-            | Error::File { .. }
-            | Error::StoreDirMismatch { .. }
+            Error::Cancelled => ErrorKind::Interrupted,
+            Error::File { .. }
             | Error::NotFound { .. }
+            | Error::WrongName { .. }
             | Error::Unsupported { .. }
             | Error::MissingReferences { .. }
             | Error::Busy { .. }
@@ -347,6 +366,17 @@ impl Error {
             reason: reason.into(),
             transient,
             retry_after: None,
+        }
+    }
+
+    /// Adds the path whose NAR cannot be fetched, if the error does not name it.
+    pub fn about_nar_of(self, path: &StorePath) -> Error {
+        match self {
+            Error::Fetch { .. } | Error::UnreadableFile { .. } => Error::Nar {
+                path: path.clone(),
+                source: Box::new(self),
+            },
+            error => error,
         }
     }
 
@@ -377,9 +407,10 @@ impl Error {
             | Error::Unsupported { path, .. }
             | Error::MissingReferences { path, .. }
             | Error::Busy { path, .. }
+            | Error::Nar { path, .. }
             | Error::Vanished { path } => Some(path.as_str()),
             Error::NotFound { path, .. } => Some(path),
-            Error::WrongPath { wanted, .. } => Some(wanted),
+            Error::WrongPath { wanted, .. } | Error::WrongName { wanted, .. } => Some(wanted),
             Error::SourceDisabled(error) => error.path_name(),
             _ => None,
         }
@@ -395,6 +426,7 @@ impl Error {
             | Error::Mismatch { url, .. }
             | Error::Decode { url, .. } => Some(url),
             Error::SourceDisabled(error) => error.url(),
+            Error::Nar { source, .. } => source.url(),
             _ => None,
         }
     }
@@ -413,6 +445,15 @@ impl Error {
             Error::Fetch { transient, .. } => *transient,
             _ => false,
         }
+    }
+}
+
+/// Returns the text of the system's error without its number.
+fn describe_io(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
     }
 }
 

@@ -184,7 +184,7 @@ impl<'a> BodyReader<'a> {
                 match read {
                     Ok(0) => Ok(None),
                     Ok(_) => Ok(Some(chunk.into())),
-                    Err(source) => Err(Error::File {
+                    Err(source) => Err(Error::UnreadableFile {
                         action: "read",
                         path: path.clone(),
                         source,

@@ -33,14 +33,13 @@ pub(super) fn describe(error: &reqwest::Error) -> String {
 }
 
 /// Whether the server replied to the begin of TLS with something else, nearly always with HTTP.
-fn is_plain_http(cause: &(dyn Error + 'static)) -> bool {
-    let wrapped = cause.downcast_ref().and_then(io::Error::get_ref);
-    let tls = match wrapped {
-        Some(wrapped) => wrapped.downcast_ref(),
-        None => cause.downcast_ref(),
-    };
+fn is_plain_http(mut cause: &(dyn Error + 'static)) -> bool {
+    // An error of the system hides the error in it from the chain of causes.
+    while let Some(inner) = cause.downcast_ref().and_then(io::Error::get_ref) {
+        cause = inner;
+    }
     let no_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
-    tls == Some(&no_tls)
+    cause.downcast_ref() == Some(&no_tls)
 }
 
 const NO_TLS: &str = "the server does not speak TLS on this port; try http://";

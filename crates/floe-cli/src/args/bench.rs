@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::examples;
+use super::{examples, parse_number};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -29,10 +29,10 @@ pub(crate) struct BenchCopyArgs {
     #[arg(long, value_name = "S", default_values = ["local-tmpfs"])]
     pub(crate) scenario: Vec<String>,
     /// The number of counted runs of each variant
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", value_parser = parse_number::<usize>, default_value_t = 20)]
     pub(crate) iters: usize,
     /// The number of rounds before these, which do not count
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = parse_number::<usize>, default_value_t = 1)]
     pub(crate) warmup: usize,
     /// A directory on a disk, for scenarios that write to a disk [default: the directory for
     /// temporary files]
@@ -45,7 +45,7 @@ pub(crate) struct BenchCopyArgs {
     #[arg(long, value_name = "NAME:KEY …")]
     pub(crate) trusted_public_keys: Option<String>,
     /// End a run that takes longer, and count it as failed
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_number::<u64>, default_value_t = 3600)]
     pub(crate) timeout: u64,
     /// Also run each variant under `perf stat` and `perf record`, and keep the results here
     #[arg(long, value_name = "DIR")]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use floe_server::Listen;
 
-use super::parse_timeout;
+use super::{parse_count, parse_number, parse_port, parse_timeout};
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST", conflicts_with = "listen")]
     pub(crate) host: Option<String>,
     /// Listen on this port; 0 lets the system choose one [default: 5000]
-    #[arg(long, short, value_name = "PORT", conflicts_with = "listen")]
+    #[arg(long, short, value_name = "PORT", value_parser = parse_port, conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
     /// Listen on a Unix socket
     #[arg(long, value_name = "PATH")]
@@ -41,7 +41,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_key_file: Vec<PathBuf>,
     /// Clients ask the cache with the lowest priority first [default: 30]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_number::<i32>)]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
     /// When to compress NARs for clients that accept it [default: cached with --compressed-cache,
     /// else off]
@@ -60,11 +61,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<AccessLogFormat>,
     /// The number of threads that answer requests [default: the number of cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// The number of connections at once; more connections wait [default: 8192, or what the limit
     /// of open files allows]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) max_connections: Option<NonZeroUsize>,
     /// The longest idle time of a connection between requests [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]

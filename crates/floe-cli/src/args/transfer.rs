@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floe_transfer::ReuseBy;
 
-use super::{LogArgs, OptionArgs};
+use super::{LogArgs, OptionArgs, parse_count};
 
 /// Which paths of a cache are trusted.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub(crate) struct TransferArgs {
     #[command(flatten)]
     pub(crate) log: LogArgs,
     /// Unpack at most this many paths at once [default: chosen for the processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Show what would be copied, and copy nothing
     #[arg(long)]

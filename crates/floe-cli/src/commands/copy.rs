@@ -1,16 +1,26 @@
 //! `floe copy`: copies closures between stores and binary caches.
 
+use anyhow::bail;
 use floe_copy::{CopyRequest, RequestedPaths};
 
 use super::run_copy::run_copy;
-use crate::args::CopyArgs;
+use crate::args::{CopyArgs, LocalStoreArgs};
 use crate::display::warn;
-use crate::messages::copy::ignored_trusted;
+use crate::exit::UsageError;
+use crate::messages::copy::{UNUSED_LOCAL_STORE, ignored_trusted};
 use crate::options::Settings;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
-    let (source, target) = (settings.resolve(&args.from)?, settings.resolve(&args.to)?);
+    let LocalStoreArgs { root, store } = &args.local;
+    if args.from.is_some() && args.to.is_some() && (root.is_some() || store.is_some()) {
+        bail!(UsageError(UNUSED_LOCAL_STORE.into()));
+    }
+    let end = |named: &Option<String>| match named {
+        Some(uri) => settings.resolve(uri),
+        None => settings.local_store(root.as_deref(), store.as_deref()),
+    };
+    let (source, target) = (end(&args.from)?, end(&args.to)?);
     let paths = match args.all {
         true => RequestedPaths::All,
         false => RequestedPaths::Named(args.paths),

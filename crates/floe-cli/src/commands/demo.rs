@@ -20,19 +20,29 @@ use floe_copy::{CopyRequest, CopySummary, RequestedPaths, StoreConfig, local_sto
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter};
-use floe_transfer::{Error, ErrorKind};
+use floe_transfer::{Cancel, Error, ErrorKind};
 use indicatif::HumanBytes;
 
 use super::{key, print};
 use crate::messages;
+use crate::options;
 
 pub(crate) fn run(keep: Option<&Path>) -> Result<()> {
     if let Some(directory) = keep {
         fs::create_dir(directory).with_context(|| messages::directory(directory))?;
     }
-    let scratch = tempfile::Builder::new().prefix("floe-demo-").tempdir()?;
-    let directory = fs::canonicalize(keep.unwrap_or(scratch.path()))?;
-    let demo = Demo { directory };
+    let cancel = Cancel::default();
+    options::cancel_on_signals(&cancel)?;
+    let scratch = match keep {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("floe-demo-").tempdir()?),
+    };
+    let scratch_path = scratch.as_ref().map(tempfile::TempDir::path);
+    let directory = keep
+        .or(scratch_path)
+        .context("the demo needs a directory")?;
+    let directory = fs::canonicalize(directory)?;
+    let demo = Demo { directory, cancel };
     let result = demo.run_steps();
     match keep {
         Some(_) => print(format_args!(
@@ -47,24 +57,37 @@ pub(crate) fn run(keep: Option<&Path>) -> Result<()> {
 
 struct Demo {
     directory: PathBuf,
+    /// Ends the demo after the current step, so that it can remove its files.
+    cancel: Cancel,
 }
 
-/// The beginning of the current step.
-struct Step(Instant);
+/// The current step.
+struct Step<'a> {
+    began: Instant,
+    cancel: &'a Cancel,
+}
 
-impl Step {
+impl Step<'_> {
     /// Prints the finished step with its duration, and begins the next one.
+    ///
+    /// Errors: [`Error::Cancelled`] after an interrupt.
     fn finish(&mut self, what: impl std::fmt::Display) -> Result<()> {
-        let milliseconds = self.0.elapsed().as_secs_f64() * 1000.0;
+        if self.cancel.is_raised() {
+            bail!(Error::Cancelled);
+        }
+        let milliseconds = self.began.elapsed().as_secs_f64() * 1000.0;
         print(format_args!("{milliseconds:6.0} ms  {what}"))?;
-        self.0 = Instant::now();
+        self.began = Instant::now();
         Ok(())
     }
 }
 
 impl Demo {
     fn run_steps(&self) -> Result<()> {
-        let mut step = Step(Instant::now());
+        let mut step = Step {
+            began: Instant::now(),
+            cancel: &self.cancel,
+        };
         let source = self.make_store()?;
         let root = &source.last().context("the demo store is empty")?.path;
         let count = source.len();
@@ -185,12 +208,27 @@ impl Demo {
         fs::write(&file, key.to_text())?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
         let source = local_store(self.layout("source"));
-        fail_with_first(copy_closure(source, self.cache(), &key, root)?.failures)?;
+        let published = self.copy_closure((source, self.cache()), &key, root)?;
+        fail_with_first(published.failures)?;
         Ok(key)
     }
 
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> Result<CopySummary> {
-        copy_closure(self.cache(), local_store(self.layout(name)), key, root)
+        let target = local_store(self.layout(name));
+        self.copy_closure((self.cache(), target), key, root)
+    }
+
+    fn copy_closure(
+        &self,
+        (source, target): (Arc<dyn StoreConfig>, Arc<dyn StoreConfig>),
+        key: &SecretKey,
+        root: &StorePath,
+    ) -> Result<CopySummary> {
+        let paths = RequestedPaths::Named(vec![root.to_string()]);
+        let mut request = CopyRequest::new(vec![source], target, paths);
+        request.options.trusted_keys.insert(key.public());
+        request.options.cancel = self.cancel.clone();
+        Ok(request.open()?.run(&())?)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.
@@ -209,18 +247,6 @@ impl Demo {
 
 fn fail_with_first(failures: Vec<Error>) -> Result<(), Error> {
     failures.into_iter().next().map_or(Ok(()), Err)
-}
-
-fn copy_closure(
-    source: Arc<dyn StoreConfig>,
-    target: Arc<dyn StoreConfig>,
-    key: &SecretKey,
-    root: &StorePath,
-) -> Result<CopySummary> {
-    let paths = RequestedPaths::Named(vec![root.to_string()]);
-    let mut request = CopyRequest::new(vec![source], target, paths);
-    request.options.trusted_keys.insert(key.public());
-    Ok(request.open()?.run(&())?)
 }
 
 fn run_installed(program: &Path) -> Result<String> {

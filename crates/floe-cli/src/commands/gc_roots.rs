@@ -46,6 +46,11 @@ impl GcRootLinks {
         })
     }
 
+    /// Whether there are links to make.
+    pub(crate) fn are_requested(&self) -> bool {
+        !self.links.is_empty() || self.profile.is_some()
+    }
+
     /// Makes the links, in the order in which the paths were requested.
     pub(crate) fn create(&self, store: &StoreWriter, paths: &[StorePath]) -> anyhow::Result<()> {
         for (link, path) in self.links.iter().zip(paths) {

@@ -9,14 +9,18 @@ use floe_transfer::{Cancel, Error, NetworkEvents, PathSpec, Source};
 use serde_json::{Map, Value};
 
 use super::print;
-use crate::args::InfoArgs;
+use crate::args::{InfoArgs, LocalStoreArgs};
 use crate::display::{line_display, warn};
 use crate::messages::copy;
 use crate::options::Settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
-    let location = settings.resolve(&args.from)?;
+    let LocalStoreArgs { root, store } = &args.local;
+    let location = match &args.from {
+        Some(from) => settings.resolve(from)?,
+        None => settings.local_store(root.as_deref(), store.as_deref())?,
+    };
     let mut network = settings.network(args.refresh);
     network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();

@@ -1,6 +1,5 @@
 //! `floe install`: copies closures from binary caches into a store.
 
-use floe_config::store_in_root;
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 use floe_store::{StoreError, StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::{Cancel, PathSpec};
@@ -11,10 +10,7 @@ use crate::options::Settings;
 
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
-    let target = match &args.root {
-        Some(root) => store_in_root(root, &settings.context)?,
-        None => settings.resolve(args.to.as_deref().unwrap_or("auto"))?,
-    };
+    let target = settings.local_store(args.root.as_deref(), args.store.as_deref())?;
     // Caches given with `--from` are tried in the given order.
     let order = match args.from.is_empty() {
         true => SourceOrder::ByPriority,

@@ -63,12 +63,18 @@ pub(crate) fn run_copy(
     for (name, error) in &sources.unavailable {
         warn(copy::skipped_source(name, error));
     }
-    let open = request.open_target(sources)?;
+    let mut open = request.open_target(sources)?;
+    if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
+        return Err(error.into());
+    }
     if open.is_new {
         report_created(&*request.target);
     }
     if path_count.is_none() {
         gc_roots = check_gc_roots(open.specs.len())?;
+        if open.specs.is_empty() {
+            eprint_line(copy::NO_PATHS_TO_COPY);
+        }
     }
     let summary = run_with_display(&open, trace, &relay)?;
     if summary.reused > 0 || copy_options.reuse.is_used() && !copy_options.dry_run {
@@ -202,15 +208,17 @@ fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
 
 fn print_json(open: &OpenCopy<'_>, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
     let dir = open.target.store_dir();
-    let closure_len = match &open.local_store {
-        Some(store) => store.closure_len(&summary.requested_paths)?,
-        None => 0,
+    let already_valid = match &open.local_store {
+        Some(store) => store
+            .closure_len(&summary.requested_paths)?
+            .saturating_sub(summary.copied),
+        None => summary.already_valid,
     };
     let paths = summary.requested_paths.iter();
     let mut object = json!({
         "paths": paths.map(|path| dir.full_path(path)).collect::<Vec<_>>(),
         "copied": summary.copied,
-        "alreadyValid": closure_len.saturating_sub(summary.copied),
+        "alreadyValid": already_valid,
         "downloadBytes": summary.download_bytes,
         "narBytes": summary.nar_bytes,
         "reusedPaths": summary.reused,

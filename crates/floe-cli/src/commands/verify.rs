@@ -45,7 +45,8 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let repaired = match args.repair && !found.problems.is_empty() {
         true => {
             let settings = settings.map_or_else(load, Ok)?;
-            repair(&args, &settings, &location, layout, &found)?
+            let repaired = repair(&args, &settings, &location, layout, &found);
+            repaired.or_else(report_failed_repair)?
         }
         false => 0,
     };
@@ -82,6 +83,17 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
             failed - repaired,
             ErrorKind::Untrusted,
         )),
+    }
+}
+
+/// Reports why nothing could be repaired. The problems are still listed.
+fn report_failed_repair(error: anyhow::Error) -> anyhow::Result<usize> {
+    match exit::kind(&error) {
+        ErrorKind::Interrupted => Err(error),
+        _ => {
+            eprint_line(format_args!("floe: {}", exit::message(&error)));
+            Ok(0)
+        }
     }
 }
 

@@ -8,6 +8,12 @@ pub(crate) fn not_seconds(text: &str, max: Duration) -> String {
     format!("{text:?} is not a number of seconds; give at most {max}")
 }
 
+pub(crate) const NOT_A_COUNT: &str = "it is not a whole number above 0";
+
+pub(crate) const NOT_A_NUMBER: &str = "it is not a whole number";
+
+pub(crate) const NOT_A_PORT: &str = "it is not a port; give a number from 0 to 65535";
+
 pub(crate) const ZERO_SECONDS: &str = "the time must be more than 0 seconds";
 
 pub(crate) fn not_bytes(text: &str) -> String {

@@ -15,6 +15,11 @@ use super::{counted, waiting_for_resource};
 pub(crate) const NO_SUBSTITUTER: &str = "cannot fetch anything: no usable substituter is \
                                          configured; name a cache with --from";
 
+pub(crate) const UNUSED_LOCAL_STORE: &str = "cannot use --root or --store: --from and --to name \
+     both ends of the copy; leave out one of them";
+
+pub(crate) const NO_PATHS_TO_COPY: &str = "copied 0 paths: the source has no valid paths";
+
 pub(crate) const NO_LINKS_TO_CACHES: &str =
     "cannot use --out-link or --profile: the target is a binary cache; they need a local store";
 
@@ -128,8 +133,9 @@ pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
         },
         Event::Failed { error } => format!("floe: {error}"),
         Event::KeptForResume { paths } => {
-            let paths = counted(*paths, "downloaded path");
-            format!("kept {paths} that could not be registered yet; the next run will reuse them")
+            let count = counted(*paths, "complete path");
+            let pronoun = if *paths == 1 { "it" } else { "them" };
+            format!("kept {count} whose references are missing; the next run reuses {pronoun}")
         }
         Event::WaitingForLock { path } => format!("waiting for a lock on {path}"),
         Event::WaitingForDatabase { what } => waiting_for_resource(what),

@@ -141,7 +141,7 @@ fn argument_errors_name_the_fix() {
     check(
         floe_transfer::trusted_keys(["cache-1"]).unwrap_err(),
         &expect![[
-            r#"cannot parse the public key that begins with "cache-1": it must look like NAME:BASE64, and spaces separate keys; floe key public makes it from a secret key"#
+            r#"cannot parse the public key that begins with "cache-1": it must look like NAME:BASE64; floe key public makes it from a secret key"#
         ]],
     );
     check(
@@ -248,9 +248,7 @@ fn progress_messages() {
     );
     check_text(
         event_line(Event::KeptForResume { paths: 12 }),
-        &expect![
-            "kept 12 downloaded paths that could not be registered yet; the next run will reuse them"
-        ],
+        &expect!["kept 12 complete paths whose references are missing; the next run reuses them"],
     );
     check_text(copy::failed(3), &expect!["failed to copy 3 paths"]);
 }
@@ -396,7 +394,7 @@ fn store_errors() {
         .map(drop)
         .unwrap_err(),
         &expect![
-            "cannot open the Nix store at /absent/nix/store: /absent/nix/var/nix/db/db.sqlite does not exist; try the directory that holds nix/store"
+            "cannot open the Nix store at /absent/nix/store: there is no store, because /absent/nix/var/nix/db/db.sqlite does not exist; try --root with the directory that holds nix/store, or floe install, which creates a store"
         ],
     );
     check(

@@ -1,6 +1,8 @@
 //! `floe demo` runs to completion and removes its files.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use floe_testkit::{nixes, run, scratch};
 
@@ -33,4 +35,19 @@ fn nix_accepts_the_stores_of_a_kept_demo() {
     run(floe(["demo", "--keep"]).arg(&kept))
         .expect(1)
         .stderr_contains("cannot create the directory");
+}
+
+#[test]
+fn interrupted_demo_removes_its_files() {
+    let scratch = scratch();
+    let mut demo = floe(["demo"]);
+    demo.env("TMPDIR", scratch.path()).stdout(Stdio::piped());
+    let mut child = demo.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.contains("made a store"), "{line}");
+    run(Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
 }

@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_testkit::fault_server::{Fault, FaultServer};
-use floe_testkit::{corpus, nixes, run, scratch};
+use floe_testkit::{corpus, nixes, run, scratch, wait_until};
 
 use crate::faults::assert_fetched_only_missing;
 use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
@@ -54,9 +54,9 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
         1,
         "the stalled NAR was not requested exactly once"
     );
-    run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+    run(Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
     let reported =
-        lines.any(|line| line.is_ok_and(|line| line.contains("could not be registered yet")));
+        lines.any(|line| line.is_ok_and(|line| line.contains("whose references are missing")));
     assert!(reported, "no message about kept paths");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // Referrers of the stalled path have arrived but cannot be registered. They are kept for
@@ -73,6 +73,42 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
     let kept = valid.union(&left).map(base).collect();
     assert_fetched_only_missing(&faulty.corpus, &server, since, &kept);
     assert_store_contains_exactly(&faulty.root, &faulty.paths_without(&[]));
+}
+
+#[test]
+fn hangup_interrupts_unless_it_is_ignored() {
+    let Some(faulty) = faulty_cache("zstd") else {
+        return;
+    };
+    let server = FaultServer::start(&faulty.cache);
+    let nar = faulty.nar(&faulty.path("libc6"));
+    let name = nar.file_name().unwrap().to_str().unwrap().to_owned();
+    server.fail(&name, Fault::Stalled(1000));
+    let install = floe(["install", "--from", &server.url(), "--trusted-public-keys"]);
+    for is_ignored in [false, true] {
+        let trap = if is_ignored { "trap '' HUP; " } else { "" };
+        let script = format!("{trap}exec \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).arg(install.get_program());
+        shell
+            .args(install.get_args())
+            .args([&faulty.corpus.key, "--root"]);
+        shell.arg(faulty.root.with_extension(is_ignored.to_string()));
+        let mut child = shell.arg(&faulty.corpus.root).spawn().unwrap();
+        let before = server.requests_for(&name).len();
+        wait_until("the stalled NAR is requested", || {
+            server.requests_for(&name).len() > before
+        });
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mut masks = status
+            .lines()
+            .filter_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(masks.next().unwrap().trim(), 16).unwrap();
+        assert_eq!(mask & 1 == 1, is_ignored);
+        let signal = if is_ignored { "-TERM" } else { "-HUP" };
+        run(Command::new("kill").args([signal, &child.id().to_string()])).expect(0);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+    }
 }
 
 #[test]
@@ -98,7 +134,7 @@ fn interrupt_ends_retry_after_wait() {
     let reported = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("503")));
     assert!(reported.is_some(), "no message about the 503 response");
     let began = Instant::now();
-    run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+    run(Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(
         began.elapsed() < RETRY_AFTER / 2,
@@ -157,7 +193,7 @@ fn lock_wait_is_reported_and_ends_at_interrupt() {
         let reported = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(message)));
         assert!(reported.is_some(), "no message about {}", lock.display());
         let id = child.id().to_string();
-        run(std::process::Command::new("kill").args(["-INT", &id])).expect(0);
+        run(Command::new("kill").args(["-INT", &id])).expect(0);
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(130), "{}", lock.display());
         held.unlock().unwrap();
@@ -202,7 +238,7 @@ fn readers_report_locked_database_and_stop_at_signal() {
         assert!(reported.is_some(), "{args:?} did not report the lock");
         // Use SIGTERM: a shell without job control starts background jobs with SIGINT ignored, and
         // commands without a handler of their own inherit that.
-        run(std::process::Command::new("kill").args(["-TERM", &child.id().to_string()])).expect(0);
+        run(Command::new("kill").args(["-TERM", &child.id().to_string()])).expect(0);
         let status = child.wait().unwrap();
         let is_over = status.code() == Some(130) || status.signal() == Some(15);
         assert!(is_over, "{args:?}: {status}");

@@ -98,7 +98,7 @@ fn keys_without_space_between_them_are_refused() {
             )
             .expect(2)
         };
-        install(&["--trusted-public-keys"]).stderr_contains("spaces separate keys");
+        install(&["--trusted-public-keys"]).stderr_contains("try spaces between keys");
         install(&["--option", "trusted-public-keys"]).stderr_contains("separated by spaces");
     }
     assert!(!scratch.join("root").exists());

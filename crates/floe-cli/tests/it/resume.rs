@@ -116,7 +116,7 @@ fn failed_install() -> Option<FailedInstall> {
     let late = Fault::DelayedStatus(404, FAILURE_DELAY);
     server.fail(&faulty.narinfo(&libc).url, late);
     let ran = faulty.install(&server.url()).expect(4);
-    ran.stderr_contains("could not be registered yet");
+    ran.stderr_contains("whose references are missing");
     let valid = faulty.paths_without(&[&libc]);
     let kept = faulty.assert_valid_paths(&valid);
     assert!(!kept.is_empty(), "no tree was kept");

@@ -116,7 +116,7 @@ fn single_paths_are_verified_and_unknown_ones_are_faults() {
 fn directory_without_store_is_named() {
     let scratch = scratch();
     run(floe(["verify", "--root"]).arg(scratch.path()))
-        .expect(1)
+        .expect(4)
         .stderr_contains("cannot open the Nix store");
 }
 

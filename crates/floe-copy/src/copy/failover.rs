@@ -1,21 +1,13 @@
 //! Failover: fetching a path from another source after an error.
 
-use std::path::Path;
-
 use floe_transfer::{Error, ErrorKind, PathSpec, PlannedPath};
 
 use super::ClosureCopy;
 use super::trust::check_trust;
 
-/// Whether the source caused a failure, so that another source may have the path. `source_file` is
-/// the file that the source opened: an error about any other file comes from the target, and
-/// every source would meet it.
-pub(super) fn is_source_fault(error: &Error, source_file: Option<&Path>) -> bool {
-    match error {
-        // A cache in a directory lacks a NAR or cannot read it.
-        Error::File { path, .. } if error.kind() == ErrorKind::Failed => source_file == Some(path),
-        _ => matches!(error.kind(), ErrorKind::Network | ErrorKind::Untrusted),
-    }
+/// Whether the source caused a failure, so that another source may have the path.
+pub(super) fn is_source_fault(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Network | ErrorKind::Untrusted)
 }
 
 /// Returns the path as a source offers it, if it passes the trust check and is not the narinfo

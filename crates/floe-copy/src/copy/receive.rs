@@ -6,7 +6,6 @@
 //! 3. If the source fails or sends wrong bytes, the worker queries the other sources (failover).
 
 use std::iter;
-use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use floe_format::StorePath;
 use floe_hash::hash_pool::{Worker, WorkerTicket};
 use floe_transfer::{
-    Body, CANCEL_POLL, Error, Event, IncomingNar, NarContext, NarStream, PlannedPath, backoff_delay,
+    CANCEL_POLL, Error, Event, IncomingNar, NarContext, PlannedPath, backoff_delay,
 };
 
 use super::fetch::{Job, Queue, QueueEnd};
@@ -120,7 +119,7 @@ impl PathReceiver<'_> {
                 return Ok(received);
             }
         }
-        Err(first)
+        Err(first.about_nar_of(&item.narinfo.info.path))
     }
 
     fn receive_with_retries(&mut self, job: Job<'_>) -> SourceResult {
@@ -130,7 +129,6 @@ impl PathReceiver<'_> {
         let mut attempt = 1;
         loop {
             let mut nar = self.incoming_nar(item);
-            let source_file = source_file(&stream);
             let result = stream.and_then(|stream| {
                 let source = &copy.sources.list[item.source];
                 nar.set_stream(stream, source.nar_url(&item.narinfo));
@@ -142,7 +140,7 @@ impl PathReceiver<'_> {
             // The next attempt, or the next source, sends the NAR from its beginning.
             nar.reset_progress();
             if !error.is_transient() || attempt >= copy.sources.attempts {
-                return match failover::is_source_fault(&error, source_file.as_deref()) {
+                return match failover::is_source_fault(&error) {
                     true => Ok(Err(error)),
                     false => Err(error),
                 };
@@ -191,16 +189,6 @@ impl PathReceiver<'_> {
             decoder_budget: &self.queue.decoder_budget,
         };
         IncomingNar::new(context, item, &mut self.scratch)
-    }
-}
-
-/// Returns the file that the source opened or failed to open.
-fn source_file(stream: &Result<NarStream, Error>) -> Option<PathBuf> {
-    match stream {
-        Ok(NarStream::Body(Body::File { path, .. })) | Err(Error::File { path, .. }) => {
-            Some(path.clone())
-        }
-        _ => None,
     }
 }
 

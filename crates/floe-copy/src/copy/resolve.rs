@@ -45,6 +45,8 @@ pub(crate) struct Resolved {
     pub(crate) failures: Vec<Error>,
     /// Paths that are missing in the target and in all sources.
     pub(crate) unavailable: BTreeSet<StorePath>,
+    /// The number of paths that the target has.
+    pub(crate) already_valid: u64,
 }
 
 /// A path that the resolver queries.
@@ -178,6 +180,7 @@ impl Resolver<'_> {
         }
         for path in &frontier {
             if missing.paths.binary_search(path).is_err() {
+                self.resolved.already_valid += 1;
                 // The user named its hash part, and it turned out to be valid.
                 self.resolved.items.remove(path);
             }
@@ -311,9 +314,32 @@ impl Resolver<'_> {
             }
             // The next source may have a good narinfo. The user sees the first error.
             Err(error) => {
+                let error = self.explain(error);
                 query.error.get_or_insert(error);
                 self.query_next_source(id, query);
             }
+        }
+    }
+
+    /// A wrong name in a requested path is a mistake of the user. In a reference, the source is
+    /// corrupt.
+    fn explain(&self, error: Error) -> Error {
+        let is_requested = |wanted: &str| {
+            let mut requested = self.requested_paths.iter().flatten();
+            requested.any(|path| path.as_str() == wanted)
+        };
+        match error {
+            Error::WrongPath {
+                source_name,
+                wanted,
+                found,
+                ..
+            } if is_requested(&wanted) => Error::WrongName {
+                wanted,
+                found,
+                source_name,
+            },
+            error => error,
         }
     }
 

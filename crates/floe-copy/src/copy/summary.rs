@@ -13,6 +13,9 @@ pub struct CopySummary {
     pub planned: Vec<(StorePath, u64, Option<u64>)>,
     /// The space that the plan needs, and the free space before the copy.
     pub space: Option<Space>,
+    /// The number of paths that the target had and that the copy met. A store has the closures of
+    /// its paths, so the copy does not count them.
+    pub already_valid: u64,
     /// The number of copied paths.
     pub copied: u64,
     /// The number of bytes that were fetched for them.

@@ -23,6 +23,7 @@ pub(super) fn check_trust(
     }
     if !wanted.matches(&info.path) {
         return Err(Error::WrongPath {
+            source_name: offering_source.name(),
             url: format!("{}/{}.narinfo", offering_source.name(), wanted.hash_part()),
             found: info.path.clone(),
             wanted: wanted.text(),

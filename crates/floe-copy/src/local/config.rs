@@ -76,7 +76,10 @@ pub(crate) fn parse_local(
         }
     }
     let mut layout = match root {
-        Some(root) => StoreLayout::in_root(&root, store_dir),
+        Some(root) => {
+            check_root(&root)?;
+            StoreLayout::in_root(&root, store_dir)
+        }
         None => without_root(store_dir, context),
     };
     layout.state_dir = state.unwrap_or(layout.state_dir);
@@ -99,6 +102,27 @@ fn without_root(store_dir: StoreDir, context: &UriContext) -> StoreLayout {
         layout.state_dir.clone_from(state_dir);
     }
     layout
+}
+
+/// Refuses a root directory that is a part of a store, or the URI of one.
+///
+/// Errors: the text says what to use instead.
+pub fn check_root(root: &Path) -> Result<(), String> {
+    let outer = if root.ends_with("nix/store") {
+        root.parent().and_then(Path::parent)
+    } else if root.ends_with("nix") && root.join("store").is_dir() {
+        root.parent()
+    } else {
+        None
+    };
+    match (outer, root.to_string_lossy().contains(":/")) {
+        (Some(outer), _) => Err(format!(
+            "it is a part of the store below {0}; use {0}",
+            outer.display()
+        )),
+        (None, true) => Err("it is a URI and not a directory; name stores with --store".into()),
+        (None, false) => Ok(()),
+    }
 }
 
 /// Makes a directory absolute. `~` is the user's home directory.
@@ -143,11 +167,27 @@ impl fmt::Display for LocalStoreUri {
     }
 }
 
+impl LocalStoreUri {
+    /// Finds out whether the directory of a store that does not exist is a binary cache.
+    fn explain(&self, error: StoreError) -> Error {
+        let root = self.layout.real_store_dir.ancestors().nth(2);
+        let cache = root.filter(|root| root.join("nix-cache-info").exists());
+        match (error, cache) {
+            (StoreError::NoStore { .. }, Some(cache)) => Error::InvalidStoreUri {
+                text: cache.display().to_string(),
+                reason: format!("it is a binary cache; use file://{}", cache.display()),
+            },
+            (error, _) => error.into(),
+        }
+    }
+}
+
 impl StoreConfig for LocalStoreUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let events = context.events.clone();
         let lock_wait = LockWait::new(context.cancel.flag(), move |what| events.waiting_for(what));
-        let reader = StoreReader::open_with(self.layout.clone(), lock_wait)?;
+        let reader = StoreReader::open_with(self.layout.clone(), lock_wait);
+        let reader = reader.map_err(|error| self.explain(error))?;
         Ok(Arc::new(LocalSource {
             reader: Arc::new(reader),
             uri: self.clone(),

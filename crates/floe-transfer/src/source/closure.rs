@@ -81,13 +81,18 @@ impl ClosureQuery<'_> {
     }
 
     fn expect_path(&self, spec: &PathSpec, answer: NarInfoResult) -> Result<NarInfo, Error> {
-        let is_wanted = |narinfo: &NarInfo| spec.matches(&narinfo.info.path);
-        answer?
-            .narinfo
-            .filter(is_wanted)
-            .ok_or_else(|| Error::NotFound {
+        let source_name = || self.source.name();
+        match answer?.narinfo {
+            Some(narinfo) if spec.matches(&narinfo.info.path) => Ok(narinfo),
+            Some(narinfo) => Err(Error::WrongName {
+                wanted: spec.text(),
+                found: narinfo.info.path,
+                source_name: source_name(),
+            }),
+            None => Err(Error::NotFound {
                 path: spec.text(),
-                sources: vec![self.source.name()],
-            })
+                sources: vec![source_name()],
+            }),
+        }
     }
 }
