@@ -17,13 +17,17 @@ static int report_error(const char *what) {
   return 1;
 }
 
+static void print_progress(uint64_t paths, uint64_t all_paths, uint64_t bytes, uint64_t all_bytes) {
+  fprintf(stderr, "\r%llu of %llu paths, %.1f of %.1f MB", (unsigned long long)paths,
+          (unsigned long long)all_paths, (double)bytes / 1e6, (double)all_bytes / 1e6);
+}
+
 static void show(const floe_completion *completion) {
   const floe_progress *progress =
       floe_progress_view(completion->payload, completion->payload_len);
   if (progress) {
-    fprintf(stderr, "\r%llu of %llu paths, %.1f of %.1f MB",
-            (unsigned long long)progress->paths_done, (unsigned long long)progress->paths_total,
-            (double)progress->nar_bytes_done / 1e6, (double)progress->nar_bytes_total / 1e6);
+    print_progress(progress->paths_done, progress->paths_total, progress->nar_bytes_done,
+                   progress->nar_bytes_total);
   }
 }
 
@@ -31,13 +35,14 @@ static void show(const floe_completion *completion) {
 static int finish(const floe_completion *completion) {
   const void *data = completion->payload;
   uint32_t i;
-  fprintf(stderr, "\n");
   if (completion->kind == FLOE_DONE) {
     const floe_copy_reply *reply = floe_copy_reply_view(data, completion->payload_len);
     if (!reply) {
       return 1;
     }
-    fprintf(stderr, "%llu paths installed\n", (unsigned long long)reply->copied);
+    /* No progress follows the reply, and the last one may be older. */
+    print_progress(reply->copied, reply->copied, reply->nar_bytes, reply->nar_bytes);
+    fprintf(stderr, "\n%llu paths installed\n", (unsigned long long)reply->copied);
     for (i = 0; i < reply->paths.length; i++) {
       printf("%s\n", floe_copy_reply_paths_at(reply, data, i).data);
     }
@@ -48,13 +53,14 @@ static int finish(const floe_completion *completion) {
     if (!error) {
       return 1;
     }
-    fprintf(stderr, "%s\n", floe_error_message(error, data).data);
-    for (i = 0; i < error->causes.length; i++) {
+    fprintf(stderr, "\n%s\n", floe_error_message(error, data).data);
+    /* The message contains the first cause. */
+    for (i = 1; i < error->causes.length; i++) {
       fprintf(stderr, "  %s\n", floe_error_causes_at(error, data, i).data);
     }
     return error->kind == FLOE_ERROR_KIND_UNTRUSTED ? 3 : 1;
   }
-  fprintf(stderr, "the request was cancelled\n");
+  fprintf(stderr, "\nthe request was cancelled\n");
   return 1;
 }
 
