@@ -1,10 +1,11 @@
 //! `floe install`: copies closures from binary caches into a store.
 
-use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
-use floe_store::{StoreError, StoreLayout, StoreReader, StoreWriter};
+use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, StoreConfig};
+use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec};
 
 use super::run_copy::run_copy;
+use super::verify::open_for_repair;
 use crate::args::InstallArgs;
 use crate::options::Settings;
 
@@ -20,7 +21,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     if args.repair
         && let Some(layout) = target.layout()
     {
-        record_damaged(layout, &args, &settings)?;
+        record_damaged((&*target, layout), &args, &settings)?;
     }
     let paths = RequestedPaths::Named(args.paths);
     let request = CopyRequest {
@@ -33,7 +34,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
 /// Hashes the valid paths of the requested closures, and records those that are damaged, which the
 /// copy then replaces.
 fn record_damaged(
-    layout: &StoreLayout,
+    (target, layout): (&dyn StoreConfig, &StoreLayout),
     args: &InstallArgs,
     settings: &Settings,
 ) -> anyhow::Result<()> {
@@ -55,7 +56,9 @@ fn record_damaged(
     let damaged = damaged.damaged_paths(&layout.store_dir);
     if !damaged.is_empty() {
         let write = settings.write_options(&Cancel::default())?;
-        StoreWriter::open_with(layout.clone(), &write)?.record_damaged(&damaged)?;
+        if let Some(store) = open_for_repair(target, &write)? {
+            store.record_damaged(&damaged)?;
+        }
     }
     Ok(())
 }

@@ -7,10 +7,13 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_config::store_in_root;
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig};
+use floe_copy::{
+    CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig, TargetContext,
+};
 use floe_format::StorePath;
 use floe_store::{
     Damage, ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
+    WriteOptions,
 };
 use floe_transfer::{Cancel, CopyOptions, ErrorKind, PathSpec};
 use serde_json::{Value, json};
@@ -106,6 +109,10 @@ fn repair(
     layout: &StoreLayout,
     found: &Verification,
 ) -> anyhow::Result<usize> {
+    let cancel = Cancel::default();
+    let write = settings.write_options(&cancel)?;
+    // Before any change, because the URI may forbid writing.
+    let store = open_for_repair(&**location, &write)?;
     let mut solved = 0;
     for problem in &found.problems {
         if let ProblemCause::ModifiedLink(_) = &problem.cause {
@@ -117,10 +124,10 @@ fn repair(
     if damaged.is_empty() {
         return Ok(solved);
     }
-    let cancel = Cancel::default();
-    let write = settings.write_options(&cancel)?;
     options::cancel_on_signals(&cancel)?;
-    StoreWriter::open_with(layout.clone(), &write)?.record_damaged(&damaged)?;
+    if let Some(store) = store {
+        store.record_damaged(&damaged)?;
+    }
     let paths = damaged.iter().map(|(path, _)| path.to_string()).collect();
     let sources = settings.sources(&args.from)?;
     let request = CopyRequest {
@@ -142,6 +149,19 @@ fn repair(
     let summary: CopySummary = request.open()?.run(&*progress_display())?;
     let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);
     Ok(solved + damaged.iter().filter(is_repaired).count())
+}
+
+/// Opens a local store to record damaged paths. Its URI may forbid that.
+pub(super) fn open_for_repair(
+    store: &dyn StoreConfig,
+    write: &WriteOptions,
+) -> anyhow::Result<Option<Arc<StoreWriter>>> {
+    let opened = store.open_target(&TargetContext {
+        store_dir: None,
+        write,
+        dry_run: false,
+    })?;
+    Ok(opened.local_store)
 }
 
 fn to_json(problem: &VerifyProblem) -> Value {

@@ -248,3 +248,40 @@ fn trusted_parameter_counts_for_install_and_not_for_copy() {
         assert!(!ran.stderr.contains(ignored), "{name}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn read_only_store_is_neither_written_nor_repaired() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let from = corpus.file_url("zstd");
+    let install = ["install", "--no-check-sigs", "--from", &from];
+    let install = |to: &str| run(floe(install).args(["--to", to, &corpus.root]));
+    let read_only = format!("{}?read-only=true", root.display());
+    let refusal = "leave out read-only=true";
+    install(&read_only).expect(2).stderr_contains(refusal);
+    assert!(!root.exists());
+
+    install(root.to_str().unwrap()).expect(0);
+    let damaged = root.join(&corpus.root[1..]);
+    floe_store::tree::remove_tree(&damaged).unwrap();
+    let database = fs::read(root.join("nix/var/nix/db/db.sqlite")).unwrap();
+    run(&mut floe(["verify", "--store", &read_only])).expect(3);
+    run(floe(["verify", "--repair", "--store", &read_only]).args(["--from", &from]))
+        .expect(2)
+        .stderr_contains(refusal);
+    run(
+        floe(["install", "--repair", "--no-check-sigs", "--from", &from]).args([
+            "--to",
+            &read_only,
+            &corpus.root,
+        ]),
+    )
+    .expect(2)
+    .stderr_contains(refusal);
+    assert!(!damaged.exists());
+    assert_eq!(
+        fs::read(root.join("nix/var/nix/db/db.sqlite")).unwrap(),
+        database
+    );
+}
