@@ -457,22 +457,30 @@ fn describe_io(error: &io::Error) -> String {
     }
 }
 
+/// Explains why a path is not trusted. The remedy differs if there is no signature, no key for one,
+/// or a key that does not fit.
 fn explain(signed_by: &[String], trusted: &[String]) -> String {
-    let signers = match signed_by {
-        [] => "it has no signature".to_owned(),
-        names => format!("it is signed by {}", names.join(", ")),
-    };
+    if signed_by.is_empty() {
+        return "it has no signature; try --no-check-sigs if you trust the source completely, or \
+                sign the path (nix store sign, or floe copy into a cache with secret-key=FILE)"
+            .to_owned();
+    }
+    if let Some(name) = signed_by.iter().find(|name| trusted.contains(name)) {
+        return format!(
+            "its signature by {name} does not fit the trusted key {name}: it is another key of \
+             this name, or the metadata of the path was changed; compare the key with the one \
+             that the operator of the cache publishes"
+        );
+    }
     let keys = match trusted {
         [] => "no key is trusted".to_owned(),
         names => format!("the trusted keys are {}", names.join(", ")),
     };
-    if let Some(name) = signed_by.iter().find(|name| trusted.contains(name)) {
-        return format!("the signature by {name} does not match its narinfo");
-    }
     format!(
-        "{signers}, {keys}; if you trust its maker, add the key with \
+        "it is signed by {}, {keys}; if you trust its maker, add the key with \
          --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: \
-         extra-trusted-public-keys = NAME:KEY"
+         extra-trusted-public-keys = NAME:KEY",
+        signed_by.join(", ")
     )
 }
 

@@ -17,6 +17,8 @@ use floe_transfer::{Error, Event, PathSpec, Resource, Shortage};
 use super::*;
 use crate::exit::{self, UsageError};
 
+mod trust;
+
 /// Compares an error with its snapshot.
 #[track_caller]
 fn check(error: impl Into<anyhow::Error>, expected: &Expect) {
@@ -303,44 +305,6 @@ fn source_errors() {
         },
         &expect![
             "cannot use the narinfo https://cache.example.org/0.narinfo: cannot parse narinfo: line 1 has no colon"
-        ],
-    );
-}
-
-#[test]
-fn trust_errors() {
-    check(
-        Error::Untrusted {
-            path: path("hello-2.12"),
-            source_name: "https://cache.example.org".into(),
-            signed_by: Vec::new(),
-            trusted: vec!["cache.nixos.org-1".into()],
-        },
-        &expect![
-            "cannot trust 00000000000000000000000000000000-hello-2.12 from https://cache.example.org: it has no signature, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
-        ],
-    );
-    check(
-        Error::Untrusted {
-            path: path("hello-2.12"),
-            source_name: "https://cache.example.org".into(),
-            signed_by: vec!["other-1".into()],
-            trusted: vec!["cache.nixos.org-1".into()],
-        },
-        &expect![
-            "cannot trust 00000000000000000000000000000000-hello-2.12 from https://cache.example.org: it is signed by other-1, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
-        ],
-    );
-    check(
-        Error::Mismatch {
-            path: path("hello-2.12"),
-            url: "https://cache.example.org/nar/0.nar".into(),
-            what: "NAR hash",
-            expected: "sha256:a".into(),
-            actual: "sha256:b".into(),
-        },
-        &expect![
-            "cannot accept 00000000000000000000000000000000-hello-2.12 from https://cache.example.org/nar/0.nar: the NAR hash is sha256:b, not sha256:a"
         ],
     );
 }

@@ -98,7 +98,7 @@ fn forged_or_missing_signature_is_rejected() {
         narinfo.info.signatures.clear();
         narinfo.info.sign(&StoreDir::default(), &forger);
     });
-    let says = ["cannot trust", "the signature by corpus-1 does not match"];
+    let says = ["cannot trust", "its signature by corpus-1 does not fit"];
     cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &says);
     cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
     let says = ["cannot trust", "it has no signature"];
