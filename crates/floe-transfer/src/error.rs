@@ -206,6 +206,19 @@ pub enum Error {
         /// The content address.
         ca: String,
     },
+    /// Contents with zeros in place of self-references have the same content address, and no
+    /// trusted key has signed the path.
+    #[error(
+        "cannot trust {path} from {url}: no trusted key has signed it, and its content address, \
+         which Nix 2.17 to 2.34 makes, does not cover where the path refers to itself; try a \
+         source that signs it, or --no-check-sigs if you trust this source completely"
+    )]
+    WeakContentAddress {
+        /// The path.
+        path: StorePath,
+        /// The URL of the NAR.
+        url: String,
+    },
     /// A NAR or its file does not match the narinfo.
     #[error("cannot accept {path} from {url}: the {what} is {actual}, not {expected}")]
     Mismatch {
@@ -336,6 +349,7 @@ impl Error {
             | Error::WrongPath { .. }
             | Error::Untrusted { .. }
             | Error::ContentAddressMismatch { .. }
+            | Error::WeakContentAddress { .. }
             | Error::Mismatch { .. }
             | Error::Decode { .. } => ErrorKind::Untrusted,
             Error::NoSources
@@ -402,6 +416,7 @@ impl Error {
             )
             | Error::Untrusted { path, .. }
             | Error::ContentAddressMismatch { path, .. }
+            | Error::WeakContentAddress { path, .. }
             | Error::Mismatch { path, .. }
             | Error::Decode { path, .. }
             | Error::Unsupported { path, .. }
@@ -423,6 +438,7 @@ impl Error {
             | Error::NotACache { url, .. }
             | Error::NarInfo { url, .. }
             | Error::WrongPath { url, .. }
+            | Error::WeakContentAddress { url, .. }
             | Error::Mismatch { url, .. }
             | Error::Decode { url, .. } => Some(url),
             Error::SourceDisabled(error) => error.url(),

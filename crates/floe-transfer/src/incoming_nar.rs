@@ -134,7 +134,7 @@ impl<'a> IncomingNar<'a> {
     pub fn write_to<S: NarSink>(&mut self, sink: &mut S) -> Result<(), Error> {
         let narinfo = self.narinfo();
         let url = self.url.clone();
-        let mut verifier = NarVerifier::new(&narinfo.info, &url, self.context.worker);
+        let mut verifier = NarVerifier::new(self.path, &url, self.context.worker);
         let mut file_check = None;
         match self.stream.take() {
             Some(NarStream::Body(body)) => {
@@ -164,7 +164,7 @@ impl<'a> IncomingNar<'a> {
         read: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let from = place.display().to_string();
-        let mut verifier = NarVerifier::new(&self.path.narinfo.info, &from, self.context.worker);
+        let mut verifier = NarVerifier::new(self.path, &from, self.context.worker);
         read(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
         verifier.finish().map(|_| ())
     }

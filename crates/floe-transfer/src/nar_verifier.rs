@@ -6,10 +6,12 @@ use floe_format::{Hash, HashAlgorithm, NarInfo, PathInfo};
 use floe_hash::hash_pool::{Stream, Worker};
 
 use crate::error::Error;
+use crate::planned_path::PlannedPath;
 
 /// Hashes a NAR chunk by chunk, and compares it at the end.
 pub(crate) struct NarVerifier<'a> {
     info: &'a PathInfo,
+    relies_on_content_address: bool,
     url: &'a str,
     hasher: Stream,
     size: u64,
@@ -30,8 +32,9 @@ enum ContentsHasher {
 }
 
 impl<'a> NarVerifier<'a> {
-    /// Makes a verifier for `info`. Errors name `url`.
-    pub(crate) fn new(info: &'a PathInfo, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
+    /// Makes a verifier for `path`. Errors name `url`.
+    pub(crate) fn new(path: &'a PlannedPath, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
+        let info = &path.narinfo.info;
         let contents = info.ca.and_then(|ca| {
             let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part().as_str());
             match ca.method {
@@ -53,6 +56,7 @@ impl<'a> NarVerifier<'a> {
         });
         NarVerifier {
             info,
+            relies_on_content_address: path.relies_on_content_address,
             url,
             hasher: worker.stream(info.nar_size),
             size: 0,
@@ -113,7 +117,7 @@ impl<'a> NarVerifier<'a> {
             return Err(self.mismatch("NAR hash", info.nar_hash.to_nix32(), actual.to_nix32()));
         }
         let Some(ca) = info.ca else { return Ok(actual) };
-        let (contents, otherwise) = match self.contents.take() {
+        let (contents, without_offsets) = match self.contents.take() {
             None => (actual, None),
             Some(
                 ContentsHasher::Nar(hasher)
@@ -123,8 +127,6 @@ impl<'a> NarVerifier<'a> {
                     ..
                 },
             ) => {
-                // Nix from 2.17 to 2.34 did not hash the positions of self-references. Paths of
-                // both kinds exist, and both hashes bind the contents.
                 let both = hasher.finish_both();
                 (both.hash, Some(both.without_offsets))
             }
@@ -133,8 +135,19 @@ impl<'a> NarVerifier<'a> {
                 return Err(self.mismatch("content address", ca.to_string(), actual));
             }
         };
-        if contents != ca.hash && otherwise != Some(ca.hash) {
+        if contents == ca.hash {
+            return Ok(actual);
+        }
+        if without_offsets != Some(ca.hash) {
             return Err(self.mismatch("content hash", ca.hash.to_nix32(), contents.to_nix32()));
+        }
+        // Nix from 2.17 to 2.34 did not hash the positions of self-references. Contents with zeros
+        // in place of some of them have the same hash, so it identifies no contents by itself.
+        if self.relies_on_content_address {
+            return Err(Error::WeakContentAddress {
+                path: info.path.clone(),
+                url: self.url.to_owned(),
+            });
         }
         Ok(actual)
     }

@@ -15,6 +15,9 @@ pub struct PlannedPath {
     pub local_copies: Vec<PathBuf>,
     /// Whether the target has a recovered tree of this path, from an interrupted run.
     pub is_recovered: bool,
+    /// Whether only its content address makes the path trusted. The address must then cover all of
+    /// the contents.
+    pub relies_on_content_address: bool,
 }
 
 impl PlannedPath {

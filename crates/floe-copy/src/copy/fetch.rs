@@ -235,6 +235,7 @@ mod tests {
             source: 0,
             local_copies: Vec::new(),
             is_recovered: false,
+            relies_on_content_address: false,
         }
     }
 

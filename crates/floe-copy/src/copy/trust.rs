@@ -53,12 +53,12 @@ pub(super) fn check_trust(
         }
         (_, holds) => holds == Some(true),
     };
-    let is_trusted_unsigned =
-        is_content_addressed || copy.options.obey_trusted && offering_source.is_trusted();
-    let needs_signature =
-        copy.options.check_signatures && copy.target.requires_trust() && !is_trusted_unsigned;
+    let needs_no_trust = !copy.options.check_signatures
+        || !copy.target.requires_trust()
+        || copy.options.obey_trusted && offering_source.is_trusted();
     let keys = &copy.options.trusted_keys;
-    if needs_signature && !info.is_signed_by(dir, keys) {
+    let is_unsigned = !needs_no_trust && !info.is_signed_by(dir, keys);
+    if is_unsigned && !is_content_addressed {
         let signers = info.signatures.iter();
         return Err(Error::Untrusted {
             path: path(),
@@ -77,5 +77,6 @@ pub(super) fn check_trust(
         source,
         local_copies: Vec::new(),
         is_recovered: false,
+        relies_on_content_address: is_unsigned,
     })
 }

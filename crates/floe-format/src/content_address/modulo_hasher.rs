@@ -117,8 +117,8 @@ pub struct ModuloHashes {
     pub hash: Hash,
     /// The hash of Nix 2.17 to 2.34, which omit the offsets by mistake.
     ///
-    /// Binary caches hold content addresses made by these versions. The hash is weaker: it stays
-    /// the same if zeros replace some of the occurrences.
+    /// Binary caches hold content addresses made by these versions. The hash stays the same if
+    /// zeros replace some of the occurrences, so it does not identify the contents.
     pub without_offsets: Hash,
 }
 

@@ -142,6 +142,7 @@ fn recovered_trees_need_no_space() {
         source: 0,
         local_copies: Vec::new(),
         is_recovered,
+        relies_on_content_address: false,
     };
     let of = |items: &[PlannedPath]| {
         let space = Space::estimate(Path::new("/mnt/root"), items, Needs::of_tree).unwrap();
