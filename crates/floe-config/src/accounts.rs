@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// A user of the machine.
@@ -29,7 +30,7 @@ pub struct Account {
 pub fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
     match IS_STATIC {
         true => find_user(|user| user.uid == uid),
-        false => Ok(User::from_uid(uid)?.map(Account::from)),
+        false => Ok(found(User::from_uid(uid))?.map(Account::from)),
     }
 }
 
@@ -39,7 +40,7 @@ pub fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
 pub fn user_by_name(name: &str) -> io::Result<Option<Account>> {
     match IS_STATIC {
         true => find_user(|user| user.name == name),
-        false => Ok(User::from_name(name)?.map(Account::from)),
+        false => Ok(found(User::from_name(name))?.map(Account::from)),
     }
 }
 
@@ -51,7 +52,7 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
         true => Ok(lines(GROUP)?
             .iter()
             .find_map(|line| parse_group(line, name))),
-        false => Ok(Group::from_name(name)?.map(|group| group.gid)),
+        false => Ok(found(Group::from_name(name))?.map(|group| group.gid)),
     }
 }
 
@@ -63,6 +64,15 @@ impl From<User> for Account {
             gid: user.gid,
             home: user.dir,
         }
+    }
+}
+
+/// Turns the errors by which getpwnam(3) and getgrnam(3) report an absent name into `None`. glibc
+/// reports one of them if `/etc/passwd` or `/etc/group` does not exist.
+fn found<T>(lookup: nix::Result<Option<T>>) -> io::Result<Option<T>> {
+    match lookup {
+        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
+        lookup => Ok(lookup?),
     }
 }
 
@@ -126,6 +136,15 @@ mod tests {
             .find_map(|line| parse_group(line, "root"));
         assert_eq!(group_by_name("root").unwrap(), by_file);
         assert_eq!(by_file, Some(Gid::from_raw(0)));
+    }
+
+    #[test]
+    fn machine_without_accounts_has_no_group() {
+        for absent in [Errno::ENOENT, Errno::ESRCH] {
+            assert_eq!(found::<Gid>(Err(absent)).unwrap(), None, "{absent}");
+        }
+        assert!(found::<Gid>(Err(Errno::EIO)).is_err());
+        assert_eq!(lines("/nonexistent/group").unwrap(), Vec::<String>::new());
     }
 
     #[test]
