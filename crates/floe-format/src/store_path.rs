@@ -21,6 +21,9 @@ pub enum StorePathError {
         /// The store directory.
         dir: String,
     },
+    /// A `..` component leaves the store path.
+    #[error("cannot parse store path {0:?}: a .. in it leads out of the path")]
+    Leaves(String),
     /// The base name is shorter than a hash part, a dash and a name.
     #[error("cannot parse store path {0:?}: it is too short")]
     TooShort(String),
@@ -90,6 +93,31 @@ impl StoreDir {
         self.parse(&path)
     }
 
+    /// Returns the store path that an absolute path names, or in which it names a file, like Nix's
+    /// `toStorePath`. The path is normalized without access to the file system.
+    ///
+    /// Stricter than Nix, `..` must not lead out of the store path, not even into another one.
+    pub fn to_store_path(&self, text: &str) -> Result<StorePath, StorePathError> {
+        let not_in_store = || self.not_in_store(text);
+        let rest = text.strip_prefix('/').ok_or_else(not_in_store)?;
+        let dir: Vec<&str> = self.components().collect();
+        let mut found: Vec<&str> = Vec::new();
+        for component in rest.split('/') {
+            match component {
+                "" | "." => {}
+                ".." if found.len() == dir.len() + 1 && found.starts_with(&dir) => {
+                    return Err(StorePathError::Leaves(text.into()));
+                }
+                ".." => {
+                    found.pop();
+                }
+                _ => found.push(component),
+            }
+        }
+        let inside = found.strip_prefix(&*dir).ok_or_else(not_in_store)?;
+        StorePath::parse(inside.first().ok_or_else(not_in_store)?)
+    }
+
     /// Computes a store path, like Nix's `makeStorePath`.
     ///
     /// `kind` is `source`, `text` or `output:NAME`, with the references appended. `hash` is
@@ -107,6 +135,10 @@ impl StoreDir {
         Ok(StorePath(
             format!("{}-{name}", nix32::encode(&folded)).into(),
         ))
+    }
+
+    fn components(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').filter(|component| !component.is_empty())
     }
 
     fn not_in_store(&self, path: &str) -> StorePathError {

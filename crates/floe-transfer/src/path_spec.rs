@@ -20,14 +20,9 @@ impl PathSpec {
         if let Some(part) = HashPart::parse(text) {
             return Ok(PathSpec::HashPart(part));
         }
-        let parsed = if text.starts_with('/') {
-            let prefix = format!("{}/", store_dir.as_str());
-            let base_name = text
-                .strip_prefix(&prefix)
-                .and_then(|rest| rest.split('/').next());
-            base_name.map_or_else(|| store_dir.parse(text), StorePath::parse)
-        } else {
-            StorePath::parse(text)
+        let parsed = match text.starts_with('/') {
+            true => store_dir.to_store_path(text),
+            false => StorePath::parse(text),
         };
         parsed
             .map(PathSpec::Path)
@@ -98,5 +93,21 @@ mod tests {
         let by_hash_part = PathSpec::parse(&"a".repeat(32), &dir).unwrap();
         assert!(by_hash_part.matches(&path('a', "y")));
         assert!(!by_hash_part.matches(&path('b', "y")));
+    }
+
+    #[test]
+    fn path_spec_with_file_names_the_path_unless_it_leaves() {
+        let dir = StoreDir::default();
+        let base_name = format!("{}-x", "a".repeat(32));
+        let path = StorePath::parse(&base_name).unwrap();
+        let parse = |text: String| PathSpec::parse(&text, &dir);
+        for suffix in ["/bin/jq", "/", "/./bin", "/bin/../lib"] {
+            let spec = parse(format!("/nix/store/{base_name}{suffix}")).unwrap();
+            assert_eq!(spec, PathSpec::Path(path.clone()), "{suffix}");
+        }
+        for suffix in ["/../../etc", "/..", "/bin/../../x"] {
+            assert!(parse(format!("/nix/store/{base_name}{suffix}")).is_err());
+            assert!(parse(format!("{base_name}{suffix}")).is_err());
+        }
     }
 }

@@ -103,6 +103,52 @@ fn full_path_parses_literally_or_normalized() {
     }
 }
 
+#[test]
+fn file_in_store_path_belongs_to_it_unless_dots_leave() {
+    let dir = StoreDir::default();
+    let path = named("x").unwrap();
+    let full = dir.full_path(&path);
+    for suffix in [
+        "",
+        "/",
+        "/bin/jq",
+        "/.",
+        "/./bin//jq/",
+        "/bin/..",
+        "/a/b/../../c",
+    ] {
+        let text = format!("{full}{suffix}");
+        assert_eq!(dir.to_store_path(&text), Ok(path.clone()), "{text}");
+    }
+    for text in [
+        format!("//nix/./store//{path}"),
+        format!("/home/../nix/store/{path}/bin"),
+    ] {
+        assert_eq!(dir.to_store_path(&text), Ok(path.clone()), "{text}");
+    }
+    for suffix in ["/..", "/../../etc", "/bin/../..", "/./../x", "/..//"] {
+        let text = format!("{full}{suffix}");
+        let left = StorePathError::Leaves(text.clone());
+        assert_eq!(dir.to_store_path(&text), Err(left));
+    }
+    let other = format!("{full}/../{path}");
+    assert!(dir.to_store_path(&other).is_err());
+    for text in [
+        "/nix/store",
+        "/nix/store/..",
+        "/nix",
+        "/",
+        "",
+        "nix/store/x",
+    ] {
+        let found = dir.to_store_path(text);
+        assert!(
+            matches!(found, Err(StorePathError::NotInStore { .. })),
+            "{text}"
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn made_store_path_parses(
@@ -120,6 +166,7 @@ proptest! {
     fn parsing_any_text_does_not_panic(text: String) {
         let _ = StorePath::parse(&text);
         let _ = StoreDir::default().parse_normalizing(&text);
+        let _ = StoreDir::default().to_store_path(&text);
         let _ = StoreDir::new(&text);
     }
 }
