@@ -106,6 +106,11 @@ impl HashPool {
         self.cores
     }
 
+    /// Returns the largest number of workers that a pool chooses for this machine.
+    pub fn workers_max() -> usize {
+        cores().get() - 1 + SLOTS_MAX
+    }
+
     /// Returns a ticket for each worker.
     pub fn tickets(&self) -> impl Iterator<Item = WorkerTicket> {
         let (sequential, batched) = match &self.scheduler {

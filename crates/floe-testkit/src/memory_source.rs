@@ -207,7 +207,7 @@ impl fmt::Debug for MemorySource {
 
 /// Sends a whole body. The worker that reads it may be gone.
 fn send(sender: &mpsc::Sender<Chunk>, nar: Bytes) {
-    for chunk in [Chunk::Bytes(nar), Chunk::End] {
+    for chunk in [Chunk::Bytes(nar, None), Chunk::End] {
         let _: Result<(), _> = sender.try_send(chunk);
     }
 }

@@ -241,8 +241,10 @@ impl<'a> IncomingNar<'a> {
             worker,
             ..
         } = self.context;
-        let wait = || worker.yield_core_while(|| decoder_budget.acquire(window));
-        let _permit = decoder_budget.try_acquire(window).unwrap_or_else(wait);
+        let nar_size = self.path.narinfo.info.nar_size;
+        let wait = || worker.yield_core_while(|| decoder_budget.acquire(window, nar_size));
+        let permit = decoder_budget.try_acquire(window, nar_size);
+        let _permit = permit.unwrap_or_else(wait);
         let decoder = codec::decoder(compression, reader, window);
         let decoder = decoder.map_err(|e| self.decode_error(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::Unsupported {

@@ -32,8 +32,9 @@ pub type NarDump = Box<dyn FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Se
 /// A part of a body from the network.
 #[derive(Debug)]
 pub enum Chunk {
-    /// The next bytes.
-    Bytes(Bytes),
+    /// The next bytes, with the permission to keep them in memory before the worker reads them, if
+    /// the source limits that.
+    Bytes(Bytes, Option<OwnedSemaphorePermit>),
     /// The end. A body without it is incomplete.
     End,
     /// The transfer failed.
@@ -172,7 +173,7 @@ impl<'a> BodyReader<'a> {
             None => Ok(None),
             Some(Body::Network { chunks, url, .. }) => {
                 match next_network_chunk(chunks, self.worker) {
-                    Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
+                    Some(Chunk::Bytes(bytes, _)) => Ok(Some(bytes)),
                     Some(Chunk::End) => Ok(None),
                     Some(Chunk::Failed(error)) => Err(error),
                     None => Err(Error::fetch(url, "the transfer was abandoned", false)),

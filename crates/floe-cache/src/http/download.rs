@@ -14,10 +14,11 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use floe_transfer::url::redact;
 use floe_transfer::{Chunk, Error, SMALL_LEN_MAX, backoff_delay};
 use reqwest::header::{
@@ -25,7 +26,9 @@ use reqwest::header::{
 };
 use reqwest::header::{HeaderMap, IF_RANGE, LAST_MODIFIED, RANGE, TRANSFER_ENCODING};
 use reqwest::{Response, StatusCode};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::SendError;
 use tokio::time::sleep;
 
 use super::HttpCacheShared;
@@ -149,7 +152,8 @@ impl Download<'_> {
             next_bytes(self.cache, &mut response, &self.shown, &mut rate).await?
         {
             self.len += bytes.len() as u64;
-            if self.chunks.send(Chunk::Bytes(bytes)).await.is_err() {
+            let permits = &self.cache.context.waiting_chunks;
+            if send_chunk(self.chunks, permits, bytes).await.is_err() {
                 // The worker has dropped this body, and reports the reason itself.
                 return Ok(None);
             }
@@ -176,6 +180,25 @@ impl Download<'_> {
     }
 }
 
+/// Sends a chunk of a large body. All bodies share the permits for waiting chunks. If there are
+/// none, a body sends the next chunk when its worker has received all earlier ones. No body waits
+/// for the worker of another one.
+async fn send_chunk(
+    chunks: &Sender<Chunk>,
+    permits: &Arc<Semaphore>,
+    bytes: Bytes,
+) -> Result<(), SendError<()>> {
+    let permit = permits.clone().try_acquire_owned().ok();
+    let room = match permit {
+        Some(_) => 1,
+        None => chunks.max_capacity(),
+    };
+    if let Some(room) = chunks.reserve_many(room).await?.next() {
+        room.send(Chunk::Bytes(bytes, permit));
+    }
+    Ok(())
+}
+
 /// Fetches a small body whole. It waits for its worker in memory, so the server cannot time out.
 pub(super) async fn send_small_body(
     cache: &HttpCacheShared,
@@ -192,7 +215,7 @@ pub(super) async fn send_small_body(
             return Err(Error::fetch(&shown, reason, false));
         }
     }
-    let _: Result<(), _> = chunks.send(Chunk::Bytes(whole.freeze())).await;
+    let _: Result<(), _> = chunks.send(Chunk::Bytes(whole.freeze(), None)).await;
     Ok(())
 }
 
@@ -297,6 +320,37 @@ mod tests {
         drop(wanted);
         let silent = until_closed(&chunks, std::future::pending::<()>());
         assert_eq!(runtime.block_on(silent), None);
+    }
+
+    #[test]
+    fn chunk_without_permit_waits_for_its_own_worker() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let permits = Arc::new(Semaphore::new(3));
+        let (first, mut of_first) = tokio::sync::mpsc::channel(8);
+        let (second, mut of_second) = tokio::sync::mpsc::channel(8);
+        let bytes = || Bytes::from_static(b"chunk");
+        runtime.unwrap().block_on(async {
+            for _ in 0..3 {
+                send_chunk(&first, &permits, bytes()).await.unwrap();
+            }
+            // A body may always have one chunk.
+            send_chunk(&second, &permits, bytes()).await.unwrap();
+            for chunks in [&first, &second] {
+                let mut next = pin!(send_chunk(chunks, &permits, bytes()));
+                let is_pending =
+                    poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending()));
+                assert!(is_pending.await);
+            }
+            let next = send_chunk(&second, &permits, bytes());
+            drop(of_second.recv().await);
+            next.await.unwrap();
+            // A received chunk returns its permit.
+            drop(of_first.recv().await);
+            send_chunk(&second, &permits, bytes()).await.unwrap();
+        });
+        assert_eq!((of_first.len(), of_second.len()), (2, 2));
+        drop((of_first, of_second));
+        assert_eq!(permits.available_permits(), 3);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use floe_transfer::Error;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::auth::{AuthenticatedClient, read_netrc_files};
 use super::client::{self, INVALID_CERT_TEXT};
@@ -23,6 +23,8 @@ pub(super) struct HttpContext {
     pub(super) options: NetworkOptions,
     /// The connections to all hosts.
     pub(super) limits: Arc<ConnectionLimits>,
+    /// Permits for the chunks of all large bodies that wait for their workers.
+    pub(super) waiting_chunks: Arc<Semaphore>,
     /// Runs tasks on the network thread. They are dropped when the thread ends.
     pub(super) handle: Handle,
 }
@@ -40,6 +42,7 @@ impl HttpContext {
             certificate_error,
             options: self.options.clone(),
             limits: self.limits.clone(),
+            waiting_chunks: self.waiting_chunks.clone(),
             handle: self.handle.clone(),
         })
     }
@@ -83,6 +86,7 @@ impl Network {
             certificate_error,
             options: options.clone(),
             limits: Arc::new(ConnectionLimits::new(options.connections)),
+            waiting_chunks: Arc::new(Semaphore::new(WAITING_CHUNKS_MAX)),
             handle: runtime.handle().clone(),
         });
         let stop = Arc::new(Notify::new());
@@ -133,3 +137,8 @@ impl Drop for Network {
         self.shut_down();
     }
 }
+
+/// How many chunks of large bodies may wait for their workers, in addition to one for each body: 8
+/// for each of the bodies of 4 workers and for as many prefetched ones, or about 25 MiB. More
+/// workers compete for the processor, so their bodies gain nothing from longer queues.
+const WAITING_CHUNKS_MAX: usize = 64;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use std::vec::IntoIter;
 
 use floe_format::StorePath;
+use floe_hash::hash_pool::HashPool;
 use floe_transfer::codec::DecoderBudget;
 use floe_transfer::{Buffering, Error, NarStream, PlannedPath, SMALL_LEN_MAX};
 
@@ -102,7 +103,7 @@ impl<'a> Queue<'a> {
             sources,
             items,
             jobs,
-            decoder_budget: DecoderBudget::new(DECODER_BUDGET_LEN),
+            decoder_budget: DecoderBudget::new(HashPool::workers_max()),
             state: Mutex::new(state),
         }
     }
@@ -201,9 +202,6 @@ fn is_small(item: &PlannedPath) -> bool {
 
 /// The number of prefetched small bodies, for any number of connections: at most 32 MiB.
 const SMALL_PREFETCH_MAX: usize = 32;
-
-/// The memory budget of large decoder windows, in bytes: that of the largest single window.
-const DECODER_BUDGET_LEN: u64 = floe_transfer::codec::WINDOW_LEN_MAX;
 
 /// The age from which a prefetched large body may be stale. Servers keep an unread connection for
 /// longer than this.

@@ -1,57 +1,89 @@
-//! One memory budget for the large windows of all decoders.
+//! The memory budgets for the windows of all decoders.
 //!
-//! Small windows need no permit: every worker may have one. A cache that declares large windows
-//! makes its workers wait for each other instead of filling the memory.
+//! Windows of up to 8 MiB, which is all that Nix writes, share one budget. It has room for the
+//! windows of all workers of a copy without `--jobs`. With more workers, those that decode large
+//! NARs wait for each other. Larger windows share a second budget, so that a cache that declares
+//! them does not fill the memory.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The memory that all large windows share.
+use super::WINDOW_LEN_MAX;
+
+/// The memory that all decoders share.
 #[derive(Debug)]
 pub struct DecoderBudget {
-    total: u64,
-    free: Mutex<u64>,
-    released: Condvar,
+    small: Budget,
+    large: Budget,
 }
 
 /// A part of the budget. Dropping it returns the part.
 #[derive(Debug)]
 pub struct BudgetPermit<'a> {
-    budget: &'a DecoderBudget,
+    budget: &'a Budget,
     len: u64,
 }
 
 impl DecoderBudget {
-    /// Makes a budget of `total` bytes.
-    pub fn new(total: u64) -> DecoderBudget {
+    /// Makes a budget for the usual windows of `workers` decoders, at least 16, and for larger
+    /// windows of 128 MiB together.
+    pub fn new(workers: usize) -> DecoderBudget {
+        let workers = workers.max(SMALL_WINDOWS_MIN) as u64;
         DecoderBudget {
+            small: Budget::new(workers * SMALL_WINDOW_LEN),
+            large: Budget::new(WINDOW_LEN_MAX),
+        }
+    }
+
+    /// Returns a permit for a decoder with a window of `window` bytes and an output of `output`
+    /// bytes, if the budget has room. A window that is larger than the budget takes all of it.
+    pub fn try_acquire(&self, window: u64, output: u64) -> Option<BudgetPermit<'_>> {
+        let (budget, len) = self.needed(window, output);
+        budget.try_acquire(len)
+    }
+
+    /// Returns a permit as [`DecoderBudget::try_acquire`] does, but waits until there is room.
+    pub fn acquire(&self, window: u64, output: u64) -> BudgetPermit<'_> {
+        let (budget, len) = self.needed(window, output);
+        budget.acquire(len)
+    }
+
+    /// Returns the budget of a window, and its share. The decoder uses no more of a window than its
+    /// output fills.
+    fn needed(&self, window: u64, output: u64) -> (&Budget, u64) {
+        match window > SMALL_WINDOW_LEN {
+            true => (&self.large, window.min(self.large.total)),
+            false => (&self.small, window.min(output)),
+        }
+    }
+}
+
+/// A number of bytes that threads divide among them.
+#[derive(Debug)]
+struct Budget {
+    total: u64,
+    free: Mutex<u64>,
+    released: Condvar,
+}
+
+impl Budget {
+    fn new(total: u64) -> Budget {
+        Budget {
             total,
             free: Mutex::new(total),
             released: Condvar::new(),
         }
     }
 
-    /// Returns a permit for a window of `len` bytes if the budget has room. A small window always
-    /// gets one. A window that is larger than the budget takes all of it.
-    pub fn try_acquire(&self, len: u64) -> Option<BudgetPermit<'_>> {
-        let len = self.needed(len);
+    fn try_acquire(&self, len: u64) -> Option<BudgetPermit<'_>> {
         let mut free = self.free();
         *free = free.checked_sub(len)?;
         Some(BudgetPermit { budget: self, len })
     }
 
-    /// Returns a permit as [`DecoderBudget::try_acquire`] does, but waits until there is room.
-    pub fn acquire(&self, len: u64) -> BudgetPermit<'_> {
-        let len = self.needed(len);
+    fn acquire(&self, len: u64) -> BudgetPermit<'_> {
         let free = self.released.wait_while(self.free(), |free| *free < len);
         *free.unwrap_or_else(PoisonError::into_inner) -= len;
         BudgetPermit { budget: self, len }
-    }
-
-    fn needed(&self, len: u64) -> u64 {
-        match len > SMALL_WINDOW_LEN {
-            true => len.min(self.total),
-            false => 0,
-        }
     }
 
     fn free(&self) -> MutexGuard<'_, u64> {
@@ -66,9 +98,12 @@ impl Drop for BudgetPermit<'_> {
     }
 }
 
-/// The largest window that needs no permit, in bytes: that of `xz -6` and `zstd -19`, and so of all
-/// caches that Nix writes.
+/// The largest window that needs no permit of the large budget, in bytes: that of `xz -6` and
+/// `zstd -19`, and so of all caches that Nix writes.
 pub(super) const SMALL_WINDOW_LEN: u64 = 8 * 1024 * 1024;
+
+/// The smallest number of windows in the small budget: 128 MiB, as for larger windows.
+const SMALL_WINDOWS_MIN: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -78,27 +113,39 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1024 * 1024;
+    const MANY: u64 = u64::MAX;
 
     #[test]
-    fn budget_counts_large_windows_only() {
-        let budget = DecoderBudget::new(128 * MIB);
-        let small: Vec<_> = (0..100).map(|_| budget.acquire(8 * MIB)).collect();
-        let large = budget.acquire(100 * MIB);
-        assert!(budget.try_acquire(64 * MIB).is_none());
-        let rest = budget.try_acquire(28 * MIB).unwrap();
+    fn budgets_of_small_and_large_windows_are_independent() {
+        let budget = DecoderBudget::new(20);
+        let small: Vec<_> = (0..20).map(|_| budget.acquire(8 * MIB, MANY)).collect();
+        assert!(budget.try_acquire(8 * MIB, MANY).is_none());
+        let large = budget.acquire(100 * MIB, MANY);
+        assert!(budget.try_acquire(64 * MIB, MANY).is_none());
+        let rest = budget.try_acquire(28 * MIB, MANY).unwrap();
         drop(large);
-        assert!(budget.try_acquire(64 * MIB).is_some());
+        assert!(budget.try_acquire(64 * MIB, MANY).is_some());
         drop(rest);
         // A window that is larger than the budget takes all of it.
-        let all = budget.try_acquire(u64::MAX).unwrap();
-        assert!(budget.try_acquire(9 * MIB).is_none());
+        let all = budget.try_acquire(u64::MAX, MANY).unwrap();
+        assert!(budget.try_acquire(9 * MIB, MANY).is_none());
         drop((all, small));
-        assert_eq!(*budget.free(), 128 * MIB);
+        assert_eq!(*budget.large.free(), 128 * MIB);
+        assert_eq!(*budget.small.free(), 160 * MIB);
+    }
+
+    #[test]
+    fn budget_of_small_windows_counts_used_part() {
+        let budget = DecoderBudget::new(1);
+        let short: Vec<_> = (0..128).map(|_| budget.acquire(8 * MIB, MIB)).collect();
+        assert!(budget.try_acquire(8 * MIB, 1).is_none());
+        drop(short);
+        assert!(budget.try_acquire(8 * MIB, MANY).is_some());
     }
 
     #[test]
     fn budget_is_never_exceeded_and_every_thread_acquires() {
-        let budget = DecoderBudget::new(128 * MIB);
+        let budget = DecoderBudget::new(1);
         let (taken, most) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for number in 0..12 {
@@ -106,7 +153,7 @@ mod tests {
                 scope.spawn(move || {
                     let len = (16 + 16 * (number % 8)) * MIB;
                     for _ in 0..100 {
-                        let permit = budget.acquire(len);
+                        let permit = budget.acquire(len, MANY);
                         most.fetch_max(
                             taken.fetch_add(len, Ordering::SeqCst) + len,
                             Ordering::SeqCst,
