@@ -1,26 +1,27 @@
 //! Recovery after runs that were killed.
 //!
 //! Each writer of a store holds a lock on its file of temporary roots. Its unfinished trees have
-//! the name of that file in their own names. If a floe roots file is not locked, its run is dead:
+//! the name of that file in their own names. A collector may have removed the file, but not its
+//! second name, the run record (see `temp_roots`). If neither is locked, the run is dead:
 //!
 //! 1. Recovery removes the trees of the dead run. It claims a tree instead if the tree is sealed
 //!    and belongs to a path in the roots file: this run may reuse it, see `recovered_trees`.
 //! 2. The roots are the paths that the run was about to add. Recovery removes each one that is on
 //!    disk without a row, and each lock file that no process holds. It holds the path lock
 //!    meanwhile.
-//! 3. The roots file is removed last, so that a later run continues a recovery that was killed
+//! 3. The roots file and the record are removed last, so that a later run continues a recovery that was killed
 //!    itself.
 //!
 //! If a file cannot be removed, for example because another user owns it, recovery continues with
 //! the rest and keeps the roots file. No other record names the paths of the run, and the next run
-//! may have more rights. The price is one listing of the store at each start.
+//! may have more rights. The price is one listing of the store for each dead run, and none if there
+//! is no dead run.
 //!
-//! Not guaranteed: that everything is removed. The next garbage collection deletes the rest, and
-//! the roots file.
+//! Not guaranteed: that everything is removed. The next garbage collection deletes the rest.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File, OpenOptions};
+use std::fs::{self, DirEntry, File, Metadata, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -48,14 +49,17 @@ pub(crate) struct Recovery<'a> {
 impl Recovery<'_> {
     /// Recovers from all dead runs. Returns whether there were any.
     pub(crate) fn recover_all(&self) -> bool {
-        let entries = fs::read_dir(self.layout.state_dir.join("temproots"));
         let mut has_dead_runs = false;
-        for entry in entries.into_iter().flatten().flatten() {
-            if let Some(name) = entry.file_name().to_str()
-                && is_floe_roots_file(name)
-            {
-                // A failure here must not fail the caller, whose own work does not depend on it.
-                has_dead_runs |= self.recover_run(name, &entry.path()).unwrap_or(true);
+        // The records come first. A new run that meets a record with its name creates a roots file
+        // without contents for a moment, and recovery by that file would remove the trees.
+        for directory in [self.layout.database_dir(), self.layout.temp_roots_dir()] {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                if let Some(name) = entry.file_name().to_str()
+                    && is_floe_roots_file(name)
+                {
+                    // A failure must not fail the caller, whose own work does not depend on it.
+                    has_dead_runs |= self.recover_run(name, &entry.path()).unwrap_or(true);
+                }
             }
         }
         has_dead_runs
@@ -76,15 +80,33 @@ impl Recovery<'_> {
             is_complete &= tolerate_file_error(self.remove_unregistered(path))?;
         }
         if is_complete {
-            fs::remove_file(file).io_context("remove", file)?;
+            self.remove_roots_file(name, &roots)?;
         }
         Ok(true)
+    }
+
+    /// Removes the names of a locked roots file. The name that collectors know goes first: as long
+    /// as the record exists, no new run uses the name.
+    fn remove_roots_file(&self, name: &str, roots: &File) -> Result<(), StoreError> {
+        for directory in [self.layout.temp_roots_dir(), self.layout.database_dir()] {
+            let place = directory.join(name);
+            let own = roots.metadata().io_context("examine", &place)?;
+            let is_own = |found: Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+            if fs::symlink_metadata(&place).is_ok_and(is_own) {
+                fs::remove_file(&place).io_context("remove", &place)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the full paths, each of which ends with a NUL. The last one may be incomplete.
     fn read_roots(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
         let mut text = Vec::new();
         roots.read_to_end(&mut text).io_context("read", file)?;
+        // A collector that removes the file of a dead run overwrites the first byte.
+        if let Some(first) = text.first_mut().filter(|first| **first == COLLECTOR_MARK) {
+            *first = b'/';
+        }
         let dir = &self.layout.store_dir;
         let words = text.split(|byte| *byte == 0);
         let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
@@ -183,6 +205,9 @@ fn hash_part_of_tree(name: &str, entry: &[u8]) -> Option<HashPart> {
 fn is_tree_name(entry: &OsStr) -> bool {
     entry.as_bytes().last().is_some_and(u8::is_ascii_digit)
 }
+
+/// The byte that Nix's collector writes into a roots file before it removes the file.
+const COLLECTOR_MARK: u8 = b'd';
 
 #[cfg(test)]
 mod tests {

@@ -70,6 +70,11 @@ impl StoreLayout {
         self.state_dir.join("db")
     }
 
+    /// The directory of temporary roots files.
+    pub(crate) fn temp_roots_dir(&self) -> PathBuf {
+        self.state_dir.join("temproots")
+    }
+
     /// The lock that every writer of the store holds shared.
     pub(crate) fn big_lock(&self) -> PathBuf {
         self.database_dir().join("big-lock")

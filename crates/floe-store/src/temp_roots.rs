@@ -8,6 +8,10 @@
 //! before Nix 2.36 do not read their roots again between the search for garbage and the deletion.
 //! Registration therefore checks the references of a path again. A caller that relies on any other
 //! path waits for the end of the collection ([`TempRootsFile::wait_for_gc`]).
+//!
+//! A roots file also names the trees of its run, for recovery after a crash. Every collection begins
+//! with the removal of the files of dead runs, also one that ends before it deletes the trees. The
+//! file therefore has a second name in the directory of the database, the *run record*.
 
 mod gc_socket;
 
@@ -15,7 +19,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -91,6 +95,7 @@ pub(crate) fn is_floe_roots_file(name: &str) -> bool {
 pub(crate) struct TempRootsFile {
     file: File,
     path: PathBuf,
+    record: PathBuf,
     gc_lock: GcLock,
     gc_socket: GcSocket,
     /// Whether floe sent roots to a collector and has not yet seen the end of that collection.
@@ -108,7 +113,8 @@ impl TempRootsFile {
         loop {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-floe-{number}", std::process::id());
-            let path = layout.state_dir.join("temproots").join(name);
+            let path = layout.temp_roots_dir().join(&name);
+            let record = layout.database_dir().join(&name);
             let file = open_private_file(&path);
             let file = file.io_context("create the temporary roots file", &path)?;
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
@@ -119,10 +125,11 @@ impl TempRootsFile {
             // it was locked and took it for a stale file: a collector then writes a mark into it,
             // and a recovering process unlinks it.
             let found = file.metadata().io_context("examine", &path)?;
-            if found.size() == 0 && found.nlink() > 0 {
+            if found.size() == 0 && found.nlink() == 1 && add_record(&path, &record) {
                 return Ok(TempRootsFile {
                     file,
                     path,
+                    record,
                     gc_lock,
                     gc_socket: GcSocket::new(layout),
                     gc_notified: false,
@@ -205,8 +212,24 @@ impl TempRootsFile {
 impl Drop for TempRootsFile {
     fn drop(&mut self) {
         if !self.is_kept {
-            let _: io::Result<()> = fs::remove_file(&self.path);
+            // The order is that of recovery.
+            for name in [&self.path, &self.record] {
+                let _: io::Result<()> = fs::remove_file(name);
+            }
         }
+    }
+}
+
+/// Adds the run record of a new roots file. Returns `false`, and removes the file, if the record of
+/// a dead run has this name: the name also occurs in the names of its trees. A file system without
+/// hard links has no records, so a collection there makes recovery impossible.
+fn add_record(path: &Path, record: &Path) -> bool {
+    match fs::hard_link(path, record) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let _: io::Result<()> = fs::remove_file(path);
+            false
+        }
+        _ => true,
     }
 }
 
@@ -222,7 +245,8 @@ mod tests {
     fn roots_file_holds_nul_terminated_paths_until_drop() {
         let root = tempfile::tempdir().unwrap();
         let layout = StoreLayout::in_root(root.path(), StoreDir::default());
-        fs::create_dir_all(layout.state_dir.join("temproots")).unwrap();
+        fs::create_dir_all(layout.temp_roots_dir()).unwrap();
+        fs::create_dir_all(layout.database_dir()).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
         let mut first = TempRootsFile::create(&layout).unwrap();
         let second = TempRootsFile::create(&layout).unwrap();
@@ -232,10 +256,31 @@ mod tests {
             .unwrap();
         let text = fs::read(&first.path).unwrap();
         assert_eq!(text, b"/nix/store/00000000000000000000000000000000-a\0");
-        let file = first.path.clone();
+        let names = [first.path.clone(), first.record.clone()];
+        assert!(names.iter().all(|name| name.exists()));
         drop(first);
-        assert!(!file.exists());
-        assert!(second.path.exists());
+        assert!(!names.iter().any(|name| name.exists()));
+        assert!(second.path.exists() && second.record.exists());
+    }
+
+    #[test]
+    fn roots_file_avoids_name_of_record_of_dead_run() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(layout.temp_roots_dir()).unwrap();
+        fs::create_dir_all(layout.database_dir()).unwrap();
+        let next = SERIAL.load(Ordering::SeqCst);
+        // Other tests of this process may use some of these numbers.
+        let names: Vec<String> = (next..next + 100)
+            .map(|number| format!("{}-floe-{number}", std::process::id()))
+            .collect();
+        for name in &names {
+            fs::write(layout.database_dir().join(name), "").unwrap();
+        }
+        let roots = TempRootsFile::create(&layout).unwrap();
+        assert!(!names.contains(&roots.name()));
+        let files = fs::read_dir(layout.temp_roots_dir()).unwrap();
+        assert_eq!(files.count(), 1);
     }
 
     #[test]

@@ -150,6 +150,31 @@ fn kept_trees_are_garbage_to_nix() {
     }
 }
 
+/// A collection begins with the removal of the temporary roots of dead runs. This one ends after
+/// the first path that it deletes.
+#[test]
+fn kept_trees_are_reused_after_partial_collection() {
+    for nix in &nixes() {
+        let Some(failed_install) = failed_install() else {
+            return;
+        };
+        let FailedInstall { faulty, server, .. } = failed_install;
+        nix.store(&faulty.root, ["--gc", "--max-freed", "1"]);
+        let state = faulty.root.join("nix/var/nix");
+        assert!(entries(&state.join("temproots")).is_empty());
+        let kept = temporary_entry_count(&faulty.root);
+        assert_ne!(kept, 0, "{}: the collection was not partial", nix.version);
+        server.clear_faults();
+        let json = faulty.install(&server.url()).expect(0).json();
+        assert_eq!(json["reusedPaths"], kept, "{}", nix.version);
+        let all = faulty.corpus.paths.iter().cloned().collect();
+        assert_store_contains_exactly(&faulty.root, &all);
+        let names = entries(&state.join("db"));
+        let is_record = |name: &PathBuf| name.to_string_lossy().contains("-floe-");
+        assert!(!names.iter().any(is_record), "{names:?}");
+    }
+}
+
 #[test]
 fn kept_trees_survive_runs_without_progress() {
     let Some(failed_install) = failed_install() else {
