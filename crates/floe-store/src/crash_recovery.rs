@@ -9,8 +9,8 @@
 //! 2. The roots are the paths that the run was about to add. Recovery removes each one that is on
 //!    disk without a row, and each lock file that no process holds. It holds the path lock
 //!    meanwhile.
-//! 3. The roots file and the record are removed last, so that a later run continues a recovery that was killed
-//!    itself.
+//! 3. The roots file and the record are removed last, so that a later run continues a recovery that
+//!    was killed itself.
 //!
 //! If a file cannot be removed, for example because another user owns it, recovery continues with
 //! the rest and keeps the roots file. No other record names the paths of the run, and the next run

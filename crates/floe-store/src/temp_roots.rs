@@ -9,9 +9,9 @@
 //! Registration therefore checks the references of a path again. A caller that relies on any other
 //! path waits for the end of the collection ([`TempRootsFile::wait_for_gc`]).
 //!
-//! A roots file also names the trees of its run, for recovery after a crash. Every collection begins
-//! with the removal of the files of dead runs, also one that ends before it deletes the trees. The
-//! file therefore has a second name in the directory of the database, the *run record*.
+//! A roots file also names the trees of its run, for recovery after a crash. Every collection
+//! begins with the removal of the files of dead runs, also one that ends before it deletes the
+//! trees. The file therefore has a second name in the directory of the database, the *run record*.
 
 mod gc_socket;
 
