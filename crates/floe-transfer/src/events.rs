@@ -75,6 +75,8 @@ pub enum Event<'a> {
         path: &'a StorePath,
         /// The number of new bytes; negative if the transfer restarts.
         nar_bytes: i64,
+        /// Whether the bytes come from files of this machine, which the copy reuses.
+        is_reused: bool,
     },
     /// The transfer of a path succeeded. The path is not valid yet.
     Staged {

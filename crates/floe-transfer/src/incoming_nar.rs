@@ -56,6 +56,8 @@ pub struct IncomingNar<'a> {
     scratch: &'a mut [u8],
     /// The bytes of the NAR that were reported as progress.
     reported_bytes: i64,
+    /// Whether these bytes come from files of this machine.
+    is_reused: bool,
     fetched_bytes: u64,
 }
 
@@ -73,6 +75,7 @@ impl<'a> IncomingNar<'a> {
             url: String::new(),
             scratch,
             reported_bytes: 0,
+            is_reused: false,
             fetched_bytes: 0,
         }
     }
@@ -120,11 +123,16 @@ impl<'a> IncomingNar<'a> {
 
     /// Reports the progress so far as undone, because the same bytes will be received again.
     pub fn reset_progress(&mut self) {
-        let path = self.path();
         let nar_bytes = -std::mem::take(&mut self.reported_bytes);
-        self.context
-            .events
-            .event(Event::Progress { path, nar_bytes });
+        self.report_progress(nar_bytes);
+    }
+
+    fn report_progress(&self, nar_bytes: i64) {
+        self.context.events.event(Event::Progress {
+            path: self.path(),
+            nar_bytes,
+            is_reused: self.is_reused,
+        });
     }
 
     /// Writes the NAR to `sink`. Returns `Ok` only if every byte matched the narinfo.
@@ -132,6 +140,7 @@ impl<'a> IncomingNar<'a> {
     /// Errors: those of the source and of the sink; [`Error::Mismatch`] and [`Error::Decode`] for a
     /// NAR that does not match its narinfo; [`Error::Cancelled`].
     pub fn write_to<S: NarSink>(&mut self, sink: &mut S) -> Result<(), Error> {
+        self.is_reused = false;
         let narinfo = self.narinfo();
         let url = self.url.clone();
         let mut verifier = NarVerifier::new(self.path, &url, self.context.worker);
@@ -163,6 +172,7 @@ impl<'a> IncomingNar<'a> {
         sink: &mut S,
         read: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.is_reused = true;
         let from = place.display().to_string();
         let mut verifier = NarVerifier::new(self.path, &from, self.context.worker);
         read(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
@@ -281,10 +291,7 @@ impl<'a> IncomingNar<'a> {
         sink.write(chunk)?;
         let nar_bytes = chunk.len() as i64;
         self.reported_bytes += nar_bytes;
-        let path = self.path();
-        self.context
-            .events
-            .event(Event::Progress { path, nar_bytes });
+        self.report_progress(nar_bytes);
         Ok(())
     }
 
