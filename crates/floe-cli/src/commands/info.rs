@@ -1,10 +1,11 @@
 //! `floe info`: shows the metadata of paths in a store or cache.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use floe_cache::unusable_netrc_files;
 use floe_copy::{SourceOrder, Sources};
-use floe_format::NarInfo;
+use floe_format::{HashPart, NarInfo, StorePath};
 use floe_transfer::{Cancel, Error, NetworkEvents, PathSpec, Source};
 use serde_json::{Map, Value};
 
@@ -45,18 +46,37 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         }
         return print(Value::Object(object));
     }
-    let mut texts = found.values().map(|narinfo| to_text(&**source, narinfo));
-    texts.try_for_each(print)
+    let ordered = requested_first(&roots, found);
+    let texts = ordered.iter().map(|narinfo| to_text(&**source, narinfo));
+    match texts.collect::<Vec<_>>() {
+        none if none.is_empty() => Ok(()),
+        texts => print(texts.join("\n\n")),
+    }
 }
 
-/// Returns the narinfo, for a store without the fields about a file to fetch.
+/// Returns the requested paths in the order of the command line, then the rest of their closures.
+fn requested_first(roots: &[PathSpec], mut found: BTreeMap<StorePath, NarInfo>) -> Vec<NarInfo> {
+    let by_hash_part: HashMap<HashPart, StorePath> = found
+        .keys()
+        .map(|path| (path.hash_part(), path.clone()))
+        .collect();
+    let mut ordered = Vec::new();
+    for root in roots {
+        let path = by_hash_part.get(&root.hash_part());
+        ordered.extend(path.and_then(|path| found.remove(path)));
+    }
+    ordered.extend(found.into_values());
+    ordered
+}
+
+/// Returns the lines of the narinfo, for a store without the fields about a file to fetch.
 fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     let text = narinfo.to_text(source.store_dir());
     let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
-    if source.has_nar_files() {
-        return text;
-    }
-    let lines = text.lines().filter(|line| !is_about_file(line));
+    let has_files = source.has_nar_files();
+    let lines = text
+        .lines()
+        .filter(|line| has_files || !is_about_file(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -20,6 +20,7 @@ mod faults;
 mod faulty_cache;
 mod gc_roots;
 mod hostile_nars;
+mod info;
 mod install;
 mod interrupt;
 mod irregular_files;

@@ -1,0 +1,32 @@
+//! `floe info`: the metadata of paths in a store or cache.
+
+use floe_testkit::{corpus, run};
+
+use crate::support::floe;
+
+#[test]
+fn info_separates_records_in_order_of_command_line() {
+    let Some(corpus) = corpus("jq") else { return };
+    let store = corpus.store().display().to_string();
+    let mut paths = corpus.paths.clone();
+    paths.sort();
+    paths.reverse();
+    for from in [corpus.file_url("zstd"), store] {
+        for recursive in [None, Some("-r")] {
+            let mut command = floe(["info", "--from", &from]);
+            let text = run(command.args(&paths).args(recursive)).expect(0).stdout;
+            assert!(
+                text.ends_with('\n') && !text.ends_with("\n\n"),
+                "{from}: {text}"
+            );
+            let records: Vec<&str> = text.split("\n\n").collect();
+            assert_eq!(records.len(), paths.len(), "{from}: {text}");
+            for (record, path) in records.iter().zip(&paths) {
+                assert!(
+                    record.starts_with(&format!("StorePath: {path}\n")),
+                    "{record}"
+                );
+            }
+        }
+    }
+}
