@@ -5,6 +5,7 @@ mod commands;
 mod display;
 mod exit;
 mod exit_code;
+mod links;
 mod messages;
 mod open_files;
 mod options;

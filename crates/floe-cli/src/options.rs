@@ -17,6 +17,7 @@ use floe_transfer::{Cancel, CopyOptions, Error, IgnoredParameter, Reuse, parse_p
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
+use crate::links;
 use crate::messages::{self, copy};
 use crate::open_files::{self, limit_connections};
 
@@ -62,6 +63,19 @@ impl Settings {
             Some(root) => Ok(store_in_root(root, &self.context)?),
             None => self.resolve(store.unwrap_or("auto")),
         }
+    }
+
+    /// Replaces arguments that are symbolic links into the store directory of the first local store
+    /// among `stores`, else into the configured one.
+    pub(crate) fn follow_links(
+        &self,
+        arguments: &[String],
+        stores: &[&dyn StoreConfig],
+    ) -> Vec<String> {
+        let layout = stores.iter().find_map(|store| store.layout());
+        let dir = layout.map(|layout| &layout.store_dir);
+        let dir = dir.or(self.context.store_dir.as_ref()).cloned();
+        links::follow(arguments, &dir.unwrap_or_default())
     }
 
     /// Returns the sources of `--from`, else the configured substituters.

@@ -14,7 +14,7 @@ pub enum StorePathError {
     #[error("cannot use {0:?} as a store directory: it must be an absolute path other than /")]
     InvalidStoreDir(String),
     /// The path is not a direct child of the store directory.
-    #[error("cannot parse store path {path:?}: it is not directly in {dir:?}")]
+    #[error("cannot parse store path {path:?}: {}", self.reason())]
     NotInStore {
         /// The whole path.
         path: String,
@@ -22,14 +22,27 @@ pub enum StorePathError {
         dir: String,
     },
     /// A `..` component leaves the store path.
-    #[error("cannot parse store path {0:?}: a .. in it leads out of the path")]
+    #[error("cannot parse store path {0:?}: {reason}", reason = self.reason())]
     Leaves(String),
-    /// The base name is shorter than a hash part, a dash and a name.
-    #[error("cannot parse store path {0:?}: it is too short")]
-    TooShort(String),
-    /// The base name does not start with a hash part and a dash.
-    #[error("cannot parse store path {0:?}: it does not start with a hash part and a dash")]
-    InvalidHashPart(String),
+    /// The base name does not begin with a hash part and a dash.
+    #[error("cannot parse store path {0:?}: {reason}", reason = self.reason())]
+    NoHashPart(String),
+    /// The text before the first dash is like a hash part, with a wrong length.
+    #[error("cannot parse store path {path:?}: {}", self.reason())]
+    HashPartLength {
+        /// The base name.
+        path: String,
+        /// The number of characters.
+        len: usize,
+    },
+    /// The text before the first dash is like a hash part, with a wrong character.
+    #[error("cannot parse store path {path:?}: {}", self.reason())]
+    HashPartCharacter {
+        /// The base name.
+        path: String,
+        /// The first invalid character.
+        character: char,
+    },
     /// The name is empty.
     #[error("cannot use an empty name for a store path")]
     NameEmpty,
@@ -47,6 +60,37 @@ pub enum StorePathError {
     /// The name is `.` or `..`, or starts with one of them and a dash.
     #[error("cannot use store path name {0:?}: it starts like a relative path")]
     NameDots(String),
+}
+
+impl StorePathError {
+    /// Returns the cause without the text, for a message that already has the text.
+    pub fn reason(&self) -> String {
+        match self {
+            StorePathError::InvalidStoreDir(_) => "it must be an absolute path other than /".into(),
+            StorePathError::NotInStore { dir, .. } => format!("it is not directly in {dir:?}"),
+            StorePathError::Leaves(_) => "a .. in it leads out of the path".into(),
+            StorePathError::NoHashPart(_) => format!(
+                "it does not begin with a hash part of {} characters and a dash",
+                HashPart::LEN
+            ),
+            StorePathError::HashPartLength { len, .. } => format!(
+                "its hash part has {len} characters instead of {}",
+                HashPart::LEN
+            ),
+            StorePathError::HashPartCharacter { character, .. } => format!(
+                "its hash part has the character {character:?}, and only digits and lower-case \
+                 letters other than e, o, t and u are allowed"
+            ),
+            StorePathError::NameEmpty => "its name is empty".into(),
+            StorePathError::NameTooLong(_) => {
+                format!("its name is longer than {NAME_LEN_MAX} characters")
+            }
+            StorePathError::NameCharacter { character, .. } => {
+                format!("its name has the character {character:?}, which is not allowed")
+            }
+            StorePathError::NameDots(_) => "its name starts like a relative path".into(),
+        }
+    }
 }
 
 /// A store directory: the parent of all paths of a store, by default `/nix/store`.
@@ -171,15 +215,12 @@ pub struct StorePath(Arc<str>);
 impl StorePath {
     /// Parses a base name, such as `7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello-2.12`.
     pub fn parse(base_name: &str) -> Result<StorePath, StorePathError> {
-        if base_name.len() <= HashPart::LEN {
-            return Err(StorePathError::TooShort(base_name.into()));
-        }
         let (_, name) = base_name
             .split_at_checked(HashPart::LEN)
             .and_then(|(hash_part, rest)| {
                 Some((HashPart::parse(hash_part)?, rest.strip_prefix('-')?))
             })
-            .ok_or_else(|| StorePathError::InvalidHashPart(base_name.into()))?;
+            .ok_or_else(|| hash_part_error(base_name))?;
         check_name(name)?;
         Ok(StorePath(base_name.into()))
     }
@@ -217,6 +258,24 @@ impl fmt::Debug for StorePath {
     }
 }
 
+/// Finds out why a base name does not begin with a hash part and a dash.
+fn hash_part_error(base_name: &str) -> StorePathError {
+    let path = base_name.to_owned();
+    let part = base_name.split('-').next().unwrap_or_default();
+    let len = part.chars().count();
+    let is_like_hash_part = len >= HASH_LIKE_LEN_MIN
+        && part.chars().all(char::is_alphanumeric)
+        && part.contains(|c: char| c.is_ascii_digit());
+    if !is_like_hash_part {
+        return StorePathError::NoHashPart(path);
+    }
+    match part.chars().find(|&c| !nix32::is_digit(c)) {
+        Some(character) => StorePathError::HashPartCharacter { path, character },
+        None if len != HashPart::LEN => StorePathError::HashPartLength { path, len },
+        None => StorePathError::NameEmpty,
+    }
+}
+
 fn check_name(name: &str) -> Result<(), StorePathError> {
     if name.is_empty() {
         return Err(StorePathError::NameEmpty);
@@ -242,6 +301,10 @@ fn check_name(name: &str) -> Result<(), StorePathError> {
 /// File systems allow 255 bytes. The hash part and the dash take 33; the rest is for suffixes
 /// that Nix appends, such as `.lock`.
 pub const NAME_LEN_MAX: usize = 211;
+
+/// The least length of a text that is taken for a misspelt hash part. The first words of names are
+/// shorter.
+const HASH_LIKE_LEN_MIN: usize = 20;
 
 /// The suffix of the names of derivations.
 pub const DERIVATION_EXTENSION: &str = ".drv";

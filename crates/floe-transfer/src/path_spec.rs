@@ -1,5 +1,6 @@
 //! A path as the user names it.
 
+use floe_format::store_path::StorePathError;
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::StoreReader;
 
@@ -28,7 +29,7 @@ impl PathSpec {
             .map(PathSpec::Path)
             .map_err(|error| Error::InvalidStorePath {
                 text: text.to_owned(),
-                reason: error.to_string(),
+                reason: reason(text, &error, store_dir),
                 store_dir: store_dir.as_str().to_owned(),
             })
     }
@@ -70,6 +71,28 @@ impl PathSpec {
             PathSpec::Path(path) => path.to_string(),
             PathSpec::HashPart(part) => part.to_string(),
         }
+    }
+}
+
+/// Returns why a text is no path spec.
+fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
+    let is_elsewhere = format!("it is not in {store_dir}");
+    match error {
+        StorePathError::NameCharacter {
+            character: character @ ('^' | '!'),
+            ..
+        } => format!(
+            "the text after {character:?} selects an output of a derivation, and floe copies only \
+             paths"
+        ),
+        StorePathError::NotInStore { .. } => is_elsewhere,
+        StorePathError::NoHashPart(_) if text.contains('/') => is_elsewhere,
+        StorePathError::NoHashPart(_) => format!(
+            "{}, and floe knows no names of packages (docs/interface.md tells where to find store \
+             paths)",
+            error.reason()
+        ),
+        error => error.reason(),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let (source, target) = (end(&args.from)?, end(&args.to)?);
     let paths = match args.all {
         true => RequestedPaths::All,
-        false => RequestedPaths::Named(args.paths),
+        false => RequestedPaths::Named(settings.follow_links(&args.paths, &[&*target, &*source])),
     };
     let trust = &args.transfer.trust;
     if source.is_trusted()

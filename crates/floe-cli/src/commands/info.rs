@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::print;
 use crate::args::{InfoArgs, LocalStoreArgs};
 use crate::display::{line_display, warn};
+use crate::links;
 use crate::messages::copy;
 use crate::options::Settings;
 
@@ -34,7 +35,8 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let roots = args.paths.iter();
+    let paths = links::follow(&args.paths, source.store_dir());
+    let roots = paths.iter();
     let roots = roots.map(|text| PathSpec::parse(text, source.store_dir()));
     let roots = roots.collect::<Result<Vec<_>, _>>()?;
     let found = source.query_closure(&roots, args.recursive, &cancel)?;

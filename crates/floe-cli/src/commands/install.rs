@@ -9,9 +9,10 @@ use super::verify::open_for_repair;
 use crate::args::InstallArgs;
 use crate::options::Settings;
 
-pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
+pub(crate) fn run(mut args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
     let target = settings.local_store(args.root.as_deref(), args.store.as_deref())?;
+    args.paths = settings.follow_links(&args.paths, &[&*target]);
     // Caches given with `--from` are tried in the given order.
     let order = match args.from.is_empty() {
         true => SourceOrder::ByPriority,

@@ -22,6 +22,7 @@ use super::print;
 use crate::args::VerifyArgs;
 use crate::display::{eprint_line, is_json, progress_display};
 use crate::exit;
+use crate::links;
 use crate::messages;
 use crate::options::{self, Settings};
 
@@ -43,7 +44,8 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let store = StoreReader::open_with(layout.clone(), lock_wait)?;
     let dir = &store.layout().store_dir;
     let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
-    let paths = args.paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let paths = links::follow(&args.paths, dir);
+    let paths = paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     let repaired = match args.repair && !found.problems.is_empty() {
         true => {

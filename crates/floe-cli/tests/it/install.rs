@@ -280,3 +280,42 @@ fn install_without_trusted_key_is_rejected() {
         .expect(0);
     }
 }
+
+#[test]
+fn link_into_store_names_its_path_in_every_command() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let from = corpus.file_url("zstd");
+    let (root, cache) = (scratch.join("root"), scratch.join("cache"));
+    std::os::unix::fs::symlink(&corpus.root, scratch.join("result")).unwrap();
+    let in_scratch = |args: &[&str]| {
+        let mut command = floe(args);
+        command.current_dir(scratch.path());
+        run(&mut command)
+    };
+    let (root, to) = (
+        root.to_str().unwrap(),
+        format!("file://{}", cache.display()),
+    );
+    let key = ["--trusted-public-keys", &corpus.key];
+    let install = ["install", "--from", &from, "--root", root, key[0], key[1]];
+    let ran = in_scratch(&[&install[..], &["./result"]].concat()).expect(0);
+    assert_eq!(ran.stdout.trim(), corpus.root);
+    in_scratch(&["verify", "--root", root, "./result"])
+        .expect(0)
+        .stderr_contains("verified 1 path");
+    let ran = in_scratch(&["info", "--from", root, "./result/"]).expect(0);
+    assert!(ran.stdout.contains(&corpus.root), "{}", ran.stdout);
+    let link = scratch.join("result").display().to_string();
+    let ran = in_scratch(&["copy", "--from", root, "--to", &to, &link]).expect(0);
+    assert_eq!(ran.stdout.trim(), corpus.root);
+    for (text, says) in [
+        ("result", "it does not begin with a hash part"),
+        ("./absent", "it is not in /nix/store"),
+        ("/etc", "it is not in /nix/store"),
+    ] {
+        in_scratch(&[&install[..], &[text]].concat())
+            .expect(2)
+            .stderr_contains(says);
+    }
+}

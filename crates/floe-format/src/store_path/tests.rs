@@ -46,29 +46,38 @@ fn names_are_limited_as_in_nix() {
 }
 
 #[test]
-fn invalid_hash_part_is_error() {
-    assert!(matches!(
-        StorePath::parse("short"),
-        Err(StorePathError::TooShort(_))
-    ));
-    assert!(matches!(
-        StorePath::parse(HASH_PART),
-        Err(StorePathError::TooShort(_))
-    ));
+fn invalid_hash_part_is_error_with_its_cause() {
+    use StorePathError::{HashPartCharacter, HashPartLength, NoHashPart};
     for text in [
-        "ebw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x",
-        "7Bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x",
-        "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2cc-x",
-        "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2é-x",
+        "hello",
+        "firefox-esr-128.0",
+        "nixpkgs#hello",
+        "result",
+        "",
+        "-",
     ] {
-        assert!(
-            matches!(
-                StorePath::parse(text),
-                Err(StorePathError::InvalidHashPart(_))
-            ),
-            "{text}"
-        );
+        assert_eq!(StorePath::parse(text), Err(NoHashPart(text.into())));
     }
+    for (text, character) in [
+        ("ebw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x", 'e'),
+        ("jdnvfzws3kzyf64f8hvkbqfzyp8zxf8e", 'e'),
+        ("7Bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x", 'B'),
+        ("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2é-x", 'é'),
+    ] {
+        let path = text.into();
+        let expected = HashPartCharacter { path, character };
+        assert_eq!(StorePath::parse(text), Err(expected));
+    }
+    for (text, len) in [
+        ("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2cc-x", 33),
+        ("bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x", 31),
+        ("bw2d1cqdpnxi05lr3s6pmcgl5xazl2c", 31),
+    ] {
+        let path = text.into();
+        let expected = HashPartLength { path, len };
+        assert_eq!(StorePath::parse(text), Err(expected));
+    }
+    assert_eq!(StorePath::parse(HASH_PART), Err(StorePathError::NameEmpty));
 }
 
 #[test]

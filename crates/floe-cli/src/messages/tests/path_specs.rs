@@ -1,0 +1,84 @@
+//! Messages about texts that are no store paths.
+
+use floe_format::StoreDir;
+use floe_transfer::PathSpec;
+
+use super::*;
+
+fn check_spec(text: &str, expected: &Expect) {
+    check(
+        PathSpec::parse(text, &StoreDir::default()).unwrap_err(),
+        expected,
+    );
+}
+
+#[test]
+fn path_spec_errors_name_the_cause() {
+    check_spec(
+        "hello",
+        &expect![[
+            r#"cannot parse "hello" as a store path: it does not begin with a hash part of 32 characters and a dash, and floe knows no names of packages (docs/interface.md tells where to find store paths); give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        "nixpkgs#hello",
+        &expect![[
+            r#"cannot parse "nixpkgs#hello" as a store path: it does not begin with a hash part of 32 characters and a dash, and floe knows no names of packages (docs/interface.md tells where to find store paths); give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        "./result",
+        &expect![[
+            r#"cannot parse "./result" as a store path: it is not in /nix/store; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        "/etc/passwd",
+        &expect![[
+            r#"cannot parse "/etc/passwd" as a store path: it is not in /nix/store; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        "jdnvfzws3kzyf64f8hvkbqfzyp8zxf8e",
+        &expect![[
+            r#"cannot parse "jdnvfzws3kzyf64f8hvkbqfzyp8zxf8e" as a store path: its hash part has the character 'e', and only digits and lower-case letters other than e, o, t and u are allowed; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        "/nix/store/JDNVFZWS3KZYF64F8HVKBQFZYP8ZXF81-jq",
+        &expect![[
+            r#"cannot parse "/nix/store/JDNVFZWS3KZYF64F8HVKBQFZYP8ZXF81-jq" as a store path: its hash part has the character 'J', and only digits and lower-case letters other than e, o, t and u are allowed; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        "dnvfzws3kzyf64f8hvkbqfzyp8zxf81-jq",
+        &expect![[
+            r#"cannot parse "dnvfzws3kzyf64f8hvkbqfzyp8zxf81-jq" as a store path: its hash part has 31 characters instead of 32; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    let path = path("jq-1.6");
+    check_spec(
+        &format!("{path}^out"),
+        &expect![[
+            r#"cannot parse "00000000000000000000000000000000-jq-1.6^out" as a store path: the text after '^' selects an output of a derivation, and floe copies only paths; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        &format!("/nix/store/{path}.drv!out"),
+        &expect![[
+            r#"cannot parse "/nix/store/00000000000000000000000000000000-jq-1.6.drv!out" as a store path: the text after '!' selects an output of a derivation, and floe copies only paths; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        &format!("/nix/store/{path}/../../etc"),
+        &expect![[
+            r#"cannot parse "/nix/store/00000000000000000000000000000000-jq-1.6/../../etc" as a store path: a .. in it leads out of the path; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check_spec(
+        &format!("{path} {path}"),
+        &expect![[
+            r#"cannot parse "00000000000000000000000000000000-jq-1.6 00000000000000000000000000000000-jq-1.6" as a store path: its name has the character ' ', which is not allowed; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+}
