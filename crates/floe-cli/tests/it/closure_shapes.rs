@@ -32,7 +32,7 @@ fn failed_leaf_of_deep_closure_is_reported_without_crash() {
         .arg("--root")
         .arg(scratch.join("root"))
         .arg(path(depth - 1).as_str()))
-    .expect(1)
+    .expect(4)
     .stderr_contains("nar/0.nar");
     let message = format!("failed to copy {depth} paths");
     assert!(

@@ -289,7 +289,7 @@ fn missing_nar_or_nar_outside_the_cache_is_rejected() {
     cache.assert_install_fails_for(
         &cache.file_url(),
         &[&path],
-        1,
+        4,
         &["open the NAR", "No such file"],
     );
     // The file is correct, but a narinfo must not name files outside the cache.
@@ -349,7 +349,7 @@ fn directory_without_cache_info_or_with_other_store_dir_fails() {
     };
     fs::write(&info, "StoreDir: /gnu/store\n").unwrap();
     install()
-        .expect(1)
+        .expect(2)
         .stderr_contains("its paths are for /gnu/store")
         .stderr_contains("--store-dir /gnu/store");
     fs::remove_file(&info).unwrap();

@@ -233,7 +233,9 @@ fn unprivileged_user_installs_into_own_store() {
     }
     // The user can verify a store of root, but cannot add paths to it.
     let roots = scratch.join("roots");
-    run(&mut floe(install_args(&corpus, &roots))).expect(0);
+    let mut install_leaf = floe(["install", "--from", &from, "--trusted-public-keys", &key]);
+    install_leaf.arg("--root").arg(&roots);
+    run(install_leaf.arg(&corpus.paths[0])).expect(0);
     let roots = roots.display().to_string();
     as_user(&["verify", "--root", &roots])
         .expect(0)

@@ -93,7 +93,7 @@ fn irregular_files_in_a_source_cache_are_errors() {
             let fixture = fixture();
             let place = place(&fixture);
             replace(&place, put);
-            let ran = fixture.install(&fixture.uri(), &[]).expect(1);
+            let ran = fixture.install(&fixture.uri(), &[]).expect(4);
             assert_names(&ran, &place, kind);
         }
     }
@@ -110,7 +110,7 @@ fn irregular_files_in_a_target_cache_are_errors() {
             let place = target.join(name);
             put(&place);
             let uri = format!("file://{}", target.display());
-            let ran = fixture.copy_to(&uri).expect(1);
+            let ran = fixture.copy_to(&uri).expect(4);
             assert_names(&ran, &place, kind);
         }
     }

@@ -258,13 +258,13 @@ fn every_fatal_error_is_logged_as_json() {
         ),
         (
             &["verify", "--log-format", "json", "--root", none],
-            1,
-            "failed",
+            4,
+            "network",
         ),
         (
             &["--log-format", "json", "serve", "--root", none],
-            1,
-            "failed",
+            4,
+            "network",
         ),
     ];
     for (args, code, kind) in cases {

@@ -20,7 +20,7 @@ use crate::support::floe;
 /// The number of power cuts of each test: more in full runs.
 fn cuts() -> usize {
     match is_full() {
-        true => 100,
+        true => 40,
         false => 20,
     }
 }

@@ -82,7 +82,7 @@ fn server_without_nix_cache_info_is_not_a_cache() {
     fs::write(cache.cache.join("nix-cache-info"), "StoreDir: /gnu/store\n").unwrap();
     cache
         .install(&server.url())
-        .expect(1)
+        .expect(2)
         .stderr_contains("--store-dir /gnu/store");
     assert_eq!(server.requests().len(), 2, "{:?}", server.requests());
     let gone = server.url();

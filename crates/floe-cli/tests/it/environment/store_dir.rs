@@ -80,7 +80,7 @@ fn closure_for_custom_store_dir_is_installed_there() {
     run(floe(without)
         .arg(scratch.join("elsewhere"))
         .arg(paths[0].as_str()))
-    .expect(1)
+    .expect(2)
     .stderr_contains(&format!("its paths are for {dir}"))
     .stderr_contains(&format!("--store-dir {dir}"));
 }
@@ -136,11 +136,11 @@ fn nix_directory_variables_name_the_default_store() {
     assert!(scratch.join("root/nix/var/nix/db").exists());
     let other = format!("local?state={}", named("other-state"));
     run(&mut with_variables(&["verify", "--store", &other]))
-        .expect(1)
+        .expect(4)
         .stderr_contains("other-state");
     let other = named("other/store");
     run(with_variables(&["verify", "--store-dir", &other]).env_remove("NIX_STATE_DIR"))
-        .expect(1)
+        .expect(4)
         .stderr_contains("other/var/nix");
     run(with_variables(&["info", &paths[0]]).env("NIX_STORE_DIR", "other"))
         .expect(2)

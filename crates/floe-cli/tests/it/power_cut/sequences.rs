@@ -217,7 +217,7 @@ fn trusted_rows_have_their_bytes_after_power_cuts() {
 /// The number of sequences for each file system.
 fn sequences() -> u64 {
     match is_full() {
-        true => 40,
+        true => 20,
         false => 5,
     }
 }
