@@ -5,11 +5,13 @@
 //! differ in some tables and in an index. floe accepts these differences and leaves them as they
 //! are.
 
+mod lock_directory;
 mod open;
 mod read;
 mod realisations;
 mod write;
 
+pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::{AccessMode, BusyPolicy, may_write, side_file};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
@@ -42,6 +44,8 @@ pub(crate) struct Database {
     connection: Connection,
     file: PathBuf,
     layout: StoreLayout,
+    /// Held shared by a reader that may create the lock directory.
+    _big_lock: Option<File>,
 }
 
 impl Database {
@@ -77,6 +81,7 @@ impl Database {
             connection,
             file,
             layout: layout.clone(),
+            _big_lock: None,
         })
     }
 
@@ -102,15 +107,16 @@ impl Database {
             }
         });
         let opened = opened.map_err(|source| database_error("open", &file, source))?;
-        let Some((connection, access)) = opened else {
+        let Some(opened) = opened else {
             return Err(StoreError::NoTables { database: file });
         };
         let database = Database {
-            connection,
+            connection: opened.connection,
             file,
             layout: layout.clone(),
+            _big_lock: opened.big_lock,
         };
-        Ok((database, access))
+        Ok((database, opened.access))
     }
 
     /// Returns the database of an empty store, which is in memory.
@@ -126,6 +132,7 @@ impl Database {
             connection: opened.map_err(|source| database_error("open", &file, source))?,
             file,
             layout: layout.clone(),
+            _big_lock: None,
         })
     }
 
@@ -300,6 +307,14 @@ fn prepare(
 fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreError {
     if is_busy(&source) && is_interrupted() {
         return StoreError::Interrupted;
+    }
+    let directory = lock_directory::lock_directory(file);
+    if is_busy(&source) && directory.exists() {
+        return StoreError::LockDirectory {
+            action,
+            path: file.to_path_buf(),
+            directory,
+        };
     }
     StoreError::Database {
         action,

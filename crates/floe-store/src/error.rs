@@ -38,6 +38,20 @@ pub enum StoreError {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
+    /// A directory locks a database without a write-ahead log.
+    #[error(
+        "cannot {action} the Nix database {path}: another process has locked it with the \
+         directory {directory}, or a killed process left it; try stopping all programs that use \
+         the store, after which floe removes the directory"
+    )]
+    LockDirectory {
+        /// The attempted action, such as `register paths in`.
+        action: &'static str,
+        /// The database file.
+        path: PathBuf,
+        /// The directory.
+        directory: PathBuf,
+    },
     /// There is no store at that place.
     #[error(
         "cannot open the Nix store at {path}: there is no store, because {database} does not \
@@ -225,7 +239,11 @@ impl StoreError {
     /// Whether another process has locked the database, so that the query may succeed later.
     pub fn is_busy(&self) -> bool {
         let code = self.sqlite_code();
-        matches!(self, StoreError::DatabaseChanged(_))
+        let is_busy = matches!(
+            self,
+            StoreError::DatabaseChanged(_) | StoreError::LockDirectory { .. }
+        );
+        is_busy
             || matches!(
                 code,
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)

@@ -16,7 +16,7 @@ use floe_format::{HashPart, PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
 use crate::crash_recovery::Recovery;
-use crate::db::{Database, LockedDatabase};
+use crate::db::{Database, LockedDatabase, remove_stale_lock_directory};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, lock_mutex, open_lock_file, open_private_file, try_lock};
@@ -86,6 +86,7 @@ impl StoreWriter {
         reserve_space(&layout.database_dir().join("reserved"));
         let (path, lock_wait) = (layout.big_lock(), &options.lock_wait);
         let big_lock = open_lock_file(&path)?;
+        remove_stale_lock_directory(&layout.database_dir().join("db.sqlite"), &big_lock);
         lock_wait.wait("the big lock of the store", &path, || {
             let operation = FlockOperation::NonBlockingLockShared;
             Ok(try_lock(&big_lock, &path, operation)?.then_some(()))

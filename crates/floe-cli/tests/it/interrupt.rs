@@ -210,7 +210,10 @@ fn readers_report_locked_database_and_stop_at_signal() {
     install.arg(&root).arg(&corpus.root);
     install.args(["--trusted-public-keys", &corpus.key]);
     run(install.args(["--option", "use-sqlite-wal", "false"])).expect(0);
-    // Nix takes this lock directory when it writes a database without a write-ahead log.
+    // Nix creates this lock directory when it writes a database without a write-ahead log. It holds
+    // the big lock as long as it runs.
+    let big_lock = fs::File::open(root.join("nix/var/nix/db/big-lock")).unwrap();
+    big_lock.lock_shared().unwrap();
     let held = root.join("nix/var/nix/db/db.sqlite.lock");
     fs::create_dir(&held).unwrap();
     let (store, target) = (root.to_str().unwrap(), scratch.join("copy"));

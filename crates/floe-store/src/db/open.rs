@@ -5,13 +5,14 @@
 //! other. A process that uses the wrong kind would read, or roll back, data that another process is
 //! writing.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::lock_directory::{lock_directory, lock_shared, open_big_lock};
 use crate::locks::wait_for_database;
 
 /// The way in which an open database is read.
@@ -24,6 +25,14 @@ pub(crate) enum AccessMode {
     /// Without any locks, as a file that does not change, because this user may not create lock
     /// files.
     Immutable,
+}
+
+/// A database that is open for reading.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) access: AccessMode,
+    /// The big lock, which a reader with a lock directory holds shared.
+    pub(super) big_lock: Option<File>,
 }
 
 /// How long a query waits for a process that has locked the database.
@@ -79,13 +88,10 @@ fn disable_wal(connection: &Connection) -> bool {
 
 /// Opens an existing database for reading. Returns `None` if it has no tables: a power cut leaves
 /// such a file while the store is created.
-pub(super) fn for_reading(
-    file: &Path,
-    policy: BusyPolicy,
-) -> rusqlite::Result<Option<(Connection, AccessMode)>> {
-    let (connection, access) = try_for_reading(file, policy)?;
-    let has_tables = connection.table_exists(None, "ValidPaths")?;
-    Ok(has_tables.then_some((connection, access)))
+pub(super) fn for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Option<Opened>> {
+    let opened = try_for_reading(file, policy)?;
+    let has_tables = opened.connection.table_exists(None, "ValidPaths")?;
+    Ok(has_tables.then_some(opened))
 }
 
 /// Rolls back the journal that a crash of a writer has left. The caller must know that no writer is
@@ -97,18 +103,22 @@ pub(super) fn recover(file: &Path) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connection, AccessMode)> {
+fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
     open_with_locks(file, policy).or_else(|error| {
         if !may_open_immutable(&error, file) {
             return Err(error);
         }
         let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
-        Ok((verify_readable(connection, policy)?, AccessMode::Immutable))
+        Ok(Opened {
+            connection: verify_readable(connection, policy)?,
+            access: AccessMode::Immutable,
+            big_lock: None,
+        })
     })
 }
 
-fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connection, AccessMode)> {
+fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
     let mut connection = Connection::open_with_flags(file, READ_FLAGS)?;
     // Without a policy, rusqlite applies its own default timeout.
     set_busy_policy(&mut connection, policy)?;
@@ -116,24 +126,38 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connect
         let connection = verify_readable(connection, policy)?;
         // The mode may have changed between the first check and the opening.
         if !uses_lock_directory(&connection, file) {
-            return Ok((connection, AccessMode::Wal));
+            return Ok(Opened {
+                connection,
+                access: AccessMode::Wal,
+                big_lock: None,
+            });
         }
     } else {
         drop(connection);
     }
-    if !file.parent().is_some_and(may_write) {
+    let may_write = file.parent().is_some_and(may_write);
+    let Some(big_lock) = may_write.then(|| open_big_lock(file)).flatten() else {
         // SQLite reports a lock that cannot be created as held by another process, and would wait
         // in vain.
         let code = match wait_for_writer(file, policy) {
             true => rusqlite::ffi::SQLITE_PERM,
             false => rusqlite::ffi::SQLITE_BUSY,
         };
-        let refused = rusqlite::ffi::Error::new(code);
-        return Err(rusqlite::Error::SqliteFailure(refused, None));
+        return Err(sqlite_error(code));
+    };
+    if !lock_shared(file, &big_lock, policy) {
+        return Err(sqlite_error(rusqlite::ffi::SQLITE_BUSY));
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
-    let connection = verify_readable(connection, policy)?;
-    Ok((connection, AccessMode::LockDirectory))
+    Ok(Opened {
+        connection: verify_readable(connection, policy)?,
+        access: AccessMode::LockDirectory,
+        big_lock: Some(big_lock),
+    })
+}
+
+fn sqlite_error(code: i32) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
 }
 
 fn uses_lock_directory(connection: &Connection, file: &Path) -> bool {
@@ -178,14 +202,19 @@ fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
 
 /// Whether a writer that uses a lock directory is running or has crashed.
 fn is_being_written(file: &Path) -> bool {
-    !is_empty(&side_file(file, "-journal")) || side_file(file, ".lock").exists()
+    !is_empty(&side_file(file, "-journal")) || lock_directory(file).exists()
 }
 
 /// Waits until no writer holds the lock directory. Returns `false` if the wait timed out.
 fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
+    wait_until(policy, || !is_being_written(file))
+}
+
+/// Waits until a condition holds. Returns `false` if the wait timed out.
+pub(super) fn wait_until(policy: BusyPolicy, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut times = 0..;
-    while is_being_written(file) {
+    while !holds() {
         match policy {
             BusyPolicy::Timeout(time) if start.elapsed() >= time => return false,
             BusyPolicy::Timeout(_) => thread::sleep(WRITER_POLL_INTERVAL),
@@ -262,6 +291,9 @@ mod tests {
              insert into ValidPaths select i, hex(randomblob(50)) from n";
         writer.execute_batch(begin).unwrap();
         assert!(is_being_written(&file));
+        // Nix holds the big lock while it has the database open.
+        let big_lock = open_big_lock(&file).unwrap();
+        big_lock.lock_shared().unwrap();
         let other = for_writing(&file, false, true).unwrap();
         assert!(for_reading(&file, BusyPolicy::Timeout(Duration::ZERO)).is_err());
         writer.execute_batch("commit").unwrap();

@@ -129,6 +129,23 @@ fn store_without_wal_keeps_mode_and_lock_directory() {
 }
 
 #[test]
+fn writer_removes_lock_directory_of_killed_process() {
+    let scratch = Scratch::new();
+    let options = WriteOptions {
+        use_sqlite_wal: false,
+        ..WriteOptions::default()
+    };
+    let open = || StoreWriter::open_with(scratch.layout(), &options).unwrap();
+    drop(open());
+    let directory = scratch.layout().database_dir().join("db.sqlite.lock");
+    fs::create_dir(&directory).unwrap();
+    let writer = open();
+    assert!(!directory.exists());
+    let a = path('1', "a");
+    writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+}
+
+#[test]
 fn unwritable_location_is_an_error() {
     let error = StoreWriter::open(StoreLayout::in_root(
         std::path::Path::new("/proc/floe"),

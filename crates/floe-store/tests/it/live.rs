@@ -128,6 +128,9 @@ fn half_written_database_is_busy() {
     let scratch = truncating();
     let a = path('1', "a");
     register(&scratch, &a, &[]);
+    // Nix holds the big lock while it has the database open.
+    let big_lock = fs::File::open(scratch.layout().database_dir().join("big-lock")).unwrap();
+    big_lock.lock_shared().unwrap();
     let writer = with_lock_directory(&database(&scratch));
     fill_beyond_the_cache(&writer);
     let journal = database(&scratch).with_file_name("db.sqlite-journal");
