@@ -80,8 +80,8 @@ pub struct BinaryCacheWriter {
 }
 
 impl BinaryCacheWriter {
-    /// Opens a cache. Creates it and a `nix-cache-info` for `store_dir` if there is none. An error
-    /// about a key or an existing cache leaves the storage as it was.
+    /// Opens a cache. If there is none, [`Target::prepare`] creates one with a `nix-cache-info` for
+    /// `store_dir`.
     ///
     /// Errors: those of the storage; [`Error::SecretKey`]; [`Error::NotACache`] for a
     /// `nix-cache-info` that does not parse.
@@ -94,16 +94,6 @@ impl BinaryCacheWriter {
         let keys: Result<_, _> = keys.map(|path| read_secret_key(path)).collect();
         let mut cache = BinaryCacheWriter::open_read_only(storage, options, store_dir)?;
         cache.keys = keys?;
-        cache.storage.create()?;
-        if !cache.storage.exists(CACHE_INFO) {
-            let info = CacheInfo {
-                store_dir: cache.store_dir.clone(),
-                want_mass_query: options.want_mass_query,
-                priority: options.priority,
-            };
-            let text = info.to_text();
-            cache.storage.put_atomic(CACHE_INFO, text.as_bytes())?;
-        }
         Ok(cache)
     }
 
@@ -259,6 +249,20 @@ impl Target for BinaryCacheWriter {
             missing.paths.push(path.clone());
         }
         Ok(missing)
+    }
+
+    fn prepare(&self) -> Result<(), Error> {
+        self.storage.create()?;
+        if self.storage.exists(CACHE_INFO) {
+            return Ok(());
+        }
+        let info = CacheInfo {
+            store_dir: self.store_dir.clone(),
+            want_mass_query: self.options.want_mass_query,
+            priority: self.options.priority,
+        };
+        let text = info.to_text();
+        self.storage.put_atomic(CACHE_INFO, text.as_bytes())
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {

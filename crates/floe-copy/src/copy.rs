@@ -84,6 +84,9 @@ impl ClosureCopy<'_> {
             if self.options.dry_run {
                 return Ok(summary);
             }
+            if !items.is_empty() || summary.failures.is_empty() {
+                self.target.prepare()?;
+            }
             let mut vanished = self.transfer(items, &unavailable, waiting, &mut summary)?;
             all_unavailable.extend(unavailable);
             if vanished.is_empty() {

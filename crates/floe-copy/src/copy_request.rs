@@ -112,6 +112,10 @@ impl CopyRequest {
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
     /// cannot list them.
     pub fn open_target(&self, sources: Sources) -> Result<OpenCopy<'_>, Error> {
+        let all = match &self.paths {
+            RequestedPaths::All => Some(all_paths(&sources)?),
+            RequestedPaths::Named(_) => None,
+        };
         let first_dir = sources.list.first().map(|first| first.store_dir().clone());
         let is_new = !self.options.dry_run && self.target.is_new();
         let mut context = TargetContext {
@@ -129,9 +133,11 @@ impl CopyRequest {
             }
             opened => (opened?, None),
         };
-        let specs = match &self.paths {
-            RequestedPaths::All => all_paths(&sources)?,
-            RequestedPaths::Named(paths) => parse_path_specs(paths, opened.target.store_dir())?,
+        let specs = match (all, &self.paths) {
+            (None, RequestedPaths::Named(paths)) => {
+                parse_path_specs(paths, opened.target.store_dir())?
+            }
+            (all, _) => all.unwrap_or_default(),
         };
         Ok(OpenCopy {
             options: &self.options,
@@ -175,7 +181,7 @@ pub struct OpenCopy<'a> {
     pub target: Arc<dyn Target>,
     /// The local store behind the target, if it is one and this is no dry run.
     pub local_store: Option<Arc<StoreWriter>>,
-    /// Whether this request created the target.
+    /// Whether the target did not exist before this request.
     pub is_new: bool,
     /// The reason why this user may not write the target. It has all requested paths.
     pub not_writable: Option<StoreError>,
@@ -184,7 +190,8 @@ pub struct OpenCopy<'a> {
 }
 
 impl OpenCopy<'_> {
-    /// Copies. See [`ClosureCopy::run`].
+    /// Copies. If the copy fails before the first path is valid, removes a store that did not exist
+    /// before and that no other process uses. See [`ClosureCopy::run`].
     pub fn run(&self, events: &dyn EventSink) -> Result<CopySummary, Error> {
         let copy = ClosureCopy {
             sources: &self.sources,
@@ -192,7 +199,14 @@ impl OpenCopy<'_> {
             options: self.options,
             events,
         };
-        copy.run(&self.specs)
+        let result = copy.run(&self.specs);
+        let is_failed = |summary: &CopySummary| !summary.failures.is_empty();
+        if let Some(store) = &self.local_store
+            && result.as_ref().map_or(true, is_failed)
+        {
+            store.remove_if_unused();
+        }
+        result
     }
 }
 

@@ -19,7 +19,8 @@ use rustix::fs::{Access, access};
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::writer::{StoreWriter, create_directory};
+use crate::new_store::create_directory;
+use crate::writer::StoreWriter;
 
 /// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod gc_roots;
 mod layout;
 mod live;
 mod locks;
+mod new_store;
 mod options;
 mod profile;
 mod reader;

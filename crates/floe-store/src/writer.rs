@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
@@ -13,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
 use floe_format::{HashPart, PathInfo, StorePath};
-use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
+use rustix::fs::{Access, FallocateFlags, access};
 
 use crate::crash_recovery::Recovery;
-use crate::db::{Database, LockedDatabase, remove_stale_lock_directory};
-use crate::error::{IoContext, StoreError, is_not_found};
+use crate::db::{Database, LockedDatabase};
+use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_mutex, open_lock_file, open_private_file, try_lock};
+use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file};
+use crate::new_store::{NewStore, create_directories, lock_store};
 use crate::options::{StoreEvents, WriteOptions};
 use crate::temp_roots::SharedTempRoots;
 use crate::tree::links::{TreeLinks, open_links, remove_unused_links};
@@ -53,7 +53,9 @@ pub struct StoreWriter {
     /// Whether registered paths are on disk, by which settings.
     pub(crate) durability: Durability,
     /// Held shared while the store is open, so that no process migrates the database.
-    _big_lock: File,
+    big_lock: File,
+    /// The directories that this writer has created, parents first.
+    created: Vec<PathBuf>,
 }
 
 impl StoreWriter {
@@ -76,21 +78,16 @@ impl StoreWriter {
             refuse_symlinks(&layout.real_store_dir)?;
         }
         refuse_daemon_owned(&layout)?;
-        create_directories(&layout)?;
+        let mut created = create_directories(&layout)?;
         // A store that this user may not write fails before the first download.
         let store = &layout.real_store_dir;
         access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
         if let Some(group) = options.build_users_group {
             chown_to_build_users_group(&layout.real_store_dir, group)?;
         }
+        let lock_wait = &options.lock_wait;
+        let big_lock = lock_store(&layout, lock_wait, &mut created)?;
         reserve_space(&layout.database_dir().join("reserved"));
-        let (path, lock_wait) = (layout.big_lock(), &options.lock_wait);
-        let big_lock = open_lock_file(&path)?;
-        remove_stale_lock_directory(&layout.database_dir().join("db.sqlite"), &big_lock);
-        lock_wait.wait("the big lock of the store", &path, || {
-            let operation = FlockOperation::NonBlockingLockShared;
-            Ok(try_lock(&big_lock, &path, operation)?.then_some(()))
-        })?;
         let scope = lock_wait.enter_scope();
         let database = Database::open_writable(&layout, options)?;
         drop(scope);
@@ -114,7 +111,8 @@ impl StoreWriter {
                 fsync_store_paths: options.fsync_store_paths,
                 sync_before_registering: options.sync_before_registering,
             },
-            _big_lock: big_lock,
+            big_lock,
+            created,
             layout,
         };
         writer.check_after_restart()?;
@@ -185,6 +183,23 @@ impl StoreWriter {
             drop(recovered);
             drop(unwanted);
         }
+    }
+
+    /// Removes the store if this writer has created it, if it has no paths and no trees for the
+    /// next run, and if no other process has it open. The writer cannot be used afterwards.
+    pub fn remove_if_unused(&self) {
+        let store = NewStore {
+            layout: &self.layout,
+            big_lock: &self.big_lock,
+            created: &self.created,
+            temp_roots: self.temp_roots_name(),
+        };
+        store.remove_if(|| self.database().last_row().is_ok_and(|row| row == 0));
+    }
+
+    /// The name of the file of temporary roots.
+    fn temp_roots_name(&self) -> String {
+        self.temp_roots.lock().name()
     }
 
     fn recovered(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
@@ -266,7 +281,7 @@ impl StoreWriter {
             self.directory.clone(),
             &self.layout.real_store_dir,
             path,
-            &self.temp_roots.lock().name(),
+            &self.temp_roots_name(),
             number,
         )
     }
@@ -311,14 +326,6 @@ pub(crate) struct Durability {
     pub(crate) sync_before_registering: bool,
 }
 
-/// Creates Nix's directories with Nix's modes, whatever the umask.
-fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
-    create_directory(&layout.real_store_dir)?;
-    create_directory(&layout.links_dir())?;
-    let mut names = ["profiles/per-user", "gcroots/per-user", "temproots", "db"].into_iter();
-    names.try_for_each(|name| create_directory(&layout.state_dir.join(name)))
-}
-
 /// Gives the store directory to the group of builders, with the sticky bit: builders may create
 /// paths and may not remove paths of other users, as in Nix. Only root can change the group.
 fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError> {
@@ -330,28 +337,6 @@ fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError
     chown(store, Some(0), Some(group)).io_context("change the owner of", store)?;
     let mode = fs::Permissions::from_mode(STORE_MODE);
     fs::set_permissions(store, mode).io_context("change the mode of", store)
-}
-
-/// Creates a directory and its parents, each with mode 0755, whatever the umask.
-pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
-    let mut created = create_one_directory(path);
-    if is_not_found(&created)
-        && let Some(parent) = path.parent()
-    {
-        create_directory(parent)?;
-        // One more attempt only. If it fails although the parent exists, the error is real.
-        created = create_one_directory(path);
-    }
-    created.io_context("create the directory", path)
-}
-
-/// Creates one directory unless it exists.
-fn create_one_directory(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 /// Refuses a store that this user may not write and that belongs to a Nix daemon.

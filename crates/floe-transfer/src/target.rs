@@ -18,14 +18,20 @@ use crate::space::Space;
 /// as a daemon does, sends them in `commit`, because `receive` gets them in any order. One target
 /// serves one copy at a time.
 ///
-/// A new kind of target implements the first four methods. The defaults of the others suit a target
-/// without garbage collection, local files and interrupted runs.
+/// A new kind of target implements the methods without defaults. The defaults of the others suit a
+/// target without garbage collection, local files and interrupted runs.
 pub trait Target: Debug + Send + Sync {
     /// Returns the store directory of the target's paths.
     fn store_dir(&self) -> &StoreDir;
 
     /// Protects paths from garbage collection, and finds out which of them are missing.
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error>;
+
+    /// Prepares the target for new paths, once the plan of the copy is complete. A new cache comes
+    /// into being here, so that a refused copy leaves none.
+    fn prepare(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Stages a path: writes its NAR with [`IncomingNar::write_to`]. Leaves nothing after an error.
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error>;

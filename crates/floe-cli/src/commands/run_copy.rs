@@ -67,16 +67,17 @@ pub(crate) fn run_copy(
     if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
         return Err(error.into());
     }
-    if open.is_new {
-        report_created(&*request.target);
-    }
     if path_count.is_none() {
         gc_roots = check_gc_roots(open.specs.len())?;
         if open.specs.is_empty() {
             eprint_line(copy::NO_PATHS_TO_COPY);
         }
     }
-    let summary = run_with_display(&open, trace, &relay)?;
+    let summary = run_with_display(&open, trace, &relay);
+    if open.is_new && !request.target.is_new() {
+        report_created(&*request.target);
+    }
+    let summary = summary?;
     if summary.reused > 0 || copy_options.reuse.is_used() && !copy_options.dry_run {
         eprint_line(copy::reuse_summary(&summary));
     }

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use floe_format::StoreDir;
+use floe_store::{StoreLayout, StoreWriter};
 use floe_testkit::fault_server::FaultServer;
 use serde_json::Value;
 
@@ -77,9 +79,12 @@ fn too_few_inodes_are_rejected_and_scarce_ones_cause_warning() {
     };
     let root = mount.root();
     // Create an empty store, so that its inodes can be counted.
-    let absent = "00000000000000000000000000000000";
-    let mut nothing = floe(["install", "--from", &server.url(), "--root"]);
-    mount.run(nothing.arg(&root).arg(absent)).expect(1);
+    let empty = mount.sibling("empty");
+    drop(StoreWriter::open(StoreLayout::in_root(&empty, StoreDir::default())).unwrap());
+    let mut nothing = floe(["copy", "--all", "--from"]);
+    mount
+        .run(nothing.arg(empty).arg("--to").arg(&root))
+        .expect(0);
     let (_, left) = mount.free_blocks_and_inodes();
     let mut command = Command::new("find");
     let used = mount.run(command.arg(mount.mount_point())).expect(0);

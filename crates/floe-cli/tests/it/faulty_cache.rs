@@ -141,7 +141,7 @@ impl FaultyCache {
         assert_eq!(found, *valid, "on disk, locks included");
         assert_valid(&self.root, valid);
         let roots = fs::read_dir(self.root.join("nix/var/nix/temproots"));
-        let is_kept = roots.unwrap().count() > 0;
+        let is_kept = roots.is_ok_and(|mut roots| roots.next().is_some());
         assert_eq!(
             is_kept,
             !left.is_empty(),
@@ -239,8 +239,11 @@ pub(crate) fn assert_store_contains_exactly(root: &Path, paths: &BTreeSet<String
     assert_valid(root, paths);
 }
 
-/// Lists the store directory without `.links`.
+/// Lists the store directory without `.links`. A failed copy leaves no new store.
 fn list_store(root: &Path) -> BTreeSet<String> {
+    if !root.exists() {
+        return BTreeSet::new();
+    }
     fs::read_dir(root.join("nix/store"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -252,6 +255,9 @@ fn list_store(root: &Path) -> BTreeSet<String> {
 /// Asserts that exactly `paths` are valid, and that neither floe nor Nix finds a fault in them.
 #[track_caller]
 fn assert_valid(root: &Path, paths: &BTreeSet<String>) {
+    if paths.is_empty() && !root.exists() {
+        return;
+    }
     assert_verified(root, paths.len());
     for nix in nixes() {
         nix.verify(root, paths.len());

@@ -263,7 +263,7 @@ fn install_without_trusted_key_is_rejected() {
         .expect(3)
         .stderr_contains("cannot trust")
         .stderr_contains("corpus-1");
-    assert_eq!(fs::read_dir(root.join("nix/store")).unwrap().count(), 1);
+    assert!(!root.exists(), "the refused install left a store");
     run(command().args(["--no-check-sigs", &corpus.root])).expect(0);
     // Keys may extend the default keys or replace them, one by one or as a list.
     for flag in [

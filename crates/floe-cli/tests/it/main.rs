@@ -37,6 +37,7 @@ mod multiple_caches;
 mod optimise;
 mod power_cut;
 mod proxy;
+mod refused_copy;
 mod resume;
 mod reuse;
 mod serve_clients;

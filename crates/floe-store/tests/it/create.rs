@@ -1,10 +1,13 @@
 //! Opening and creating stores.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use floe_format::StoreDir;
-use floe_store::{StoreError, StoreLayout, StoreReader, StoreWriter, WriteOptions};
+use floe_store::tree::remove_tree;
+use floe_store::{LockWait, StoreError, StoreLayout, StoreReader, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, path, stage};
 
@@ -206,4 +209,74 @@ fn concurrent_creations_of_one_store_succeed() {
                 .is_empty()
         );
     }
+}
+
+#[test]
+fn new_store_is_removed_unless_it_is_used() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("deep/root");
+    let layout = StoreLayout::in_root(&root, StoreDir::default());
+    let open = || StoreWriter::open(layout.clone()).unwrap();
+    let first = open();
+    // Another process, or another copy of this one, uses the store.
+    let second = open();
+    first.remove_if_unused();
+    second.remove_if_unused();
+    drop(second);
+    assert!(layout.database_dir().join("schema").exists());
+    // A file that floe does not know.
+    let foreign = layout.state_dir.join("db/foreign");
+    fs::write(&foreign, "").unwrap();
+    first.remove_if_unused();
+    assert!(layout.database_dir().join("schema").exists());
+    fs::remove_file(foreign).unwrap();
+    first.remove_if_unused();
+    drop(first);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn store_with_path_or_kept_tree_is_not_removed() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let a = path('1', "a");
+    let staged = stage(&writer, &a, &[]);
+    writer.keep_for_resume([staged.tree]);
+    writer.remove_if_unused();
+    let tree = writer.take_recovered(&a).unwrap();
+    assert!(tree.location().exists());
+    drop(tree);
+    writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    writer.remove_if_unused();
+    drop(writer);
+    // A writer that did not create the store.
+    let writer = scratch.writer();
+    writer.remove_if_unused();
+    assert_eq!(writer.query_missing(&[a]).unwrap(), []);
+}
+
+/// The process that removes the store holds the lock for which the writer waits.
+#[test]
+fn store_removed_while_writer_waits_is_created_again() {
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    let lock = File::open(scratch.layout().database_dir().join("big-lock")).unwrap();
+    lock.lock().unwrap();
+    let (sender, waits) = mpsc::channel();
+    let notify = move |_: &str| sender.send(()).unwrap();
+    let options = WriteOptions {
+        lock_wait: LockWait::new(Arc::default(), notify),
+        ..WriteOptions::default()
+    };
+    let writer = thread::scope(|scope| {
+        let opening = scope.spawn(|| StoreWriter::open_with(scratch.layout(), &options).unwrap());
+        waits.recv().unwrap();
+        remove_tree(&scratch.path().join("nix")).unwrap();
+        lock.unlock().unwrap();
+        opening.join().unwrap()
+    });
+    let a = path('1', "a");
+    writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    drop(writer);
+    assert_eq!(scratch.writer().query_missing(&[a]).unwrap(), []);
 }
