@@ -268,7 +268,7 @@ fn read_only_store_is_neither_written_nor_repaired() {
     let database = fs::read(root.join("nix/var/nix/db/db.sqlite")).unwrap();
     run(&mut floe(["verify", "--store", &read_only])).expect(3);
     run(floe(["verify", "--repair", "--store", &read_only]).args(["--from", &from]))
-        .expect(2)
+        .expect(3)
         .stderr_contains(refusal);
     run(
         floe(["install", "--repair", "--no-check-sigs", "--from", &from]).args([
