@@ -35,7 +35,6 @@ fn run_and_measure(command: &mut Command) -> u64 {
     }
     assert!(child.wait().unwrap().success(), "{command:?}");
     let measured = format!("{command:?}: {max} bytes, {samples} samples");
-    eprintln!("{measured}");
     assert!(samples > 0 && max > MIB, "{measured}");
     max
 }
