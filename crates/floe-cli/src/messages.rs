@@ -35,7 +35,7 @@ pub(crate) fn waiting_for_resource(resource: &str) -> String {
 
 pub(crate) fn checking_paths(paths: usize) -> String {
     let paths = counted(paths, "path");
-    format!("checking {paths}, because the system was restarted after the last writes")
+    format!("checking {paths} whose files may not have reached the disk")
 }
 
 pub(crate) fn lost_sync_record(reason: LostRecord) -> String {

@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
@@ -30,6 +30,7 @@ use rustix::fs::FlockOperation;
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{LockWait, open_lock_file, try_lock};
+use crate::regular_file::open_regular_file;
 
 /// The contents of the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,13 +53,18 @@ pub enum LostRecord {
 }
 
 impl SyncRecord {
-    /// Reads the record. Returns `None` if there is none. A record that does not parse distrusts
-    /// all rows.
+    /// Reads the record. Returns `None` if there is none. A record that does not parse, or is no
+    /// regular file, distrusts all rows.
     ///
     /// Errors: those of the system.
     pub(crate) fn read(layout: &StoreLayout) -> Result<Option<SyncRecord>, StoreError> {
         let file = record_file(layout);
-        match fs::read_to_string(&file) {
+        let read = || -> io::Result<String> {
+            let mut text = String::new();
+            open_regular_file(&file)?.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        match read() {
             Ok(text) => Ok(Some(SyncRecord::parse(&text).unwrap_or_default())),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Ok(Some(SyncRecord::default()))
@@ -169,6 +175,19 @@ mod tests {
             let record = SyncRecord { boot_id, synced_row, damaged };
             prop_assert_eq!(SyncRecord::parse(&record.to_text()), Some(record));
         }
+    }
+
+    #[test]
+    fn named_pipe_in_the_place_of_the_record_distrusts_all_rows() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(layout.database_dir()).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mkfifoat(rustix::fs::CWD, record_file(&layout), mode).unwrap();
+        let found = SyncRecord::read(&layout).unwrap();
+        assert_eq!(found, Some(SyncRecord::default()));
+        SyncRecord::default().write(&layout).unwrap();
+        assert!(fs::metadata(record_file(&layout)).unwrap().is_file());
     }
 
     #[test]

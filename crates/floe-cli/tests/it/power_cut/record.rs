@@ -113,6 +113,6 @@ fn dry_run_after_restart_lists_damaged_paths() {
     let repair = install(&corpus, &root, NONE);
     run(&mut after_restart(&repair, &boot_id))
         .expect(0)
-        .stderr_contains("checking 6 paths, because the system was restarted")
+        .stderr_contains("checking 6 paths whose files may not have reached the disk")
         .stderr_contains(&warning);
 }
