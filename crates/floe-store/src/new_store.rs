@@ -1,11 +1,12 @@
 //! The creation of an empty store, and its removal if no path was added.
 //!
-//! Every process that has a store open holds the big lock shared. The process that removes a store
-//! holds it exclusively, and removes it last. A process that waits for the lock meanwhile finds out
-//! that the file of the lock is gone, and creates the store again.
+//! Every process that has a store open for writing holds the big lock shared. The process that
+//! removes a store holds it exclusively, and removes it last. A process that waits for the lock
+//! meanwhile finds out that the file of the lock is gone, and creates the store again.
 //!
 //! Not guaranteed: that a new store of a failed copy is removed. If another program has written
-//! anything to it, or has it open, the store stays.
+//! anything to it, or has it open for writing, the store stays. A server that has just opened the
+//! empty store answers with an error until the store exists again.
 
 use std::fs::{self, File};
 use std::io;
