@@ -74,7 +74,12 @@ impl Database {
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
             create_world_readable(&temporary)?;
-            fs::write(&temporary, "10").io_context("write", &temporary)?;
+            // Nix refuses a store whose schema file a power cut has emptied.
+            let write = || {
+                fs::write(&temporary, "10")?;
+                File::open(&temporary)?.sync_all()
+            };
+            write().io_context("write", &temporary)?;
             fs::rename(&temporary, &schema_file).io_context("write", &schema_file)?;
         }
         Ok(Database {

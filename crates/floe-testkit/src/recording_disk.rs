@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -143,6 +143,11 @@ impl RecordingDisk {
         self.mount();
     }
 
+    /// Unmounts the file system, whose images then may be mounted: all have the same identifier.
+    pub fn unmount(&mut self) {
+        drop(self.mount.take());
+    }
+
     /// Unmounts and mounts the file system, as a restart of the system does.
     pub fn restart(&mut self) {
         drop(self.mount.take());
@@ -182,7 +187,6 @@ impl Mount {
     /// Mounts an image, which recovers its journal.
     pub fn of_image(image: &Path, place: &Path) -> Mount {
         fs::create_dir_all(place).unwrap();
-        // The copies of one btrfs or XFS have the same identifier.
         Mount::new(image, place, &["-o", "loop"])
     }
 
@@ -204,6 +208,9 @@ impl Drop for Mount {
         if !thread::panicking() {
             ran.expect(0);
         }
+        // btrfs remembers its devices. Another image with the same identifier would be refused.
+        let mut forget = Command::new("btrfs");
+        let _: io::Result<Output> = forget.args(["device", "scan", "--forget"]).output();
     }
 }
 

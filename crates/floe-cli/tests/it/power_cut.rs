@@ -50,7 +50,7 @@ struct Recording {
 /// Runs `command` with a disk, and then waits until all its data is on disk.
 fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Recording> {
     let scratch = scratch();
-    let disk = recording_disk(scratch.path(), kind, DISK_LEN)?;
+    let mut disk = recording_disk(scratch.path(), kind, DISK_LEN)?;
     sync(&disk);
     let begin = disk.position();
     run(&mut command(disk.mount_point())).expect(0);
@@ -59,6 +59,7 @@ fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Re
     thread::sleep(Duration::from_secs(3));
     sync(&disk);
     let synced = disk.position();
+    disk.unmount();
     Some(Recording {
         scratch,
         disk,
