@@ -69,8 +69,8 @@ impl RecordState {
 }
 
 impl StoreWriter {
-    /// Makes sure that a crash of the system after this call will be noticed, and looks for paths
-    /// that an earlier crash has damaged.
+    /// Writes the record, so that the next writer notices a crash of the system after this call.
+    /// Finds the paths with damage by an earlier crash.
     ///
     /// Errors: those of the system and of the database, and [`StoreError::Interrupted`].
     pub(crate) fn check_after_restart(&mut self) -> Result<(), StoreError> {

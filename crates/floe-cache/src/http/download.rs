@@ -7,10 +7,11 @@
 //!
 //! The client decodes bodies with a `Content-Encoding`, and removes this field and the length. A
 //! body without a length may therefore have other bytes than those of the server's ranges. floe
-//! continues a chunked one all the same if the rest has a length and thus no encoding: a server
-//! that encodes bodies on the fly gives the encoded ones another strong validator (RFC 9110,
-//! section 8.8.3). A body that is neither chunked nor has a length was encoded before, with one
-//! validator for all its ranges, or ends with its connection. floe requests it from its beginning.
+//! continues a chunked body if the rest has a length and thus no encoding. Servers with encodings
+//! on the fly give encoded bodies another strong validator (RFC 9110, section 8.8.3).
+//!
+//! A body without chunks and without a length ends with its connection, or the server encoded it
+//! before, with one validator for all ranges. floe requests such a body from its beginning.
 
 use std::future::poll_fn;
 use std::pin::pin;

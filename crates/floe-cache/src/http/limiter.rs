@@ -70,9 +70,9 @@ struct Connection {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The connections that one request holds, also during the pauses between its attempts: to the host
-/// that it names, and to the one that sends the response after a redirect. A worker that holds
-/// memory for the decoder of a body must not wait for workers that wait for that memory.
+/// The connections of one request: to the host of its URL, and after a redirect also to the host of
+/// the response. The request keeps them during the pauses between its attempts. Otherwise a worker
+/// with memory for a decoder could wait for other workers, and these for the same memory.
 #[derive(Debug)]
 pub(super) struct RequestPermits {
     named: Option<Connection>,

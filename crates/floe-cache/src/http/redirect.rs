@@ -30,8 +30,8 @@ impl RequestTarget {
     }
 }
 
-/// Sends a request and follows redirects. `change` is applied to each request. The outer error is
-/// that of a redirect that cannot be followed, or of a server that does not respond.
+/// Sends a request and follows redirects. Applies `change` to each request. The outer error means
+/// that floe cannot follow a redirect, or that a server does not respond.
 pub(super) async fn send(
     context: &HttpContext,
     (target, held): (&RequestTarget, &mut RequestPermits),

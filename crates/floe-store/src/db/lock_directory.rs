@@ -1,8 +1,8 @@
 //! The lock directory of a database without a write-ahead log, and its removal after a crash.
 //!
 //! SQLite creates the directory for a query or a transaction, and a killed process leaves it. Nix
-//! and floe hold the big lock of the store shared while they may create the directory. A process
-//! that gets the big lock exclusively therefore knows that the directory has no owner.
+//! and floe hold the big lock of the store shared while they may create the directory. If a
+//! process gets the big lock exclusively, the directory has no owner.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
