@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -37,8 +38,16 @@ fn kinds() -> &'static [FileSystemKind] {
     }
 }
 
+/// Lets one test with images of XFS and btrfs run at a time. A command of another test in its own
+/// mount namespace would keep a copy of an image mounted, and XFS mounts no two images of one disk.
+fn run_alone() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    is_full().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// A recorded run of floe.
 struct Recording {
+    _alone: Option<MutexGuard<'static, ()>>,
     scratch: Scratch,
     disk: RecordingDisk,
     /// The positions at the beginning and at the end of the run, and when all data was on disk.
@@ -49,6 +58,7 @@ struct Recording {
 
 /// Runs `command` with a disk, and then waits until all its data is on disk.
 fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Recording> {
+    let alone = run_alone();
     let scratch = scratch();
     let mut disk = recording_disk(scratch.path(), kind, DISK_LEN)?;
     sync(&disk);
@@ -61,6 +71,7 @@ fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Re
     let synced = disk.position();
     disk.unmount();
     Some(Recording {
+        _alone: alone,
         scratch,
         disk,
         begin,

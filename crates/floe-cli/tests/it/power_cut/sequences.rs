@@ -9,7 +9,7 @@ use std::process::Command;
 use floe_testkit::recording_disk::{FileSystemKind, RecordingDisk, recording_disk};
 use floe_testkit::{Corpus, Nix, Scratch, XorShift, corpus, nixes, run, scratch};
 
-use super::{DISK_LEN, after_restart, is_full, kinds};
+use super::{DISK_LEN, after_restart, is_full, kinds, run_alone};
 use crate::support::floe;
 
 /// A system with a disk that loses its power now and then.
@@ -157,6 +157,7 @@ impl System<'_> {
 }
 
 fn run_sequence(corpus: &Corpus, nix: &Nix, kind: FileSystemKind, seed: u64) -> Option<Counts> {
+    let _alone = run_alone();
     let scratch = scratch();
     let mut system = System {
         disk: recording_disk(scratch.path(), kind, DISK_LEN)?,
