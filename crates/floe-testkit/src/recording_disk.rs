@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -157,7 +157,7 @@ impl RecordingDisk {
     fn mount(&mut self) {
         let options: &[&str] = match self.kind {
             FileSystemKind::Ext4 | FileSystemKind::Btrfs => &["-o", COMMIT_OFTEN],
-            FileSystemKind::Xfs => &[],
+            FileSystemKind::Xfs => &["-o", NO_UUID],
         };
         let mount = Mount::new(Path::new(&self.device), &self.place, options);
         self.mount = Some(mount);
@@ -187,7 +187,13 @@ impl Mount {
     /// Mounts an image, which recovers its journal.
     pub fn of_image(image: &Path, place: &Path) -> Mount {
         fs::create_dir_all(place).unwrap();
-        Mount::new(image, place, &["-o", "loop"])
+        let mut magic = [0; 4];
+        let mut file = fs::File::open(image).unwrap();
+        file.read_exact(&mut magic).unwrap();
+        match &magic {
+            b"XFSB" => Mount::new(image, place, &["-o", "loop", "-o", NO_UUID]),
+            _ => Mount::new(image, place, &["-o", "loop"]),
+        }
     }
 
     fn new(device: &Path, place: &Path, options: &[&str]) -> Mount {
@@ -213,6 +219,10 @@ impl Drop for Mount {
         let _: io::Result<Output> = forget.args(["device", "scan", "--forget"]).output();
     }
 }
+
+/// Lets XFS mount an image beside another one with the same identifier. A mount namespace of another
+/// test keeps an image mounted that is unmounted here.
+const NO_UUID: &str = "nouuid";
 
 /// Whether a loop device uses the disk in this directory.
 fn is_used(files: &Path) -> bool {

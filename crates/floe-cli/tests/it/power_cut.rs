@@ -39,7 +39,7 @@ fn kinds() -> &'static [FileSystemKind] {
 }
 
 /// Lets one test with images of XFS and btrfs run at a time. A command of another test in its own
-/// mount namespace would keep a copy of an image mounted, and XFS mounts no two images of one disk.
+/// mount namespace would keep a copy of an image mounted.
 fn run_alone() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     is_full().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
