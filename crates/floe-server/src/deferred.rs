@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::caches::narinfo_cache::CachedNarInfo;
+use crate::finish::access_log::LoggedRequest;
 use crate::http::request::{Request, ResponseMode};
 use crate::http::route::Route;
 
@@ -17,8 +18,8 @@ pub(crate) struct DeferredRequest {
     pub(crate) accepts_zstd: bool,
     /// The NAR that is asked for, once it is looked up.
     pub(crate) nar: Option<NarTarget>,
-    /// The bytes of the head, if the request is to be logged.
-    pub(crate) head: Option<Box<[u8]>>,
+    /// The parts for the access log, if there is one.
+    pub(crate) logged: Option<LoggedRequest<'static>>,
 }
 
 /// The NAR that a URL names.
@@ -44,7 +45,7 @@ impl DeferredRequest {
             if_none_match: owned(request.if_none_match),
             accepts_zstd: request.accepts_zstd,
             nar,
-            head: None,
+            logged: None,
         }
     }
 }

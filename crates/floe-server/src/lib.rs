@@ -20,7 +20,6 @@
 //! is noticed after the head is sent, the connection is closed, so that no client takes a part of
 //! a NAR for the whole.
 
-mod access_log;
 mod body;
 mod caches;
 mod clock;
@@ -29,6 +28,7 @@ mod context;
 mod deferred;
 mod dispatch;
 mod error;
+mod finish;
 mod handlers;
 pub mod http;
 mod net;

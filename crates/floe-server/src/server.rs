@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use floe_store::LiveStore;
 
-use crate::access_log::writer::LogWriter;
 use crate::body::budget::Budget;
 use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
@@ -16,6 +15,8 @@ use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::{self, Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
+use crate::finish::access_log::AccessLog;
+use crate::finish::access_log::writer::LogWriter;
 use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
 use crate::net::event_loop::EventLoop;
@@ -57,7 +58,8 @@ impl Server {
         config.check()?;
         let limits = Limits::new(&config);
         let start_log = |(format, output)| {
-            LogWriter::start(output, config.warn.clone()).map(|log| (format, log))
+            let writer = LogWriter::start(output, config.warn.clone())?;
+            Ok::<_, ServeError>(Arc::new(AccessLog { format, writer }))
         };
         let log = config.access_log.map(start_log).transpose()?;
         let signal = Arc::new(Signal::new(config.threads.get())?);
@@ -170,8 +172,8 @@ impl Server {
                 cache.stop();
             }
         });
-        if let Some((_, log)) = &shared.log {
-            log.finish();
+        if let Some(log) = &shared.log {
+            log.writer.finish();
         }
         Ok(())
     }

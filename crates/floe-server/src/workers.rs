@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use floe_store::{LiveStore, StoreError};
 
-use crate::access_log;
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::deferred::DeferredRequest;
 use crate::dispatch::respond_blocking;
+use crate::finish::access_log::LoggedRequest;
+use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::handlers;
 use crate::http::request::ResponseMode;
 use crate::http::response::Response;
@@ -27,6 +28,7 @@ pub(crate) fn work(shared: &ServerShared) {
     let mut worker = Worker {
         shared,
         clock: Clock::new(),
+        finisher: Finisher::new(shared.log.clone()),
         session: None,
     };
     while let Some(mut job) = shared.queue.pop() {
@@ -48,6 +50,7 @@ pub(crate) fn work(shared: &ServerShared) {
 struct Worker<'s> {
     shared: &'s ServerShared,
     clock: Clock,
+    finisher: Finisher,
     /// Opened for the first request, so that idle workers hold no connection to the database.
     session: Option<StoreSession>,
 }
@@ -80,21 +83,22 @@ impl Worker<'_> {
         connection: &mut Connection,
         mut request: Box<DeferredRequest>,
     ) -> Outcome {
-        let began = Instant::now();
+        let began = self.finisher.begin();
         let response = self.compute(&mut request);
-        let (mode, head) = (request.mode, request.head.take());
-        let line = self.log_line(connection, head.as_deref(), &response, began);
+        let (mode, logged) = (request.mode, request.logged.take());
+        let summary = Summary::new(&response, began);
         let start = connection.checkpoint();
         let error = match self.send_response(connection, response, mode, Some(request)) {
             // Nothing of the response was sent, so the client gets another one.
             Err(SendError::Store(error)) if connection.roll_back(&start) => error,
             sent => {
-                self.log(line);
+                self.finish(connection, logged.as_ref(), summary);
                 return sent.unwrap_or_else(|error| self.abort(&error));
             }
         };
         let response = self.shared.context.error_response(&error);
-        self.log(self.log_line(connection, head.as_deref(), &response, began));
+        let summary = Summary::new(&response, began);
+        self.finish(connection, logged.as_ref(), summary);
         let sent = self.send_response(connection, response, mode, None);
         sent.unwrap_or(Outcome::Broken)
     }
@@ -106,24 +110,19 @@ impl Worker<'_> {
         Outcome::Broken
     }
 
-    /// Returns the line for the access log, if there is one.
-    fn log_line(
-        &self,
+    fn finish(
+        &mut self,
         connection: &Connection,
-        head: Option<&[u8]>,
-        response: &Response,
-        began: Instant,
-    ) -> Option<String> {
-        let ((format, _), head) = (self.shared.log.as_ref()?, head?);
-        let mut outcome = connection.outcome(response, &self.clock);
-        outcome.elapsed = began.elapsed();
-        Some(access_log::line_of_head(*format, head, &outcome))
-    }
-
-    fn log(&self, line: Option<String>) {
-        if let (Some((_, log)), Some(line)) = (&self.shared.log, line) {
-            log.write(&line);
-        }
+        logged: Option<&LoggedRequest<'static>>,
+        summary: Summary,
+    ) {
+        self.finisher.finish_response(&Finished {
+            peer: connection.peer_name(),
+            request: Subject::Deferred(logged),
+            summary,
+            clock: &self.clock,
+        });
+        self.finisher.flush();
     }
 
     fn send_response(

@@ -38,12 +38,13 @@ use super::peers::CountedPeer;
 use super::receive_rate::ReceiveRate;
 use super::transport::{Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
-use crate::access_log::{self, Outcome};
 use crate::body::{Body, Piece};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
+use crate::finish::access_log::LoggedRequest;
+use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
@@ -83,8 +84,7 @@ pub(crate) struct ThreadContext<'t> {
     pub(crate) limits: &'t Limits,
     pub(crate) session: &'t mut StoreSession,
     pub(crate) clock: &'t Clock,
-    /// Collects lines for the access log.
-    pub(crate) log: &'t mut String,
+    pub(crate) finisher: &'t mut Finisher,
     pub(crate) now: Instant,
     pub(crate) is_stopping: bool,
 }
@@ -256,9 +256,9 @@ impl Connection {
         true
     }
 
-    /// Describes a response for the access log.
-    pub(crate) fn outcome<'a>(&'a self, response: &Response, clock: &'a Clock) -> Outcome<'a> {
-        Outcome::new(&self.peer.name, clock, response)
+    /// Returns the address of the client, for the access log.
+    pub(crate) fn peer_name(&self) -> &str {
+        &self.peer.name
     }
 
     fn has_log_decoder(&self) -> bool {
@@ -322,10 +322,12 @@ impl Connection {
                 Parsed::Rejected(status) => {
                     self.after_response = AfterResponse::CloseUnread;
                     let response = Response::client_error(status);
-                    if let Some(format) = thread.limits.log {
-                        let outcome = self.outcome(&response, thread.clock);
-                        access_log::refusal(thread.log, format, rest, &outcome);
-                    }
+                    thread.finisher.finish_response(&Finished {
+                        peer: &self.peer.name,
+                        request: Subject::Invalid(rest),
+                        summary: Summary::new(&response, None),
+                        clock: thread.clock,
+                    });
                     self.queue_response(response, ResponseMode::default(), thread.clock);
                 }
                 Parsed::Head(request, len) => {
@@ -337,7 +339,7 @@ impl Connection {
                         false if request.has_body => AfterResponse::CloseUnread,
                         false => AfterResponse::Close,
                     };
-                    self.process_request(&request, rest.get(..len).unwrap_or_default(), thread);
+                    self.process_request(&request, thread);
                 }
             }
         }
@@ -353,27 +355,24 @@ impl Connection {
         }
     }
 
-    fn process_request(
-        &mut self,
-        request: &Request<'_>,
-        head: &[u8],
-        thread: &mut ThreadContext<'_>,
-    ) {
-        let began = thread.limits.log.is_some().then(Instant::now);
+    fn process_request(&mut self, request: &Request<'_>, thread: &mut ThreadContext<'_>) {
+        let began = thread.finisher.begin();
         match try_respond(thread.context, request, thread.session) {
             Dispatch::Respond(response) => {
-                if let (Some(format), Some(began)) = (thread.limits.log, began) {
-                    let mut outcome = self.outcome(&response, thread.clock);
-                    outcome.elapsed = began.elapsed();
-                    access_log::line(thread.log, format, request, &outcome);
-                }
+                thread.finisher.finish_response(&Finished {
+                    peer: &self.peer.name,
+                    request: Subject::Parsed(request),
+                    summary: Summary::new(&response, began),
+                    clock: thread.clock,
+                });
                 if let Some(body) = self.queue_response(response, request.mode(), thread.clock) {
                     let request = None;
                     self.state = State::Sending(Some(Box::new(Streaming { body, request })));
                 }
             }
             Dispatch::Defer(mut deferred) => {
-                deferred.head = began.map(|_| head.into());
+                let is_kept = thread.finisher.keeps_requests();
+                deferred.logged = is_kept.then(|| LoggedRequest::new(request).into_owned());
                 self.state = State::Deferred(deferred);
             }
         }

@@ -35,6 +35,7 @@ use super::shared::{Phase, Returned, ServerShared};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::error::ServeError;
+use crate::finish::Finisher;
 
 /// The connections of one network thread.
 pub(crate) struct EventLoop<'s> {
@@ -49,7 +50,7 @@ pub(crate) struct EventLoop<'s> {
     runnable: Vec<usize>,
     session: StoreSession,
     clock: Clock,
-    log: String,
+    finisher: Finisher,
     now: Instant,
     phase: Phase,
     stopping_since: Option<Instant>,
@@ -88,7 +89,7 @@ impl<'s> EventLoop<'s> {
             runnable: Vec::new(),
             session: StoreSession::new(store),
             clock: Clock::new(),
-            log: String::new(),
+            finisher: Finisher::new(shared.log.clone()),
             now: Instant::now(),
             phase: Phase::Running,
             stopping_since: None,
@@ -105,7 +106,7 @@ impl<'s> EventLoop<'s> {
         loop {
             self.wait(&mut events);
             self.turn(&events);
-            self.write_log();
+            self.finisher.flush();
             if self.now.duration_since(swept) >= SWEEP_INTERVAL {
                 swept = self.now;
                 self.sweep();
@@ -165,15 +166,6 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    fn write_log(&mut self) {
-        if let Some((_, log)) = &self.shared.log
-            && !self.log.is_empty()
-        {
-            log.write(&self.log);
-            self.log.clear();
-        }
-    }
-
     /// Lets a connection continue. Its event may be [`SocketEvent::Ready`] without a need to read.
     fn resume(&mut self, slot: usize, event: SocketEvent) {
         match self.take(slot) {
@@ -194,7 +186,7 @@ impl<'s> EventLoop<'s> {
             limits: &self.shared.limits,
             session: &mut self.session,
             clock: &self.clock,
-            log: &mut self.log,
+            finisher: &mut self.finisher,
             now: self.now,
             is_stopping: self.phase != Phase::Running,
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, LogFormat};
+use crate::config::Config;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
@@ -11,7 +11,6 @@ pub(crate) struct Limits {
     pub(crate) read_timeout: Duration,
     pub(crate) write_timeout: Duration,
     pub(crate) connections_max: usize,
-    pub(crate) log: Option<LogFormat>,
 }
 
 impl Limits {
@@ -22,7 +21,6 @@ impl Limits {
             read_timeout: config.read_timeout,
             write_timeout: config.write_timeout,
             connections_max: config.connections_max.max(1),
-            log: config.access_log.as_ref().map(|(format, _)| *format),
         }
     }
 }

@@ -12,10 +12,9 @@ use super::limits::Limits;
 use super::listen::Listener;
 use super::peers::PeerCounts;
 use super::warning::RepeatedWarning;
-use crate::access_log::writer::LogWriter;
-use crate::config::LogFormat;
 use crate::context::Context;
 use crate::error::ServeError;
+use crate::finish::access_log::AccessLog;
 
 /// The state that all threads of a server share.
 pub(crate) struct ServerShared {
@@ -35,7 +34,7 @@ pub(crate) struct ServerShared {
     pub(crate) room_warning: RepeatedWarning,
     /// For connections that were closed because they held decoders for build logs.
     pub(crate) log_decoder_warning: RepeatedWarning,
-    pub(crate) log: Option<(LogFormat, LogWriter)>,
+    pub(crate) log: Option<Arc<AccessLog>>,
     pub(crate) signal: Arc<Signal>,
 }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
 use super::{EventLoop, LISTENERS, Slot};
-use crate::access_log::{self, Outcome};
+use crate::finish::{Finished, Subject, Summary};
 use crate::http::request::ResponseMode;
 use crate::http::response::{AfterResponse, Content, Response};
 use crate::net::connection::{Connection, Peer};
@@ -110,10 +110,12 @@ impl EventLoop<'_> {
         // A client that has no room for these bytes learns from the end of the connection.
         let _: Result<Option<usize>, Errno> = transport.write(&bytes, WriteHint::Last);
         let _: Result<(), Errno> = transport.shutdown_write();
-        if let Some((format, _)) = self.shared.log {
-            let outcome = Outcome::new(peer, &self.clock, &response);
-            access_log::refusal(&mut self.log, format, b"", &outcome);
-        }
+        self.finisher.finish_response(&Finished {
+            peer,
+            request: Subject::Invalid(b""),
+            summary: Summary::new(&response, None),
+            clock: &self.clock,
+        });
         if self.shared.peer_warning.is_due(self.now) {
             let max = self.shared.peers.max;
             (self.shared.context.warn)(&format!(

@@ -2,63 +2,85 @@
 
 pub(crate) mod writer;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use crate::clock::Clock;
+use super::{Finished, Subject};
 use crate::config::LogFormat;
-use crate::http::request::{Parsed, Request};
-use crate::http::response::Response;
+use crate::http::request::Request;
+use writer::LogWriter;
 
-/// The part of a line that is about the response.
-pub(crate) struct Outcome<'a> {
-    /// The address at the other end of the connection.
-    pub(crate) peer: &'a str,
-    /// The time in the format of Apache.
-    pub(crate) time: &'a str,
-    pub(crate) status: u16,
-    /// The length of the body, if it is known beforehand.
-    pub(crate) length: Option<u64>,
-    /// How long it took to compute the response.
-    pub(crate) elapsed: Duration,
+/// The access log of a server.
+#[derive(Debug)]
+pub(crate) struct AccessLog {
+    pub(crate) format: LogFormat,
+    pub(crate) writer: LogWriter,
 }
 
-impl<'a> Outcome<'a> {
-    pub(crate) fn new(peer: &'a str, clock: &'a Clock, response: &Response) -> Outcome<'a> {
-        Outcome {
-            peer,
-            time: &clock.log_time,
-            status: response.status,
-            length: response.length,
-            elapsed: Duration::ZERO,
+/// The parts of a request that its line shows.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedRequest<'b> {
+    method: Cow<'b, str>,
+    target: Cow<'b, str>,
+    is_http10: bool,
+    real_ip: Option<Cow<'b, str>>,
+    referer: Option<Cow<'b, str>>,
+    user_agent: Option<Cow<'b, str>>,
+}
+
+impl<'b> LoggedRequest<'b> {
+    pub(crate) fn new(request: &Request<'b>) -> LoggedRequest<'b> {
+        LoggedRequest {
+            method: request.method_text.into(),
+            target: request.target.into(),
+            is_http10: request.is_http10,
+            real_ip: request.real_ip.map(Cow::from),
+            referer: request.referer.map(Cow::from),
+            user_agent: request.user_agent.map(Cow::from),
+        }
+    }
+
+    /// Copies the parts, for a request that outlives the bytes of its head.
+    pub(crate) fn into_owned(self) -> LoggedRequest<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        LoggedRequest {
+            method: owned(self.method),
+            target: owned(self.target),
+            is_http10: self.is_http10,
+            real_ip: self.real_ip.map(owned),
+            referer: self.referer.map(owned),
+            user_agent: self.user_agent.map(owned),
         }
     }
 }
 
-/// Returns the line for a request whose head is kept as bytes.
-pub(crate) fn line_of_head(format: LogFormat, head: &[u8], outcome: &Outcome<'_>) -> String {
-    let mut out = String::new();
-    if let Parsed::Head(request, _) = Request::parse(head) {
-        line(&mut out, format, &request, outcome);
+/// Appends the line for a response.
+pub(super) fn write_line(out: &mut String, format: LogFormat, finished: &Finished<'_>) {
+    match finished.request {
+        Subject::Parsed(request) => {
+            write_request(out, format, &LoggedRequest::new(request), finished);
+        }
+        Subject::Deferred(Some(request)) => write_request(out, format, request, finished),
+        Subject::Deferred(None) => {}
+        Subject::Invalid(bytes) => write_refusal(out, format, bytes, finished),
     }
-    out
 }
 
-/// Appends the line for a request.
-pub(crate) fn line(
+fn write_request(
     out: &mut String,
     format: LogFormat,
-    request: &Request<'_>,
-    outcome: &Outcome<'_>,
+    request: &LoggedRequest<'_>,
+    finished: &Finished<'_>,
 ) {
-    let (method, target) = (request.method_text, request.target);
+    let (method, target) = (&request.method, &request.target);
     let version = if request.is_http10 { "1.0" } else { "1.1" };
-    let length = outcome
+    let summary = &finished.summary;
+    let length = summary
         .length
         .map_or("-".into(), |length| length.to_string());
     let host = match format {
-        LogFormat::RealIp => request.real_ip.unwrap_or(outcome.peer),
-        LogFormat::Apache | LogFormat::Verbose => outcome.peer,
+        LogFormat::RealIp => request.real_ip.as_deref().unwrap_or(finished.peer),
+        LogFormat::Apache | LogFormat::Verbose => finished.peer,
     };
     // Without a proxy, the client chooses this text. It may be one word only.
     let host = host.split_whitespace().next().unwrap_or("-");
@@ -69,25 +91,25 @@ pub(crate) fn line(
             "{} {method} {} {} {length} {:?}",
             quoted(host),
             quoted(target),
-            outcome.status,
-            outcome.elapsed,
+            summary.status,
+            summary.elapsed,
         ),
         LogFormat::Apache | LogFormat::RealIp => writeln!(
             out,
             "{} - - [{}] \"{method} {} HTTP/{version}\" {} {length} \"{}\" \"{}\"",
             quoted(host),
-            outcome.time,
+            finished.clock.log_time,
             quoted(target),
-            outcome.status,
-            quoted(request.referer.unwrap_or("-")),
-            quoted(request.user_agent.unwrap_or("-")),
+            summary.status,
+            quoted(request.referer.as_deref().unwrap_or("-")),
+            quoted(request.user_agent.as_deref().unwrap_or("-")),
         ),
     };
 }
 
 /// Appends the line for bytes that are no valid request, or for a client that was refused before
 /// it has sent any. Instead of the request it has the beginning of the first line.
-pub(crate) fn refusal(out: &mut String, format: LogFormat, bytes: &[u8], outcome: &Outcome<'_>) {
+fn write_refusal(out: &mut String, format: LogFormat, bytes: &[u8], finished: &Finished<'_>) {
     let line = bytes
         .split(|&byte| byte == b'\n')
         .next()
@@ -98,8 +120,9 @@ pub(crate) fn refusal(out: &mut String, format: LogFormat, bytes: &[u8], outcome
         true => "-".into(),
         false => quoted(&String::from_utf8_lossy(shown)),
     };
-    let (peer, status) = (quoted(outcome.peer), outcome.status);
-    let length = outcome.length.unwrap_or_default();
+    let summary = &finished.summary;
+    let (peer, status) = (quoted(finished.peer), summary.status);
+    let length = summary.length.unwrap_or_default();
     // Writing to a string cannot fail.
     let _: std::fmt::Result = match format {
         // The fields of this format are single words.
@@ -108,13 +131,13 @@ pub(crate) fn refusal(out: &mut String, format: LogFormat, bytes: &[u8], outcome
             writeln!(
                 out,
                 "{peer} - {shown} {status} {length} {:?}",
-                outcome.elapsed
+                summary.elapsed
             )
         }
         LogFormat::Apache | LogFormat::RealIp => writeln!(
             out,
             "{peer} - - [{}] \"{shown}\" {status} {length} \"-\" \"-\"",
-            outcome.time
+            finished.clock.log_time
         ),
     };
 }
@@ -136,17 +159,44 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn logged(format: LogFormat, head: &str) -> String {
-        let outcome = Outcome {
+    use super::super::Summary;
+    use super::*;
+    use crate::clock::Clock;
+    use crate::http::request::Parsed;
+
+    fn line_of(format: LogFormat, request: Subject<'_>, summary: Summary) -> String {
+        let mut clock = Clock::new();
+        clock.log_time = "T".into();
+        let finished = Finished {
             peer: "127.0.0.1",
-            time: "T",
+            request,
+            summary,
+            clock: &clock,
+        };
+        let mut out = String::new();
+        write_line(&mut out, format, &finished);
+        out
+    }
+
+    /// Returns the line of a request, which is the same in a network thread and in a worker.
+    fn logged(format: LogFormat, head: &str) -> String {
+        let Parsed::Head(request, _) = Request::parse(head.as_bytes()) else {
+            panic!("{head:?} is not a request");
+        };
+        let summary = Summary {
             status: 200,
             length: Some(5),
             elapsed: Duration::from_micros(7),
         };
-        line_of_head(format, head.as_bytes(), &outcome)
+        let line = line_of(format, Subject::Parsed(&request), summary);
+        let kept = LoggedRequest::new(&request).into_owned();
+        assert_eq!(
+            line_of(format, Subject::Deferred(Some(&kept)), summary),
+            line
+        );
+        line
     }
 
     #[test]
@@ -165,18 +215,12 @@ mod tests {
 
     #[test]
     fn refused_bytes_are_logged_as_one_bounded_line() {
-        let outcome = Outcome {
-            peer: "127.0.0.1",
-            time: "T",
+        let summary = Summary {
             status: 400,
             length: Some(12),
             elapsed: Duration::ZERO,
         };
-        let logged = |format, bytes: &[u8]| {
-            let mut out = String::new();
-            refusal(&mut out, format, bytes, &outcome);
-            out
-        };
+        let logged = |format, bytes| line_of(format, Subject::Invalid(bytes), summary);
         assert_eq!(
             logged(LogFormat::Apache, b"GET \"x\" \xff\x1b\r\nHost: a\r\n"),
             "127.0.0.1 - - [T] \"GET \\\"x\\\" \u{fffd}?\" 400 12 \"-\" \"-\"\n"

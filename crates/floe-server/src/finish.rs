@@ -1,0 +1,95 @@
+//! The one place where a response is finished: each response enters the access log here.
+
+pub(crate) mod access_log;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use access_log::{AccessLog, LoggedRequest};
+
+/// Finishes the responses of one thread.
+#[derive(Debug)]
+pub(crate) struct Finisher {
+    log: Option<Arc<AccessLog>>,
+    /// Lines for the log, until [`Finisher::flush`].
+    lines: String,
+}
+
+/// A response as it was decided, with everything that the log shows of it.
+#[derive(Debug)]
+pub(crate) struct Finished<'a> {
+    /// The address at the other end of the connection.
+    pub(crate) peer: &'a str,
+    pub(crate) request: Subject<'a>,
+    pub(crate) summary: Summary,
+    pub(crate) clock: &'a Clock,
+}
+
+/// The request that a response belongs to.
+#[derive(Debug)]
+pub(crate) enum Subject<'a> {
+    /// A request whose bytes are still there.
+    Parsed(&'a Request<'a>),
+    /// A request that a worker responds to. It is kept only if there is a log.
+    Deferred(Option<&'a LoggedRequest<'static>>),
+    /// Bytes that are no valid request, or none if the client was refused before it sent any.
+    Invalid(&'a [u8]),
+}
+
+/// The part of a response that outlives it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub(crate) status: u16,
+    /// The length of the body, if it is known beforehand.
+    pub(crate) length: Option<u64>,
+    /// How long it took to compute the response.
+    pub(crate) elapsed: Duration,
+}
+
+impl Summary {
+    /// `began` is the value of [`Finisher::begin`].
+    pub(crate) fn new(response: &Response, began: Option<Instant>) -> Summary {
+        Summary {
+            status: response.status,
+            length: response.length,
+            elapsed: began.map_or(Duration::ZERO, |began| began.elapsed()),
+        }
+    }
+}
+
+impl Finisher {
+    pub(crate) fn new(log: Option<Arc<AccessLog>>) -> Finisher {
+        let lines = String::new();
+        Finisher { log, lines }
+    }
+
+    /// Whether a deferred request has to be kept for the log.
+    pub(crate) fn keeps_requests(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Returns the time at which the computation of a response begins, if it is measured.
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        self.log.is_some().then(Instant::now)
+    }
+
+    /// Finishes a response. Call this once for each response.
+    pub(crate) fn finish_response(&mut self, finished: &Finished<'_>) {
+        if let Some(log) = &self.log {
+            access_log::write_line(&mut self.lines, log.format, finished);
+        }
+    }
+
+    /// Queues the lines for the writer of the log.
+    pub(crate) fn flush(&mut self) {
+        if let Some(log) = &self.log
+            && !self.lines.is_empty()
+        {
+            log.writer.write(&self.lines);
+            self.lines.clear();
+        }
+    }
+}
