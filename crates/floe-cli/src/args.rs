@@ -93,14 +93,15 @@ pub(crate) enum Command {
 impl Cli {
     /// Returns the format of stderr.
     ///
-    /// `floe serve` has an option of the same name for its access log. There, this option must
-    /// stand before the command.
+    /// `nix-serve` has an option of the same name for its access log. There, this option must stand
+    /// before the command.
     pub(crate) fn log_format(&self) -> LogFormat {
         let log = match &self.command {
             Command::Install(args) => args.transfer.log,
             Command::Copy(args) => args.transfer.log,
             Command::Verify(args) => args.log,
             Command::Info(args) => args.log,
+            Command::Serve(args) => args.log,
             _ => LogArgs::default(),
         };
         let requested = log.log_format.or(self.log.log_format);

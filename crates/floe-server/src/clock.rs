@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// The current second in two formats.
+/// The current second in three formats.
 #[derive(Debug)]
 pub(crate) struct Clock {
     updated: Option<Instant>,
@@ -11,6 +11,8 @@ pub(crate) struct Clock {
     pub(crate) date_header: String,
     /// The format of Apache's log: `21/Nov/2026:07:00:00 +0000`.
     pub(crate) log_time: String,
+    /// RFC 3339: `2026-11-21T07:00:00Z`.
+    pub(crate) utc_time: String,
 }
 
 impl Clock {
@@ -19,6 +21,7 @@ impl Clock {
             updated: None,
             date_header: String::new(),
             log_time: String::new(),
+            utc_time: String::new(),
         };
         clock.tick(Instant::now());
         clock
@@ -34,6 +37,7 @@ impl Clock {
         let date = httpdate::fmt_http_date(SystemTime::now());
         self.date_header = format!("Date: {date}\r\n");
         self.log_time = apache_time(&date).unwrap_or_default();
+        self.utc_time = utc_time(&date).unwrap_or_default();
     }
 }
 
@@ -43,6 +47,17 @@ fn apache_time(date: &str) -> Option<String> {
     Some(format!("{day}/{month}/{year}:{} +0000", date.get(17..25)?))
 }
 
+/// Converts the same to `2026-11-21T07:00:00Z`.
+fn utc_time(date: &str) -> Option<String> {
+    let (day, month, year) = (date.get(5..7)?, date.get(8..11)?, date.get(12..16)?);
+    let month = 1 + MONTHS.iter().position(|name| *name == month)?;
+    Some(format!("{year}-{month:02}-{day}T{}Z", date.get(17..25)?))
+}
+
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
 /// By how much the texts may be late.
 const MAX_AGE: Duration = Duration::from_millis(250);
 
@@ -51,13 +66,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_date_is_converted_to_the_log_format() {
+    fn http_date_is_converted_to_both_log_formats() {
         assert_eq!(
             apache_time("Sat, 21 Nov 2026 07:00:09 GMT").unwrap(),
             "21/Nov/2026:07:00:09 +0000"
         );
+        assert_eq!(
+            utc_time("Fri, 01 Jan 2027 00:00:00 GMT").unwrap(),
+            "2027-01-01T00:00:00Z"
+        );
         let clock = Clock::new();
         assert!(clock.date_header.starts_with("Date: ") && clock.date_header.ends_with(" GMT\r\n"));
-        assert_eq!(clock.log_time.len(), 26);
+        assert_eq!((clock.log_time.len(), clock.utc_time.len()), (26, 20));
     }
 }

@@ -202,13 +202,15 @@ pub struct CompressedCacheOptions {
     pub max_bytes: u64,
 }
 
-/// The formats of the access log, named as in nix-serve-ng.
+/// The formats of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Apache's common log format, with the address of the peer.
-    Apache,
+    /// Apache's combined log format, with the address of the peer.
+    Combined,
     /// The same with the address in `X-Real-IP` or `X-Forwarded-For`, which a proxy sets.
     RealIp,
-    /// Method, target, status, bytes and time taken.
+    /// Method, target, status, bytes and time taken; at last the reason of a refusal.
     Verbose,
+    /// A JSON object.
+    Json,
 }

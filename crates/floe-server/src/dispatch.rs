@@ -13,8 +13,9 @@ use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::handlers::{file, listing, log, nar, narinfo, nix_cache_info, realisation};
+use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
-use crate::http::response::Response;
+use crate::http::response::{CacheUse, Response};
 use crate::http::route::{Route, route};
 use floe_format::HashPart;
 
@@ -32,13 +33,17 @@ pub(crate) fn try_respond(
     session: &mut StoreSession,
 ) -> Dispatch {
     if request.method == Method::Other {
-        return Dispatch::Respond(Response::client_error(405));
+        return Dispatch::Respond(Response::refused(Refusal::MethodNotAllowed));
     }
     let route = route(request, &context.prefix);
     let mut target = None;
     let response = match &route {
-        Route::NarInfo { hash, json: false } => find(context, *hash, session)
-            .map(|nar_info| Some(narinfo::respond(&nar_info, request.if_none_match))),
+        Route::NarInfo { hash, json: false } => {
+            find_noted(context, *hash, session).map(|(nar_info, cache)| {
+                let response = narinfo::respond(&nar_info, request.if_none_match);
+                Some(response.noting(cache))
+            })
+        }
         Route::Nar { hash, nar_hash } => find(context, *hash, session)
             .and_then(|nar_info| Ok(nar::target(nar_info, nar_hash.as_deref())?))
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
@@ -78,11 +83,12 @@ fn respond_from_store(
 ) -> Result<Response, Failure> {
     Ok(match &request.route {
         Route::NarInfo { hash, json } => {
-            let nar_info = find(context, *hash, session)?;
-            match json {
+            let (nar_info, cache) = find_noted(context, *hash, session)?;
+            let response = match json {
                 true => narinfo::respond_json(context, &nar_info),
                 false => narinfo::respond(&nar_info, request.if_none_match.as_deref()),
-            }
+            };
+            response.noting(cache)
         }
         Route::Nar { hash, nar_hash } => {
             let nar = match request.nar.take() {
@@ -128,6 +134,15 @@ fn find(
     hash: HashPart,
     session: &mut StoreSession,
 ) -> Result<Arc<CachedNarInfo>, Failure> {
+    Ok(find_noted(context, hash, session)?.0)
+}
+
+/// As [`find`], with whether the narinfo was in the cache.
+fn find_noted(
+    context: &Context,
+    hash: HashPart,
+    session: &mut StoreSession,
+) -> Result<(Arc<CachedNarInfo>, CacheUse), Failure> {
     let found = context.narinfos.get(session, hash)?;
     Ok(found.ok_or_else(no_such_path)?)
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::http::refusal::Refusal;
 use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::http::response::{CacheUse, Response};
 use access_log::{AccessLog, LoggedRequest};
 
 /// Finishes the responses of one thread.
@@ -47,6 +48,10 @@ pub(crate) struct Summary {
     pub(crate) length: Option<u64>,
     /// How long it took to compute the response.
     pub(crate) elapsed: Duration,
+    /// Whether the contents were in a cache of the server, where that is known.
+    pub(crate) cache: Option<CacheUse>,
+    /// The reason, if the server refuses the request.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 impl Summary {
@@ -56,6 +61,19 @@ impl Summary {
             status: response.status,
             length: response.length,
             elapsed: began.map_or(Duration::ZERO, |began| began.elapsed()),
+            cache: response.cache,
+            refusal: response.refusal,
+        }
+    }
+
+    /// For a client that is closed without a response.
+    pub(crate) fn without_response(refusal: Refusal) -> Summary {
+        Summary {
+            status: refusal.status(),
+            length: None,
+            elapsed: Duration::ZERO,
+            cache: None,
+            refusal: Some(refusal),
         }
     }
 }
@@ -79,7 +97,7 @@ impl Finisher {
     /// Finishes a response. Call this once for each response.
     pub(crate) fn finish_response(&mut self, finished: &Finished<'_>) {
         if let Some(log) = &self.log {
-            access_log::write_line(&mut self.lines, log.format, finished);
+            log.write_line(&mut self.lines, finished);
         }
     }
 

@@ -1,6 +1,7 @@
 //! HTTP/1: requests, routes, ranges and responses.
 
 pub mod range;
+pub mod refusal;
 pub mod request;
 pub(crate) mod response;
 pub mod route;

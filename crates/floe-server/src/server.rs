@@ -59,7 +59,7 @@ impl Server {
         let limits = Limits::new(&config);
         let start_log = |(format, output)| {
             let writer = LogWriter::start(output, config.warn.clone())?;
-            Ok::<_, ServeError>(Arc::new(AccessLog { format, writer }))
+            Ok::<_, ServeError>(Arc::new(AccessLog::new(format, writer)))
         };
         let log = config.access_log.map(start_log).transpose()?;
         let signal = Arc::new(Signal::new(config.threads.get())?);

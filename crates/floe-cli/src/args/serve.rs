@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use floe_server::Listen;
 
-use super::{parse_count, parse_number, parse_port, parse_timeout};
+use super::{LogArgs, parse_count, parse_number, parse_port, parse_timeout};
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
@@ -59,7 +59,7 @@ pub(crate) struct ServeArgs {
     pub(crate) access_log: Option<PathBuf>,
     /// The format of these lines, which go to stdout without --access-log
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<AccessLogFormat>,
+    pub(crate) access_log_format: Option<AccessLogFormat>,
     /// The number of threads that answer requests [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -82,18 +82,22 @@ pub(crate) struct ServeArgs {
     /// Open the store, read the keys, listen, print what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
-/// The formats of the access log, as of nix-serve-ng. Its help names `normal` and its parser
-/// accepts `default`, so floe knows both.
+/// The formats of the access log: those of nix-serve-ng, and JSON. The help of nix-serve-ng names
+/// `normal` and its parser accepts `default`, so floe knows both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLogFormat {
     /// No lines at all
     Quiet,
-    /// Apache's common log format
+    /// Apache's combined log format
+    Combined,
+    /// The same as combined
     #[default]
     Default,
-    /// The same as default
+    /// The same as combined
     Normal,
     /// Apache's format with the client address from a proxy's header
     RealIp,
@@ -101,6 +105,8 @@ pub(crate) enum AccessLogFormat {
     Verbose,
     /// The same as verbose
     Debug,
+    /// A JSON object for each request
+    Json,
 }
 
 /// `--compress`.
@@ -192,7 +198,8 @@ mod tests {
             (&["--timeout", "0"], "--timeout"),
             (&["--compress", "maybe"], "maybe"),
             (&["--compressed-cache-size", "5G"], "--compressed-cache"),
-            (&["--log-format", "loud"], "loud"),
+            (&["--access-log-format", "loud"], "loud"),
+            (&["--log-format", "verbose"], "--log-format"),
             (&["--threads", "0"], "0"),
         ] {
             let message = parse(args).unwrap_err();

@@ -74,7 +74,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
 
 /// Returns the format of the access log, which is off without a flag.
 fn log_format(args: &ServeArgs) -> AccessLogFormat {
-    match (&args.access_log, args.log_format) {
+    match (&args.access_log, args.access_log_format) {
         (None, None) => AccessLogFormat::Quiet,
         (_, format) => format.unwrap_or_default(),
     }

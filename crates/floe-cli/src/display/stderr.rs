@@ -46,6 +46,13 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
 }
 
+/// Writes a JSON line about the life of a server, which has no line of text.
+pub(crate) fn json_event(event: &str, message: &str) {
+    if is_json() {
+        write_event(Level::Info, event, json!({ "message": message }));
+    }
+}
+
 /// Prints a line on stderr.
 pub(crate) fn eprint_line(line: impl std::fmt::Display) {
     if is_json() {

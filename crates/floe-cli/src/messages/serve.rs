@@ -22,6 +22,8 @@ pub(crate) fn listening(url: impl Display) -> String {
     format!("listening on {url}")
 }
 
+pub(crate) const STOPPED: &str = "the server has ended";
+
 pub(crate) fn open_files(limit: u64, needed: u64) -> String {
     format!(
         "cannot start the server: it needs {needed} open files, but the limit is {limit}; raise it \
@@ -122,7 +124,9 @@ pub(crate) fn not_a_number(text: &str) -> String {
 }
 
 pub(crate) fn not_a_log_format(text: &str) -> String {
-    format!("{text:?} is none of quiet, default, normal, real-ip, verbose and debug")
+    format!(
+        "{text:?} is none of quiet, default, normal, combined, real-ip, verbose, debug and json"
+    )
 }
 
 pub(crate) fn no_leading_slash(text: &str) -> String {

@@ -1,6 +1,7 @@
 //! Options of `floe serve` and of floe under the name `nix-serve`: errors, warnings and `--check`.
 //! None of these commands serves requests.
 
+mod logs;
 mod process;
 mod running_server;
 

@@ -32,6 +32,7 @@ use floe_store::{HashPartIndex, LiveStore, StoreError};
 
 use super::lock;
 use super::lru::LruCache;
+use crate::http::response::CacheUse;
 
 /// The narinfos and the index of valid paths, shared by all threads.
 #[derive(Debug)]
@@ -107,14 +108,14 @@ impl NarInfoCache {
         })
     }
 
-    /// Returns the valid path with a hash part.
+    /// Returns the valid path with a hash part, and whether its narinfo was in the cache.
     ///
     /// Errors: the database is busy, or cannot be read.
     pub(crate) fn get(
         &self,
         session: &mut StoreSession,
         hash: HashPart,
-    ) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
+    ) -> Result<Option<(Arc<CachedNarInfo>, CacheUse)>, StoreError> {
         self.refresh(session)?;
         if !self.index().may_contain(hash) {
             return Ok(None);
@@ -126,7 +127,7 @@ impl NarInfoCache {
         if let Some(known) = &known
             && known.epoch.load(Ordering::Acquire) >= epoch
         {
-            return Ok(Some(known.clone()));
+            return Ok(Some((known.clone(), CacheUse::Hit)));
         }
         let Some(info) = session.store.path_info_from_hash_part(hash)? else {
             lock(&self.nar_infos).remove(&hash);
@@ -136,12 +137,12 @@ impl NarInfoCache {
             && known.info == info
         {
             known.epoch.fetch_max(epoch, Ordering::AcqRel);
-            return Ok(Some(known));
+            return Ok(Some((known, CacheUse::Hit)));
         }
         let rendered = Arc::new(self.render(hash, info, epoch));
         let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
         lock(&self.nar_infos).put(hash, rendered.clone(), weight);
-        Ok(Some(rendered))
+        Ok(Some((rendered, CacheUse::Miss)))
     }
 
     /// Updates the index and the epoch if the database has changed. Does nothing if that was done

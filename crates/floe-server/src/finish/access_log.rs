@@ -1,20 +1,34 @@
 //! The access log: a line for each request.
 
+mod escape;
+mod json;
 pub(crate) mod writer;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use super::{Finished, Subject};
 use crate::config::LogFormat;
 use crate::http::request::Request;
+use escape::Quoted;
 use writer::LogWriter;
 
 /// The access log of a server.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
-    pub(crate) format: LogFormat,
+    format: LogFormat,
     pub(crate) writer: LogWriter,
+    ids: RequestIds,
+}
+
+/// Numbers the requests of a server.
+#[derive(Debug)]
+struct RequestIds {
+    /// The time at which the server started, so that another run has other numbers.
+    prefix: u128,
+    next: AtomicU64,
 }
 
 /// The parts of a request that its line shows.
@@ -54,8 +68,42 @@ impl<'b> LoggedRequest<'b> {
     }
 }
 
-/// Appends the line for a response.
-pub(super) fn write_line(out: &mut String, format: LogFormat, finished: &Finished<'_>) {
+impl AccessLog {
+    pub(crate) fn new(format: LogFormat, writer: LogWriter) -> AccessLog {
+        let ids = RequestIds::new(SystemTime::now());
+        AccessLog {
+            format,
+            writer,
+            ids,
+        }
+    }
+
+    /// Appends the line for a response.
+    pub(super) fn write_line(&self, out: &mut String, finished: &Finished<'_>) {
+        match self.format {
+            LogFormat::Json => json::write_line(out, &self.ids.next(), finished),
+            format => write_line(out, format, finished),
+        }
+    }
+}
+
+impl RequestIds {
+    fn new(start: SystemTime) -> RequestIds {
+        let since = start.duration_since(SystemTime::UNIX_EPOCH);
+        RequestIds {
+            prefix: since.unwrap_or_default().as_micros(),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    fn next(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:x}-{number:x}", self.prefix)
+    }
+}
+
+/// Appends the line for a response in a format of text.
+fn write_line(out: &mut String, format: LogFormat, finished: &Finished<'_>) {
     match finished.request {
         Subject::Parsed(request) => {
             write_request(out, format, &LoggedRequest::new(request), finished);
@@ -72,37 +120,34 @@ fn write_request(
     request: &LoggedRequest<'_>,
     finished: &Finished<'_>,
 ) {
-    let (method, target) = (&request.method, &request.target);
-    let version = if request.is_http10 { "1.0" } else { "1.1" };
+    let (method, target) = (Quoted(&request.method), Quoted(&request.target));
     let summary = &finished.summary;
+    let (status, elapsed) = (summary.status, summary.elapsed);
     let length = summary
         .length
         .map_or("-".into(), |length| length.to_string());
     let host = match format {
         LogFormat::RealIp => request.real_ip.as_deref().unwrap_or(finished.peer),
-        LogFormat::Apache | LogFormat::Verbose => finished.peer,
+        _ => finished.peer,
     };
     // Without a proxy, the client chooses this text. It may be one word only.
-    let host = host.split_whitespace().next().unwrap_or("-");
+    let host = Quoted(host.split_whitespace().next().unwrap_or("-"));
     // Writing to a string cannot fail.
     let _: std::fmt::Result = match format {
-        LogFormat::Verbose => writeln!(
+        LogFormat::Verbose => {
+            let reason = reason(finished);
+            writeln!(
+                out,
+                "{host} {method} {target} {status} {length} {elapsed:?}{reason}"
+            )
+        }
+        _ => writeln!(
             out,
-            "{} {method} {} {} {length} {:?}",
-            quoted(host),
-            quoted(target),
-            summary.status,
-            summary.elapsed,
-        ),
-        LogFormat::Apache | LogFormat::RealIp => writeln!(
-            out,
-            "{} - - [{}] \"{method} {} HTTP/{version}\" {} {length} \"{}\" \"{}\"",
-            quoted(host),
+            "{host} - - [{}] \"{method} {target} HTTP/{}\" {status} {length} \"{}\" \"{}\"",
             finished.clock.log_time,
-            quoted(target),
-            summary.status,
-            quoted(request.referer.as_deref().unwrap_or("-")),
-            quoted(request.user_agent.as_deref().unwrap_or("-")),
+            if request.is_http10 { "1.0" } else { "1.1" },
+            Quoted(request.referer.as_deref().unwrap_or("-")),
+            Quoted(request.user_agent.as_deref().unwrap_or("-")),
         ),
     };
 }
@@ -110,31 +155,24 @@ fn write_request(
 /// Appends the line for bytes that are no valid request, or for a client that was refused before
 /// it has sent any. Instead of the request it has the beginning of the first line.
 fn write_refusal(out: &mut String, format: LogFormat, bytes: &[u8], finished: &Finished<'_>) {
-    let line = bytes
-        .split(|&byte| byte == b'\n')
-        .next()
-        .unwrap_or_default();
-    let shown = line.trim_ascii_end();
-    let shown = shown.get(..REFUSED_LEN_MAX).unwrap_or(shown);
-    let shown = match shown.is_empty() {
-        true => "-".into(),
-        false => quoted(&String::from_utf8_lossy(shown)),
+    let shown = match first_line(bytes) {
+        line if line.is_empty() => "-".into(),
+        line => Quoted(&line).to_string(),
     };
     let summary = &finished.summary;
-    let (peer, status) = (quoted(finished.peer), summary.status);
+    let (peer, status, elapsed) = (Quoted(finished.peer), summary.status, summary.elapsed);
     let length = summary.length.unwrap_or_default();
     // Writing to a string cannot fail.
     let _: std::fmt::Result = match format {
         // The fields of this format are single words.
         LogFormat::Verbose => {
-            let shown = shown.replace(' ', "%20");
+            let (shown, reason) = (shown.replace(' ', "%20"), reason(finished));
             writeln!(
                 out,
-                "{peer} - {shown} {status} {length} {:?}",
-                summary.elapsed
+                "{peer} - {shown} {status} {length} {elapsed:?}{reason}"
             )
         }
-        LogFormat::Apache | LogFormat::RealIp => writeln!(
+        _ => writeln!(
             out,
             "{peer} - - [{}] \"{shown}\" {status} {length} \"-\" \"-\"",
             finished.clock.log_time
@@ -142,20 +180,24 @@ fn write_refusal(out: &mut String, format: LogFormat, bytes: &[u8], finished: &F
     };
 }
 
+/// Returns the reason of a refusal as the last word of a line, or nothing.
+fn reason(finished: &Finished<'_>) -> String {
+    let refusal = finished.summary.refusal;
+    refusal.map_or_else(String::new, |refusal| format!(" {}", refusal.name()))
+}
+
+/// Returns the beginning of the first line of bytes that are no valid request.
+fn first_line(bytes: &[u8]) -> Cow<'_, str> {
+    let line = bytes
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let line = line.trim_ascii_end();
+    String::from_utf8_lossy(line.get(..REFUSED_LEN_MAX).unwrap_or(line))
+}
+
 /// The longest part of a refused request that is logged, in bytes.
 const REFUSED_LEN_MAX: usize = 200;
-
-/// Escapes text of the client, so that it can end neither its field nor the line, and cannot
-/// control a terminal.
-fn quoted(text: &str) -> String {
-    text.chars()
-        .flat_map(|character| match character {
-            '"' | '\\' => vec!['\\', character],
-            character if character.is_control() => vec!['?'],
-            character => vec![character],
-        })
-        .collect()
-}
 
 #[cfg(test)]
 mod tests {
@@ -164,11 +206,14 @@ mod tests {
     use super::super::Summary;
     use super::*;
     use crate::clock::Clock;
+    use crate::http::refusal::Refusal;
     use crate::http::request::Parsed;
+    use crate::http::response::CacheUse;
 
     fn line_of(format: LogFormat, request: Subject<'_>, summary: Summary) -> String {
         let mut clock = Clock::new();
         clock.log_time = "T".into();
+        clock.utc_time = "U".into();
         let finished = Finished {
             peer: "127.0.0.1",
             request,
@@ -176,7 +221,10 @@ mod tests {
             clock: &clock,
         };
         let mut out = String::new();
-        write_line(&mut out, format, &finished);
+        match format {
+            LogFormat::Json => json::write_line(&mut out, "i-1", &finished),
+            format => write_line(&mut out, format, &finished),
+        }
         out
     }
 
@@ -189,6 +237,8 @@ mod tests {
             status: 200,
             length: Some(5),
             elapsed: Duration::from_micros(7),
+            cache: Some(CacheUse::Hit),
+            refusal: None,
         };
         let line = line_of(format, Subject::Parsed(&request), summary);
         let kept = LoggedRequest::new(&request).into_owned();
@@ -203,7 +253,7 @@ mod tests {
     fn log_lines_match_the_formats_of_nix_serve_ng() {
         let head = "GET /x?y HTTP/1.0\r\nX-Real-IP: 10.0.0.1\r\nUser-Agent: curl\r\n\r\n";
         assert_eq!(
-            logged(LogFormat::Apache, head),
+            logged(LogFormat::Combined, head),
             "127.0.0.1 - - [T] \"GET /x?y HTTP/1.0\" 200 5 \"-\" \"curl\"\n"
         );
         assert!(logged(LogFormat::RealIp, head).starts_with("10.0.0.1 - - [T]"));
@@ -219,15 +269,17 @@ mod tests {
             status: 400,
             length: Some(12),
             elapsed: Duration::ZERO,
+            cache: None,
+            refusal: Some(Refusal::MalformedHead),
         };
         let logged = |format, bytes| line_of(format, Subject::Invalid(bytes), summary);
         assert_eq!(
-            logged(LogFormat::Apache, b"GET \"x\" \xff\x1b\r\nHost: a\r\n"),
+            logged(LogFormat::Combined, b"GET \"x\" \xff\x1b\r\nHost: a\r\n"),
             "127.0.0.1 - - [T] \"GET \\\"x\\\" \u{fffd}?\" 400 12 \"-\" \"-\"\n"
         );
         assert_eq!(
             logged(LogFormat::Verbose, b"GET a b\n"),
-            "127.0.0.1 - GET%20a%20b 400 12 0ns\n"
+            "127.0.0.1 - GET%20a%20b 400 12 0ns malformedHead\n"
         );
         assert!(logged(LogFormat::RealIp, b"").contains("\"-\" 400"));
         assert!(logged(LogFormat::Verbose, &[b'x'; 100_000]).len() < 300);
@@ -236,11 +288,41 @@ mod tests {
     #[test]
     fn client_text_cannot_forge_a_log_line() {
         let head = "GET /x HTTP/1.0\r\nUser-Agent: a\" \\ \t\u{9b}\r\n\r\n";
-        let line = logged(LogFormat::Apache, head);
+        let line = logged(LogFormat::Combined, head);
         assert!(
             line.ends_with("\"a\\\" \\\\ ??\"\n") || line.ends_with("\"a\\\" \\\\ ?\"\n"),
             "{line}"
         );
         assert_eq!(line.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn json_line_has_all_that_is_known() {
+        let head = "HEAD /x?\\ HTTP/1.0\r\nX-Real-IP: 10.0.0.1\r\nUser-Agent: a \"b\"\r\n\r\n";
+        assert_eq!(
+            logged(LogFormat::Json, head),
+            "{\"time\":\"U\",\"requestId\":\"i-1\",\"remoteAddress\":\"127.0.0.1\",\
+             \"realIp\":\"10.0.0.1\",\"method\":\"HEAD\",\"target\":\"/x?\\\\\",\
+             \"userAgent\":\"a \\\"b\\\"\",\"status\":200,\"bytes\":5,\"durationMicros\":7,\"cache\":\"hit\"}\n"
+        );
+    }
+
+    #[test]
+    fn json_line_of_a_refusal_has_reason_and_first_line() {
+        let summary = Summary::without_response(Refusal::HeadTimeout);
+        let bytes = b"GET \xff\r\nHost: a";
+        assert_eq!(
+            line_of(LogFormat::Json, Subject::Invalid(bytes), summary),
+            "{\"time\":\"U\",\"requestId\":\"i-1\",\"remoteAddress\":\"127.0.0.1\",\
+             \"requestLine\":\"GET \u{fffd}\",\"status\":408,\"durationMicros\":0,\
+             \"reason\":\"headTimeout\"}\n"
+        );
+    }
+
+    #[test]
+    fn request_ids_differ_within_and_between_runs() {
+        let start = SystemTime::UNIX_EPOCH + Duration::from_micros(0xabc);
+        let ids = RequestIds::new(start);
+        assert_eq!([ids.next(), ids.next()], ["abc-1", "abc-2"]);
     }
 }

@@ -12,7 +12,7 @@ use crate::caches::tree_identity::TreeIdentity;
 use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
-use crate::http::response::{Response, etag_matches};
+use crate::http::response::{CacheUse, Response, etag_matches};
 
 /// Responds to a client that accepts zstd and wants all of a NAR. `None` if the NAR is to be sent
 /// as it is: it is small, or no compressed copy is ready and `--compress always` is not set.
@@ -44,7 +44,8 @@ pub(super) fn respond(
                 offset: 0,
                 end: len,
             };
-            return Ok(Some(Response::streamed(fields, Some(len), [piece])));
+            let response = Response::streamed(fields, Some(len), [piece]);
+            return Ok(Some(response.noting(CacheUse::Hit)));
         }
         cache.enqueue(nar_info, path.clone(), identity);
     }
@@ -70,7 +71,8 @@ pub(super) fn respond(
         chunked: !request.mode.is_http10,
         log_decoder: None,
     });
-    Ok(Some(Response::streamed(fields, None, [piece])))
+    let response = Response::streamed(fields, None, [piece]);
+    Ok(Some(response.noting(CacheUse::Miss)))
 }
 
 /// Smaller NARs fit into a packet or two without compression.

@@ -163,6 +163,7 @@ impl Resolver<'_> {
     fn find_valid(&mut self, path: &StorePath) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
         let narinfos = &self.context.narinfos;
         let found = narinfos.get(self.session, path.hash_part())?;
+        let found = found.map(|(nar_info, _)| nar_info);
         Ok(found.filter(|nar_info| nar_info.info.path == *path))
     }
 }

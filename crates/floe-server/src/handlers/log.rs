@@ -18,6 +18,7 @@ use crate::body::{Piece, Stream};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
+use crate::http::refusal::Refusal;
 use crate::http::response::Response;
 use crate::http::route::LogQuery;
 use crate::open_beneath::open_beneath;
@@ -64,7 +65,7 @@ fn derivation(
         LogQuery::Path(path) => path.hash_part(),
         LogQuery::HashPart(hash) => *hash,
     };
-    let found = context.narinfos.get(session, hash)?;
+    let found = context.narinfos.get(session, hash)?.map(|(found, _)| found);
     Ok(match (found, query) {
         (Some(found), LogQuery::Path(path)) if found.info.path != *path => None,
         (Some(found), _) if found.info.path.is_derivation() => Some(found.info.path.clone()),
@@ -136,7 +137,7 @@ fn decompressed(context: &Context, file: File, request: &DeferredRequest) -> Res
         return Response::head(fields, None);
     }
     let Some(permit) = context.log_decoders.acquire(1) else {
-        return Response::unavailable("too many logs are being decompressed\n");
+        return Response::refused(Refusal::LogDecoderLimit);
     };
     let piece = Piece::Stream(Stream {
         reader: Box::new(bzip2::read::MultiBzDecoder::new(file)),

@@ -21,7 +21,7 @@ use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
 use crate::http::request::{Method, Request};
-use crate::http::response::{Content, Response, etag_matches};
+use crate::http::response::{CacheUse, Content, Response, etag_matches};
 
 /// Compares the NAR hash in a URL with that of the path.
 ///
@@ -68,7 +68,8 @@ pub(crate) fn try_respond(
         return None;
     }
     let bytes = context.nars.get_small(nar_info, identity)?;
-    Some(whole(fields(context, nar, NAR_TYPE), bytes))
+    let fields = fields(context, nar, NAR_TYPE);
+    Some(whole(fields, bytes).noting(CacheUse::Hit))
 }
 
 /// Responds with whatever the store has. Reads small NARs, plans large ones.
@@ -90,7 +91,7 @@ pub(crate) fn respond_blocking(
     let size = nar_info.info.nar_size;
     if !is_ranged && (1..=SMALL_NAR_MAX).contains(&size) {
         return Ok(match context.nars.read_small(nar_info, &path)? {
-            Some(bytes) => whole(fields(context, nar, NAR_TYPE), bytes),
+            Some(bytes) => whole(fields(context, nar, NAR_TYPE), bytes).noting(CacheUse::Miss),
             None => mismatch(context, &path),
         });
     }

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::body::{Body, Piece};
+use crate::body::Piece;
 use crate::deferred::DeferredRequest;
 use crate::http::range::{self, Ranges};
-use crate::http::response::{Content, Response};
+use crate::http::response::Response;
 
 /// The current contents of a URL.
 pub(super) struct Version<'t> {
@@ -71,9 +71,7 @@ pub(super) fn range_response<E>(
     };
     Ok(Response {
         status,
-        fields: fields.into(),
-        length: Some(length),
-        content: Content::Body(Body::new(pieces)),
+        ..Response::streamed(fields, Some(length), pieces)
     })
 }
 

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use httparse::{EMPTY_HEADER, Status as Parsing};
 use percent_encoding::percent_decode_str;
 
+use super::refusal::Refusal;
+
 /// The longest head that is accepted, in bytes. Browsers and proxies send less than 8 KiB.
 pub const HEAD_LEN_MAX: usize = 16 * 1024;
 
@@ -76,8 +78,8 @@ pub enum Parsed<'b> {
     Incomplete,
     /// A head, and its length in bytes.
     Head(Request<'b>, usize),
-    /// No valid head. The server responds with this status and closes the connection.
-    Rejected(u16),
+    /// No valid head. The server responds with the status of the reason and closes the connection.
+    Rejected(Refusal),
 }
 
 impl<'b> Request<'b> {
@@ -89,18 +91,18 @@ impl<'b> Request<'b> {
             Ok(Parsing::Complete(len)) if len > HEAD_LEN_MAX => too_long(bytes),
             Ok(Parsing::Complete(len)) => match Request::read(&head) {
                 Ok(request) => Parsed::Head(request, len),
-                Err(status) => Parsed::Rejected(status),
+                Err(refusal) => Parsed::Rejected(refusal),
             },
             Ok(Parsing::Partial) if bytes.len() >= HEAD_LEN_MAX => too_long(bytes),
             Ok(Parsing::Partial) => Parsed::Incomplete,
-            Err(httparse::Error::TooManyHeaders) => Parsed::Rejected(431),
-            Err(_) => Parsed::Rejected(400),
+            Err(httparse::Error::TooManyHeaders) => Parsed::Rejected(Refusal::TooManyFields),
+            Err(_) => Parsed::Rejected(Refusal::MalformedHead),
         }
     }
 
-    fn read(head: &httparse::Request<'_, 'b>) -> Result<Request<'b>, u16> {
-        let method = head.method.ok_or(400u16)?;
-        let target = head.path.ok_or(400u16)?;
+    fn read(head: &httparse::Request<'_, 'b>) -> Result<Request<'b>, Refusal> {
+        let method = head.method.ok_or(Refusal::MalformedHead)?;
+        let target = head.path.ok_or(Refusal::MalformedHead)?;
         let is_http10 = head.version == Some(0);
         let (path, query) = split_target(target)?;
         let mut request = Request {
@@ -153,7 +155,7 @@ impl<'b> Request<'b> {
                 14 if is("content-length") => {
                     let length = body_length(field.value)?;
                     if content_length.replace(length).is_some() {
-                        return Err(400);
+                        return Err(Refusal::AmbiguousBodyLength);
                     }
                 }
                 15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
@@ -163,11 +165,11 @@ impl<'b> Request<'b> {
             }
         }
         if hosts > 1 || (hosts == 0 && !is_http10) {
-            return Err(400);
+            return Err(Refusal::InvalidHost);
         }
         // A proxy may believe the other of the two, and so find another end of the request.
         if has_transfer_encoding && content_length.is_some() {
-            return Err(400);
+            return Err(Refusal::AmbiguousBodyLength);
         }
         request.has_body = has_transfer_encoding || content_length.is_some_and(|len| len > 0);
         // Ranges are defined for GET alone (RFC 9110, section 14.2).
@@ -196,27 +198,27 @@ impl<'b> Request<'b> {
 }
 
 /// Parses `Content-Length`: digits, and nothing else (RFC 9110, section 8.6).
-fn body_length(value: &[u8]) -> Result<u64, u16> {
+fn body_length(value: &[u8]) -> Result<u64, Refusal> {
     let digits = value.trim_ascii();
     if !digits.iter().all(u8::is_ascii_digit) {
-        return Err(400);
+        return Err(Refusal::InvalidBodyLength);
     }
     let number = std::str::from_utf8(digits)
         .ok()
         .and_then(|it| it.parse().ok());
-    number.ok_or(400)
+    number.ok_or(Refusal::InvalidBodyLength)
 }
 
 /// Rejects a head because its first line is too long, or else because its fields are.
 fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
     match bytes.contains(&b'\n') {
-        true => Parsed::Rejected(431),
-        false => Parsed::Rejected(414),
+        true => Parsed::Rejected(Refusal::HeadTooLong),
+        false => Parsed::Rejected(Refusal::RequestLineTooLong),
     }
 }
 
 /// Splits a target into path and query. A proxy may send a whole URL as the target.
-fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), u16> {
+fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), Refusal> {
     let target = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
             rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
@@ -227,7 +229,8 @@ fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), u16> {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    let path = percent_decode_str(path).decode_utf8().map_err(|_| 400u16)?;
+    let path = percent_decode_str(path).decode_utf8();
+    let path = path.map_err(|_| Refusal::InvalidTarget)?;
     Ok((path, query))
 }
 
@@ -276,9 +279,9 @@ mod tests {
         }
     }
 
-    fn refused(text: &str) -> u16 {
+    fn refused(text: &str) -> Refusal {
         match Request::parse(text.as_bytes()) {
-            Parsed::Rejected(status) => status,
+            Parsed::Rejected(refusal) => refusal,
             other => panic!("{text:?}: {other:?}"),
         }
     }
@@ -329,15 +332,20 @@ mod tests {
 
     #[test]
     fn malformed_or_long_heads_are_rejected() {
-        assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), 400, "no host");
-        assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
-        assert_eq!(refused("\x16\x03\x01 TLS\r\n\r\n"), 400);
-        assert_eq!(refused("GET /%ff HTTP/1.0\r\n\r\n"), 400, "not UTF-8");
+        let two_hosts = "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n";
+        assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Refusal::InvalidHost);
+        assert_eq!(refused(two_hosts), Refusal::InvalidHost);
+        assert_eq!(refused("\x16\x03\x01 TLS\r\n\r\n"), Refusal::MalformedHead);
+        let not_utf8 = "GET /%ff HTTP/1.0\r\n\r\n";
+        assert_eq!(refused(not_utf8), Refusal::InvalidTarget);
         let long = "x".repeat(HEAD_LEN_MAX);
-        assert_eq!(refused(&format!("GET /{long}")), 414);
-        assert_eq!(refused(&format!("GET / HTTP/1.0\r\nA: {long}")), 431);
+        let long_line = format!("GET /{long}");
+        assert_eq!(refused(&long_line), Refusal::RequestLineTooLong);
+        let long_field = format!("GET / HTTP/1.0\r\nA: {long}");
+        assert_eq!(refused(&long_field), Refusal::HeadTooLong);
         let many = "A: b\r\n".repeat(FIELDS_MAX + 1);
-        assert_eq!(refused(&format!("GET / HTTP/1.0\r\n{many}\r\n")), 431);
+        let many = format!("GET / HTTP/1.0\r\n{many}\r\n");
+        assert_eq!(refused(&many), Refusal::TooManyFields);
     }
 
     #[test]
@@ -353,7 +361,8 @@ mod tests {
             "five",
             "18446744073709551616",
         ] {
-            assert_eq!(refused(&request(&format!("Content-Length: {value}"))), 400);
+            let request = request(&format!("Content-Length: {value}"));
+            assert_eq!(refused(&request), Refusal::InvalidBodyLength);
         }
         for fields in [
             "Content-Length: 5\r\nContent-Length: 6",
@@ -361,7 +370,8 @@ mod tests {
             "Content-Length: 0\r\nTransfer-Encoding: chunked",
             "Transfer-Encoding: chunked\r\nContent-Length: 5",
         ] {
-            assert_eq!(refused(&request(fields)), 400, "{fields}");
+            let refusal = refused(&request(fields));
+            assert_eq!(refusal, Refusal::AmbiguousBodyLength, "{fields}");
         }
         assert!(head(&request("Content-Length: 18446744073709551615")).has_body);
         assert!(head(&request("Transfer-Encoding: chunked")).has_body);

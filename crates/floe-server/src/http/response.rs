@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
+use super::refusal::Refusal;
 use super::request::ResponseMode;
 use crate::body::text::Text;
 use crate::body::{Body, Piece};
@@ -16,6 +17,17 @@ pub(crate) struct Response {
     /// The length of the body, which is not sent for `HEAD`. `None` if it is not known.
     pub(crate) length: Option<u64>,
     pub(crate) content: Content,
+    /// Whether the contents were in a cache of the server, where that is known.
+    pub(crate) cache: Option<CacheUse>,
+    /// The reason, if the server refuses the request.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// Whether the contents of a response were in a cache of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheUse {
+    Hit,
+    Miss,
 }
 
 /// The body of a response.
@@ -36,6 +48,8 @@ impl Response {
             fields: fields.into(),
             length: Some(body.as_str().len() as u64),
             content: Content::Text(body),
+            cache: None,
+            refusal: None,
         }
     }
 
@@ -46,10 +60,9 @@ impl Response {
         pieces: impl IntoIterator<Item = Piece>,
     ) -> Response {
         Response {
-            status: 200,
-            fields: fields.into(),
             length,
             content: Content::Body(Body::new(pieces)),
+            ..Response::text(200, fields, "")
         }
     }
 
@@ -71,21 +84,33 @@ impl Response {
         Response::text(500, NOT_STORED, "internal error\n")
     }
 
-    /// 503, for a client that would use too much of the server.
-    pub(crate) fn unavailable(why: &'static str) -> Response {
-        let fields = format!("{NOT_STORED}Retry-After: 1\r\n");
-        Response::text(503, fields, why)
+    /// The response to a request that the server refuses.
+    pub(crate) fn refused(refusal: Refusal) -> Response {
+        let (fields, why) = match refusal {
+            Refusal::MalformedHead
+            | Refusal::InvalidTarget
+            | Refusal::InvalidHost
+            | Refusal::InvalidBodyLength
+            | Refusal::AmbiguousBodyLength => (NOT_STORED, "bad request\n"),
+            Refusal::MethodNotAllowed => (NOT_ALLOWED, "method not allowed\n"),
+            Refusal::HeadTimeout => (NOT_STORED, "request timeout\n"),
+            Refusal::RequestLineTooLong => (NOT_STORED, "request line too long\n"),
+            Refusal::HeadTooLong | Refusal::TooManyFields => {
+                (NOT_STORED, "request header too long\n")
+            }
+            Refusal::AddressLimit => (RETRY_LATER, "too many connections\n"),
+            Refusal::LogDecoderLimit => (RETRY_LATER, "too many logs are being decompressed\n"),
+        };
+        Response {
+            refusal: Some(refusal),
+            ..Response::text(refusal.status(), fields, why)
+        }
     }
 
-    /// The response to a request that is malformed, too long, or of a method other than `GET` and
-    /// `HEAD`.
-    pub(crate) fn client_error(status: u16) -> Response {
-        match status {
-            405 => Response::text(405, NOT_ALLOWED, "method not allowed\n"),
-            414 => Response::text(414, NOT_STORED, "request line too long\n"),
-            431 => Response::text(431, NOT_STORED, "request header too long\n"),
-            _ => Response::text(400, NOT_STORED, "bad request\n"),
-        }
+    /// Notes whether the contents were in a cache.
+    pub(crate) fn noting(self, cache: CacheUse) -> Response {
+        let cache = Some(cache);
+        Response { cache, ..self }
     }
 
     /// 304, for a client whose copy is current.
@@ -141,6 +166,8 @@ pub(crate) enum AfterResponse {
 }
 
 const NOT_STORED: &str = "Content-Type: text/plain\r\nCache-Control: no-store\r\n";
+const RETRY_LATER: &str =
+    "Content-Type: text/plain\r\nCache-Control: no-store\r\nRetry-After: 1\r\n";
 const NOT_ALLOWED: &str =
     "Content-Type: text/plain\r\nCache-Control: no-store\r\nAllow: GET, HEAD\r\n";
 
@@ -152,6 +179,7 @@ fn status_line(status: u16) -> &'static str {
         400 => "HTTP/1.1 400 Bad Request\r\nServer: floe\r\n",
         404 => "HTTP/1.1 404 Not Found\r\nServer: floe\r\n",
         405 => "HTTP/1.1 405 Method Not Allowed\r\nServer: floe\r\n",
+        408 => "HTTP/1.1 408 Request Timeout\r\nServer: floe\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\nServer: floe\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\nServer: floe\r\n",
         503 => "HTTP/1.1 503 Service Unavailable\r\nServer: floe\r\n",

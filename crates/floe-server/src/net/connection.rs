@@ -45,6 +45,7 @@ use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::finish::access_log::LoggedRequest;
 use crate::finish::{Finished, Finisher, Subject, Summary};
+use crate::http::refusal::Refusal;
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
@@ -256,6 +257,19 @@ impl Connection {
         true
     }
 
+    /// Finishes the request of a client that is closed for a head that did not come in time. Such a
+    /// client gets no response.
+    pub(crate) fn finish_late_head(&self, finisher: &mut Finisher, clock: &Clock) {
+        if matches!(self.state, State::ReadingHead) {
+            finisher.finish_response(&Finished {
+                peer: &self.peer.name,
+                request: Subject::Invalid(&self.input),
+                summary: Summary::without_response(Refusal::HeadTimeout),
+                clock,
+            });
+        }
+    }
+
     /// Returns the address of the client, for the access log.
     pub(crate) fn peer_name(&self) -> &str {
         &self.peer.name
@@ -319,9 +333,9 @@ impl Connection {
                     self.scanned = rest.len();
                     break;
                 }
-                Parsed::Rejected(status) => {
+                Parsed::Rejected(refusal) => {
                     self.after_response = AfterResponse::CloseUnread;
-                    let response = Response::client_error(status);
+                    let response = Response::refused(refusal);
                     thread.finisher.finish_response(&Finished {
                         peer: &self.peer.name,
                         request: Subject::Invalid(rest),

@@ -106,7 +106,6 @@ impl<'s> EventLoop<'s> {
         loop {
             self.wait(&mut events);
             self.turn(&events);
-            self.finisher.flush();
             if self.now.duration_since(swept) >= SWEEP_INTERVAL {
                 swept = self.now;
                 self.sweep();
@@ -115,6 +114,7 @@ impl<'s> EventLoop<'s> {
                 self.phase = self.shared.phase();
                 self.stop();
             }
+            self.finisher.flush();
             let is_finished = match self.phase {
                 Phase::Running => false,
                 Phase::Stopping => self.is_empty() || self.is_overdue(),
@@ -258,6 +258,9 @@ impl<'s> EventLoop<'s> {
                     expiry => {
                         closed_for_room += usize::from(expiry == Expiry::ForRoom);
                         closed_for_decoder += usize::from(expiry == Expiry::ForLogDecoder);
+                        if expiry == Expiry::Timeout {
+                            connection.finish_late_head(&mut self.finisher, &self.clock);
+                        }
                         drop(connection);
                         self.release_slot(slot);
                     }

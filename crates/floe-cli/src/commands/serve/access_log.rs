@@ -21,9 +21,12 @@ pub(crate) fn open(
 ) -> anyhow::Result<Option<(LogFormat, LogOutput)>> {
     let format = match format {
         AccessLogFormat::Quiet => return Ok(None),
-        AccessLogFormat::Default | AccessLogFormat::Normal => LogFormat::Apache,
+        AccessLogFormat::Combined | AccessLogFormat::Default | AccessLogFormat::Normal => {
+            LogFormat::Combined
+        }
         AccessLogFormat::RealIp => LogFormat::RealIp,
         AccessLogFormat::Verbose | AccessLogFormat::Debug => LogFormat::Verbose,
+        AccessLogFormat::Json => LogFormat::Json,
     };
     let sink: LogOutput = match file.filter(|file| *file != Path::new("-")) {
         None => Arc::new(Mutex::new(io::stdout())),

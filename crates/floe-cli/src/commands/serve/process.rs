@@ -10,11 +10,12 @@ use floe_config::{Environment, read_secret_keys};
 use floe_format::SecretKey;
 use floe_server::config::Warn;
 use floe_server::{Config, Listen, Server};
+use serde_json::json;
 
 use super::identity::Identity;
 use super::pid_file::PidFile;
 use super::{access_log, signals};
-use crate::display::{eprint_line, warn};
+use crate::display::{Level, eprint_line, is_json, json_event, warn, write_event};
 use crate::messages::serve as messages;
 
 /// The tasks of the process besides serving. `floe serve` has none of them.
@@ -54,6 +55,7 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
         detach_from_terminal(error_log.is_some())?;
     }
     server.run()?;
+    json_event("stopped", messages::STOPPED);
     Ok(())
 }
 
@@ -75,7 +77,16 @@ fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
 
 fn announce(addresses: &[Listen]) {
     for address in addresses {
-        eprint_line(messages::listening(url(address)));
+        let url = url(address);
+        let line = messages::listening(&url);
+        match is_json() {
+            true => write_event(
+                Level::Info,
+                "listening",
+                json!({ "message": line, "url": url }),
+            ),
+            false => eprint_line(line),
+        }
     }
 }
 

@@ -24,7 +24,13 @@ fn one_address_cannot_use_all_connections() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let log = scratch.join("access.log");
-    let args = ["--max-connections", "64", "--access-log"];
+    let args = [
+        "--max-connections",
+        "64",
+        "--access-log-format",
+        "json",
+        "--access-log",
+    ];
     let serve = ServerProcess::start(
         corpus.store(),
         &[&args[..], &[log.to_str().unwrap()]].concat(),
@@ -57,8 +63,13 @@ fn one_address_cannot_use_all_connections() {
         "{stderr}"
     );
     let logged = std::fs::read_to_string(&log).unwrap();
-    assert!(logged.contains("127.0.0.2 - - ["), "{logged}");
-    assert!(logged.contains("\"-\" 503 "), "{logged}");
+    let refused = logged.lines().find(|line| line.contains("addressLimit"));
+    let refused = refused.expect("the refusal is not logged");
+    assert!(
+        refused.contains("\"remoteAddress\":\"127.0.0.2\""),
+        "{refused}"
+    );
+    assert!(refused.contains("\"status\":503"), "{refused}");
 }
 
 #[test]
@@ -147,6 +158,57 @@ fn refused_requests_are_in_the_access_log() {
         assert!(logged.contains(part), "{part}: {logged}");
     }
     assert!(logged.len() < 1000, "{logged}");
+}
+
+#[test]
+fn json_access_log_names_the_reason_of_each_refusal() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let log = scratch.join("access.log");
+    let format = ["--access-log-format", "json", "--access-log"];
+    // Two threads could write their lines in another order.
+    let limits = ["--threads", "1", "--read-timeout", "1"];
+    let args = [&format[..], &[log.to_str().unwrap()], &limits].concat();
+    let serve = ServerProcess::start(corpus.store(), &args);
+    let long = "x".repeat(20_000);
+    let fields = "GET / HTTP/1.1\r\nHost: a\r\n";
+    let cases = [
+        (
+            "GET /\u{1b}[2J HTTP/9\r\n\r\n".to_owned(),
+            400,
+            "malformedHead",
+        ),
+        ("GET /a HTTP/1.1\r\n\r\n".into(), 400, "invalidHost"),
+        (
+            format!("{fields}Content-Length: x\r\n\r\n"),
+            400,
+            "invalidBodyLength",
+        ),
+        (
+            format!("{fields}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+            400,
+            "ambiguousBodyLength",
+        ),
+        ("PUT /a HTTP/1.0\r\n\r\n".into(), 405, "methodNotAllowed"),
+        // This head never ends, so the server closes the connection without a response.
+        (format!("{fields}X: "), 408, "headTimeout"),
+        (format!("GET /{long}"), 414, "requestLineTooLong"),
+        (format!("{fields}A: {long}"), 431, "headTooLong"),
+    ];
+    for (request, status, reason) in &cases {
+        let response = serve.exchange(request.as_bytes());
+        assert_eq!(response.is_empty(), *status == 408, "{reason}");
+    }
+    serve.stop();
+    let logged = std::fs::read_to_string(&log).unwrap();
+    assert!(!logged.contains('\u{1b}'), "{logged}");
+    let lines: Vec<&str> = logged.lines().collect();
+    assert_eq!(lines.len(), cases.len(), "{logged}");
+    for (line, (_, status, reason)) in lines.iter().zip(&cases) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["status"], *status, "{line}");
+        assert_eq!(line["reason"], *reason, "{line}");
+    }
 }
 
 /// Two windows of the rate, and some seconds.

@@ -1,4 +1,4 @@
-//! The process of a server: addresses, signals, logs, users and daemon mode.
+//! The process of a server: addresses, signals, users and daemon mode.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,20 +19,20 @@ use super::{key_file, serve};
 use crate::support::floe;
 
 /// Returns `floe serve` for a corpus on a port that the system chooses.
-fn floe_serve(corpus: &Corpus) -> Command {
+pub(super) fn floe_serve(corpus: &Corpus) -> Command {
     let mut command = serve(&["serve", "--listen", "127.0.0.1:0", "--store"]);
     command.arg(corpus.store());
     command
 }
 
 /// Returns the same for `nix-serve`.
-fn nix_serve(corpus: &Corpus) -> Command {
+pub(super) fn nix_serve(corpus: &Corpus) -> Command {
     let mut command = serve(&["nix-serve", "--host", "127.0.0.1", "--port=0", "--store"]);
     command.arg(corpus.store()).stdout(Stdio::null());
     command
 }
 
-fn narinfo(path: &str) -> String {
+pub(super) fn narinfo(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap();
     format!("/{}.narinfo", name.split('-').next().unwrap())
 }
@@ -127,32 +127,6 @@ fn starman_worker_signals_have_no_effect() {
         server.signal(signal);
         assert_eq!(server.get("/nix-cache-info").status, 200, "{signal:?}");
     }
-}
-
-#[test]
-fn each_program_name_has_its_own_access_log_format() {
-    let Some(corpus) = corpus("jq") else { return };
-    let scratch = scratch();
-    let file = scratch.join("access.log");
-    let log = |command: &mut Command| {
-        let server = RunningServer::start(command.stdout(Stdio::piped()), 1);
-        assert_eq!(server.get("/nix-cache-info").status, 200);
-        server.signal(Signal::TERM);
-        server.wait().stdout
-    };
-    let line = "GET /nix-cache-info HTTP/1.1\" 200";
-    let apache = log(&mut nix_serve(&corpus));
-    assert_eq!(apache.lines().count(), 1, "{apache}");
-    assert!(apache.contains(line), "{apache}");
-    assert_eq!(log(nix_serve(&corpus).arg("--quiet")), "");
-    assert_eq!(log(&mut floe_serve(&corpus)), "");
-    let asked = log(floe_serve(&corpus).args(["--access-log", "-"]));
-    assert!(asked.contains(line), "{asked}");
-    assert_eq!(log(nix_serve(&corpus).arg("--access-log").arg(&file)), "");
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains(line), "{text}");
-    let verbose = log(floe_serve(&corpus).args(["--log-format", "verbose"]));
-    assert!(verbose.contains("/nix-cache-info") && !verbose.contains(line));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
 use super::{EventLoop, LISTENERS, Slot};
 use crate::finish::{Finished, Subject, Summary};
+use crate::http::refusal::Refusal;
 use crate::http::request::ResponseMode;
 use crate::http::response::{AfterResponse, Content, Response};
 use crate::net::connection::{Connection, Peer};
@@ -95,7 +96,7 @@ impl EventLoop<'_> {
 
     /// Tells a client that its address has too many connections, and closes this one.
     fn refuse(&mut self, mut transport: Transport, peer: &str) {
-        let response = Response::unavailable("too many connections\n");
+        let response = Response::refused(Refusal::AddressLimit);
         let mut bytes = Vec::new();
         let mode = ResponseMode::default();
         response.write_head(

@@ -1,0 +1,66 @@
+//! The reasons why the server refuses a request.
+
+/// The reason why a client does not get the response that it requests, whatever the store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The head is not one of HTTP/1.
+    MalformedHead,
+    /// The path of the target is not UTF-8.
+    InvalidTarget,
+    /// There is no field `Host` in HTTP/1.1, or more than one.
+    InvalidHost,
+    /// `Content-Length` is not a number.
+    InvalidBodyLength,
+    /// There are two lengths, or a length beside `Transfer-Encoding`.
+    AmbiguousBodyLength,
+    /// The method is neither `GET` nor `HEAD`.
+    MethodNotAllowed,
+    /// The rest of the head did not come in time.
+    HeadTimeout,
+    /// The first line is too long.
+    RequestLineTooLong,
+    /// The header fields are too long.
+    HeadTooLong,
+    /// There are too many header fields.
+    TooManyFields,
+    /// The address of the client has too many connections.
+    AddressLimit,
+    /// All decoders for build logs are in use.
+    LogDecoderLimit,
+}
+
+impl Refusal {
+    /// Returns the status of the response.
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::MalformedHead
+            | Refusal::InvalidTarget
+            | Refusal::InvalidHost
+            | Refusal::InvalidBodyLength
+            | Refusal::AmbiguousBodyLength => 400,
+            Refusal::MethodNotAllowed => 405,
+            Refusal::HeadTimeout => 408,
+            Refusal::RequestLineTooLong => 414,
+            Refusal::HeadTooLong | Refusal::TooManyFields => 431,
+            Refusal::AddressLimit | Refusal::LogDecoderLimit => 503,
+        }
+    }
+
+    /// Returns the name of the reason, one word for logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::MalformedHead => "malformedHead",
+            Refusal::InvalidTarget => "invalidTarget",
+            Refusal::InvalidHost => "invalidHost",
+            Refusal::InvalidBodyLength => "invalidBodyLength",
+            Refusal::AmbiguousBodyLength => "ambiguousBodyLength",
+            Refusal::MethodNotAllowed => "methodNotAllowed",
+            Refusal::HeadTimeout => "headTimeout",
+            Refusal::RequestLineTooLong => "requestLineTooLong",
+            Refusal::HeadTooLong => "headTooLong",
+            Refusal::TooManyFields => "tooManyFields",
+            Refusal::AddressLimit => "addressLimit",
+            Refusal::LogDecoderLimit => "logDecoderLimit",
+        }
+    }
+}
