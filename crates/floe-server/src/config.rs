@@ -3,10 +3,10 @@
 //! Plain values only: the callers read flags, files and the environment.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -49,13 +49,18 @@ pub struct Config {
     /// How long a client may take no byte of a response.
     pub write_timeout: Duration,
     /// The format of the access log, and where it is written.
-    pub access_log: Option<(LogFormat, LogOutput)>,
+    pub access_log: Option<(LogFormat, Box<dyn LogOutput>)>,
     /// Called with each warning for the operator.
     pub warn: Warn,
 }
 
 /// Where the lines of the access log are written.
-pub type LogOutput = Arc<Mutex<dyn Write + Send>>;
+pub trait LogOutput: Write + Send {
+    /// Opens the output anew, because another program has renamed its file.
+    ///
+    /// Errors: the output cannot be opened, and stays as it was.
+    fn reopen(&mut self) -> io::Result<()>;
+}
 
 /// A function that shows a warning to the operator.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;

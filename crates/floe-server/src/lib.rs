@@ -39,4 +39,4 @@ mod workers;
 pub use config::{Compress, CompressedCacheOptions, Config, Listen, LogFormat};
 pub use error::ServeError;
 pub use net::address;
-pub use server::{Server, ShutdownHandle};
+pub use server::{AccessLogHandle, Server, ShutdownHandle};

@@ -36,6 +36,21 @@ pub struct Server {
     stores: Vec<LiveStore>,
 }
 
+/// The access log of a running server, if it has one.
+#[derive(Clone, Debug)]
+pub struct AccessLogHandle {
+    log: Option<Arc<AccessLog>>,
+}
+
+impl AccessLogHandle {
+    /// Opens the output of the log anew, before any line of a later response. Does not wait.
+    pub fn reopen(&self) {
+        if let Some(log) = &self.log {
+            log.writer.reopen();
+        }
+    }
+}
+
 /// Stops a running server, from any thread.
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
@@ -131,6 +146,13 @@ impl Server {
     /// address of the settings may have become several.
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
+    }
+
+    /// Returns a handle that reopens the access log.
+    pub fn access_log_handle(&self) -> AccessLogHandle {
+        AccessLogHandle {
+            log: self.shared.log.clone(),
+        }
     }
 
     /// Returns a handle that stops the server.

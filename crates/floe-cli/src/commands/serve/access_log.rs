@@ -1,9 +1,8 @@
-//! Opens the access log.
+//! Opens the access log, and opens it anew when another program has renamed its file.
 
 use std::fs::File;
-use std::io;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use floe_server::LogFormat;
@@ -18,7 +17,7 @@ use crate::messages::serve::log_file;
 pub(crate) fn open(
     format: AccessLogFormat,
     file: Option<&Path>,
-) -> anyhow::Result<Option<(LogFormat, LogOutput)>> {
+) -> anyhow::Result<Option<(LogFormat, Box<dyn LogOutput>)>> {
     let format = match format {
         AccessLogFormat::Quiet => return Ok(None),
         AccessLogFormat::Combined | AccessLogFormat::Default | AccessLogFormat::Normal => {
@@ -28,15 +27,95 @@ pub(crate) fn open(
         AccessLogFormat::Verbose | AccessLogFormat::Debug => LogFormat::Verbose,
         AccessLogFormat::Json => LogFormat::Json,
     };
-    let sink: LogOutput = match file.filter(|file| *file != Path::new("-")) {
-        None => Arc::new(Mutex::new(io::stdout())),
-        Some(file) => Arc::new(Mutex::new(append_to(file, "access log")?)),
+    let output: Box<dyn LogOutput> = match file.filter(|file| *file != Path::new("-")) {
+        None => Box::new(Stdout(io::stdout())),
+        Some(file) => Box::new(LogFile::open(file)?),
     };
-    Ok(Some((format, sink)))
+    Ok(Some((format, output)))
 }
 
 /// Opens a log file for appending. Log rotation may copy and truncate it.
 pub(crate) fn append_to(file: &Path, log: &str) -> anyhow::Result<File> {
-    let opened = File::options().append(true).create(true).open(file);
-    opened.with_context(|| log_file(log, file))
+    open_to_append(file).with_context(|| log_file(log, file))
+}
+
+fn open_to_append(file: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(file)
+}
+
+/// The file of the access log.
+struct LogFile {
+    /// Absolute, because a daemon changes its working directory.
+    path: PathBuf,
+    file: File,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> anyhow::Result<LogFile> {
+        let file = append_to(path, "access log")?;
+        let path = std::path::absolute(path).with_context(|| log_file("access log", path))?;
+        Ok(LogFile { path, file })
+    }
+}
+
+impl LogOutput for LogFile {
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file = open_to_append(&self.path)
+            .map_err(|error| io::Error::other(format!("{}: {error}", self.path.display())))?;
+        Ok(())
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Stdout, which cannot be reopened.
+struct Stdout(io::Stdout);
+
+impl LogOutput for Stdout {
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn reopened_file_is_a_new_one_and_failure_keeps_the_old_one() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, renamed) = (scratch.path().join("log"), scratch.path().join("log.1"));
+        let mut log = LogFile::open(&path).unwrap();
+        log.write_all(b"one\n").unwrap();
+        fs::rename(&path, &renamed).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = log.reopen().unwrap_err().to_string();
+        assert!(error.starts_with(path.to_str().unwrap()), "{error}");
+        log.write_all(b"two\n").unwrap();
+        fs::remove_dir(&path).unwrap();
+        log.reopen().unwrap();
+        log.write_all(b"three\n").unwrap();
+        assert_eq!(fs::read_to_string(&renamed).unwrap(), "one\ntwo\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
+    }
 }

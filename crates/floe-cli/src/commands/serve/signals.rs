@@ -1,4 +1,4 @@
-//! Signals that end a server.
+//! Signals that end a server, or reopen its access log.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_server::ShutdownHandle;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU};
+use floe_server::{AccessLogHandle, ShutdownHandle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
 use crate::messages::serve as messages;
@@ -55,6 +55,26 @@ pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> 
                 .and_then(|()| receiver.read_exact(&mut byte));
             // If this fails too, only SIGKILL ends the process.
             let _: std::io::Result<()> = emulate_default_handler(SIGTERM);
+        })
+        .context(attempt)?;
+    Ok(())
+}
+
+/// Makes SIGUSR1 reopen the access log. Without a log the signal has no effect; its default action
+/// would end the process.
+///
+/// Errors: the system refuses the handler or the thread.
+pub(crate) fn reopen_log_on_signal(log: AccessLogHandle) -> anyhow::Result<()> {
+    let attempt = messages::SIGNAL_HANDLERS;
+    let (mut receiver, sender) = UnixStream::pair().context(attempt)?;
+    pipe::register(SIGUSR1, sender).context(attempt)?;
+    thread::Builder::new()
+        .name("reopening".into())
+        .spawn(move || {
+            let mut byte = [0];
+            while receiver.read_exact(&mut byte).is_ok() {
+                log.reopen();
+            }
         })
         .context(attempt)?;
     Ok(())

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use floe_testkit::{corpus, scratch};
+use floe_testkit::{corpus, scratch, wait_until};
 use rustix::process::Signal;
 
 use super::process::{floe_serve, narinfo, nix_serve};
@@ -39,6 +40,47 @@ fn each_program_name_has_its_own_access_log_format() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["target"], "/nix-cache-info", "{json}");
     assert_eq!(json["status"], 200, "{json}");
+}
+
+#[test]
+fn sigusr1_reopens_the_access_log_without_losing_a_line() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (file, renamed) = (scratch.join("access.log"), scratch.join("access.log.1"));
+    let mut command = floe_serve(&corpus);
+    command.args(["--threads", "1", "--access-log"]).arg(&file);
+    let server = RunningServer::start(&mut command, 1);
+    let get = |number: u32| server.get(&format!("/{number}")).status;
+    assert_eq!(get(1), 404);
+    fs::rename(&file, &renamed).unwrap();
+    assert_eq!(get(2), 404);
+    wait_until("the open file has no further line", || {
+        fs::read_to_string(&renamed).unwrap().contains(" /2 ")
+    });
+    server.signal(Signal::USR1);
+    wait_until("the log is not reopened", || file.exists());
+    assert_eq!(get(3), 404);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().stderr, "");
+    let targets = |file: &Path| -> Vec<String> {
+        let text = fs::read_to_string(file).unwrap();
+        let words = text
+            .lines()
+            .map(|line| line.split(' ').nth(6).unwrap().to_owned());
+        words.collect()
+    };
+    assert_eq!(targets(&renamed), ["/1", "/2"]);
+    assert_eq!(targets(&file), ["/3"]);
+}
+
+#[test]
+fn sigusr1_without_access_log_has_no_effect() {
+    let Some(corpus) = corpus("jq") else { return };
+    for command in [&mut floe_serve(&corpus), nix_serve(&corpus).arg("--quiet")] {
+        let server = RunningServer::start(command, 1);
+        server.signal(Signal::USR1);
+        assert_eq!(server.get("/nix-cache-info").status, 200);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! them, so that no client waits for the log.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,6 +19,8 @@ pub(crate) struct LogWriter {
     /// `None` ends the thread.
     batches: SyncSender<Option<String>>,
     dropped: Arc<AtomicU64>,
+    /// Whether the output has to be opened anew before the next lines.
+    must_reopen: Arc<AtomicBool>,
     /// Closed by the thread when it ends.
     ended: Mutex<Receiver<()>>,
 }
@@ -27,17 +29,24 @@ impl LogWriter {
     /// Starts the thread.
     ///
     /// Errors: the system refuses another thread.
-    pub(crate) fn start(output: LogOutput, warn: Warn) -> Result<LogWriter, ServeError> {
+    pub(crate) fn start(output: Box<dyn LogOutput>, warn: Warn) -> Result<LogWriter, ServeError> {
         let (batches, coming) = sync_channel(BATCHES_MAX);
         let (ending, ended) = channel();
         let dropped = Arc::new(AtomicU64::new(0));
-        let counted = dropped.clone();
+        let must_reopen = Arc::new(AtomicBool::new(false));
+        let mut thread = WriterThread {
+            coming,
+            output,
+            dropped: dropped.clone(),
+            must_reopen: must_reopen.clone(),
+            warn,
+        };
         thread::Builder::new()
             .name("access log".into())
             .spawn(move || {
                 // To drop it at the end of the thread wakes `finish`.
                 let _ending = ending;
-                write_all(&coming, &output, &counted, &*warn);
+                thread.run();
             })
             .map_err(|source| ServeError::System {
                 action: "start the thread of the access log",
@@ -46,6 +55,7 @@ impl LogWriter {
         Ok(LogWriter {
             batches,
             dropped,
+            must_reopen,
             ended: Mutex::new(ended),
         })
     }
@@ -58,6 +68,13 @@ impl LogWriter {
         }
     }
 
+    /// Opens the output anew, before any line that is queued from now on. Does not wait.
+    pub(crate) fn reopen(&self) {
+        self.must_reopen.store(true, Ordering::Release);
+        // If the queue is full, the next batch wakes the thread.
+        let _: Result<(), _> = self.batches.try_send(Some(String::new()));
+    }
+
     /// Ends the thread, and waits up to [`FINISH_TIMEOUT`] until it has written all lines.
     pub(crate) fn finish(&self) {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,24 +85,34 @@ impl LogWriter {
     }
 }
 
-fn write_all(
-    coming: &Receiver<Option<String>>,
-    output: &LogOutput,
-    dropped: &AtomicU64,
-    warn: &dyn Fn(&str),
-) {
-    while let Ok(Some(lines)) = coming.recv() {
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        // The server continues without its log.
-        let _: io::Result<()> = output
-            .write_all(lines.as_bytes())
-            .and_then(|()| output.flush());
-        drop(output);
-        match dropped.swap(0, Ordering::Relaxed) {
-            0 => {}
-            dropped => warn(&format!(
-                "dropping {dropped} lines of the access log: its output is too slow"
-            )),
+/// The other end of a [`LogWriter`].
+struct WriterThread {
+    coming: Receiver<Option<String>>,
+    output: Box<dyn LogOutput>,
+    dropped: Arc<AtomicU64>,
+    must_reopen: Arc<AtomicBool>,
+    warn: Warn,
+}
+
+impl WriterThread {
+    fn run(&mut self) {
+        while let Ok(Some(lines)) = self.coming.recv() {
+            if self.must_reopen.swap(false, Ordering::Acquire)
+                && let Err(error) = self.output.reopen()
+            {
+                (self.warn)(&format!("keeping the old file of the access log: {error}"));
+            }
+            // The server continues without its log.
+            let _: io::Result<()> = self
+                .output
+                .write_all(lines.as_bytes())
+                .and_then(|()| self.output.flush());
+            match self.dropped.swap(0, Ordering::Relaxed) {
+                0 => {}
+                dropped => (self.warn)(&format!(
+                    "dropping {dropped} lines of the access log: its output is too slow"
+                )),
+            }
         }
     }
 }
@@ -100,10 +127,55 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 mod tests {
     use std::io::Write;
 
+    use floe_testkit::wait_until;
+
     use super::*;
+
+    /// Collects the bytes of each file that was open.
+    #[derive(Clone)]
+    struct Files(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl Files {
+        fn new() -> Files {
+            Files(Arc::new(Mutex::new(vec![Vec::new()])))
+        }
+
+        fn texts(&self) -> Vec<String> {
+            let files = self.0.lock().unwrap();
+            let texts = files.iter().map(|file| String::from_utf8_lossy(file));
+            texts.map(String::from).collect()
+        }
+    }
+
+    impl Write for Files {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().last_mut().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl LogOutput for Files {
+        fn reopen(&mut self) -> io::Result<()> {
+            let mut files = self.0.lock().unwrap();
+            if files.len() == 2 {
+                return Err(io::Error::other("no third file"));
+            }
+            files.push(Vec::new());
+            Ok(())
+        }
+    }
 
     /// Blocks until the channel is closed.
     struct BlockedWriter(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl LogOutput for BlockedWriter {
+        fn reopen(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     impl Write for BlockedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -123,7 +195,7 @@ mod tests {
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let (output, said) = (BlockedWriter(wait, written.clone()), warnings.clone());
         let warn = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
-        let log = LogWriter::start(Arc::new(Mutex::new(output)), warn).unwrap();
+        let log = LogWriter::start(Box::new(output), warn).unwrap();
         for _ in 0..2 * BATCHES_MAX {
             log.write("a line\nanother\n");
         }
@@ -147,10 +219,43 @@ mod tests {
 
     #[test]
     fn finish_writes_the_last_lines() {
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let log = LogWriter::start(written.clone(), Arc::new(|_: &str| {})).unwrap();
+        let files = Files::new();
+        let log = LogWriter::start(Box::new(files.clone()), Arc::new(|_: &str| {})).unwrap();
         (0..100).for_each(|_| log.write("line\n"));
         log.finish();
-        assert_eq!(written.lock().unwrap().len(), 500);
+        assert_eq!(files.texts(), ["line\n".repeat(100)]);
+    }
+
+    #[test]
+    fn reopened_log_loses_no_line() {
+        let files = Files::new();
+        let log = LogWriter::start(Box::new(files.clone()), Arc::new(|_: &str| {})).unwrap();
+        log.write("before\n");
+        log.reopen();
+        log.write("after\n");
+        log.finish();
+        let texts = files.texts();
+        assert_eq!(texts.concat(), "before\nafter\n");
+        assert!(texts[1].ends_with("after\n"), "{texts:?}");
+    }
+
+    #[test]
+    fn log_that_cannot_be_reopened_keeps_its_file() {
+        let (files, warnings) = (Files::new(), Arc::new(Mutex::new(Vec::new())));
+        let said = warnings.clone();
+        let warn = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
+        let log = LogWriter::start(Box::new(files.clone()), warn).unwrap();
+        for _ in 0..2 {
+            log.reopen();
+            wait_until("the log is not reopened", || {
+                !log.must_reopen.load(Ordering::Acquire)
+            });
+        }
+        log.write("line\n");
+        log.finish();
+        assert_eq!(files.texts(), ["", "line\n"]);
+        let warnings = warnings.lock().unwrap();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].ends_with("no third file"), "{warnings:?}");
     }
 }
