@@ -16,7 +16,9 @@ use json::JsonLines;
 pub(crate) use json::error_fields;
 use lines::Lines;
 pub(crate) use repeat_limit::RepeatLimit;
-pub(crate) use stderr::{Level, eprint_line, is_json, json_event, set_json, warn, write_event};
+pub(crate) use stderr::{
+    Level, eprint_error, eprint_line, is_json, json_event, set_json, warn, write_event,
+};
 
 /// Returns the display of progress that fits stderr: bars on a terminal, else lines.
 pub(crate) fn progress_display() -> Box<dyn EventSink> {

@@ -11,7 +11,7 @@ use floe_store::StoreError;
 use floe_transfer::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use crate::display::{self, Level, eprint_line};
+use crate::display::{self, Level, eprint_error};
 use crate::exit_code::code_and_name;
 
 /// The failure of a command that has reported it already; its exit code.
@@ -47,7 +47,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         let fields = error.map_or_else(|| json!({ "message": message }), display::error_fields);
         write_error(kind, fields);
     } else {
-        eprint_line(format_args!("floe: {message}"));
+        eprint_error(message);
     }
     ExitCode::from(code_and_name(kind).0)
 }

@@ -16,7 +16,8 @@ use super::print;
 use crate::args::TransferArgs;
 use crate::display::trace::Trace;
 use crate::display::{
-    Level, RepeatLimit, eprint_line, is_json, line_display, progress_display, warn, write_event,
+    Level, RepeatLimit, eprint_error, eprint_line, is_json, line_display, progress_display, warn,
+    write_event,
 };
 use crate::exit;
 use crate::messages::copy;
@@ -149,7 +150,7 @@ fn report_failures(summary: &CopySummary) -> anyhow::Result<()> {
     }
     let line = copy::failed(failed);
     if !is_json() {
-        eprint_line(format_args!("floe: {line}"));
+        eprint_error(line.as_str());
     }
     let kind = ErrorKind::most_severe(&summary.failures);
     Err(exit::failures(&line, failed, kind))

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
-use crate::display::{eprint_line, is_json, progress_display};
+use crate::display::{eprint_error, eprint_line, is_json, progress_display};
 use crate::exit;
 use crate::links;
 use crate::messages;
@@ -96,7 +96,7 @@ fn report_failed_repair(error: anyhow::Error) -> anyhow::Result<usize> {
     match exit::kind(&error) {
         ErrorKind::Interrupted => Err(error),
         _ => {
-            eprint_line(format_args!("floe: {}", exit::message(&error)));
+            eprint_error(exit::message(&error));
             Ok(0)
         }
     }

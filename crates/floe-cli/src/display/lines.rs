@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_transfer::{Event, EventSink};
 
-use super::stderr::eprint_line;
-use crate::messages::copy::{event_line, plan};
+use super::stderr::{eprint_error, eprint_line, warn};
+use crate::messages::copy::{event_line, event_warning, plan};
 
 /// Prints a line for each path and each failure.
 #[derive(Debug, Default)]
@@ -31,7 +31,11 @@ impl EventSink for Lines {
                 let planned = self.planned.load(Ordering::Relaxed);
                 eprint_line(format_args!("[{finished}/{planned}] {path}"));
             }
-            other => event_line(&other).into_iter().for_each(eprint_line),
+            Event::Failed { error } => eprint_error(error),
+            other => match event_warning(&other) {
+                Some(warning) => warn(warning),
+                None => event_line(&other).into_iter().for_each(eprint_line),
+            },
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Lines on stderr: text, or with `--log-format json` one JSON object a line.
 //!
-//! Every object has `level`, `event` and `time`.
+//! Every object has `level`, `event` and `time`. In systemd's journal, every line of text begins with
+//! its priority.
 
+mod journal;
 mod time;
 
 use std::io::{self, Write as _};
@@ -53,14 +55,43 @@ pub(crate) fn json_event(event: &str, message: &str) {
     }
 }
 
+impl Level {
+    /// The priority of syslog(3).
+    fn priority(self) -> u8 {
+        match self {
+            Level::Error => 3,
+            Level::Warning => 4,
+            Level::Info => 6,
+        }
+    }
+}
+
 /// Prints a line on stderr.
 pub(crate) fn eprint_line(line: impl std::fmt::Display) {
     if is_json() {
         let fields = json!({ "message": line.to_string() });
         return write_event(Level::Info, "message", fields);
     }
+    write_text(Level::Info, line);
+}
+
+/// Prints an error that has no fields, or whose fields are not wanted.
+pub(crate) fn eprint_error(error: impl std::fmt::Display) {
+    if is_json() {
+        return eprint_line(format_args!("floe: {error}"));
+    }
+    write_text(Level::Error, format_args!("floe: {error}"));
+}
+
+/// Writes lines of text.
+fn write_text(level: Level, text: impl std::fmt::Display) {
+    let text = printable(&text.to_string());
+    let text = match journal::is_stderr() {
+        true => journal::with_priority(level.priority(), &text),
+        false => text,
+    };
     // A closed stderr is ignored.
-    let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
+    let _: io::Result<()> = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Prints a warning.
@@ -69,7 +100,7 @@ pub(crate) fn warn(warning: impl std::fmt::Display) {
         let fields = json!({ "message": warning.to_string() });
         return write_event(Level::Warning, "warning", fields);
     }
-    eprint_line(format_args!("floe: warning: {warning}"));
+    write_text(Level::Warning, format_args!("floe: warning: {warning}"));
 }
 
 /// Makes a text safe to show. Errors repeat text of caches, which must not control the terminal,

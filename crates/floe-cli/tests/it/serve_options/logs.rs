@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use floe_testkit::{corpus, scratch, wait_until};
+use floe_testkit::{corpus, run, scratch, wait_until};
 use rustix::process::Signal;
 
 use super::process::{floe_serve, narinfo, nix_serve};
 use super::running_server::{RunningServer, kill};
-use super::serve;
+use super::{key_file, serve};
 
 #[test]
 fn each_program_name_has_its_own_access_log_format() {
@@ -134,4 +135,34 @@ fn json_stderr_has_start_and_end_of_a_server() {
         let last: serde_json::Value = serde_json::from_str(&rest).unwrap();
         assert_eq!(last["event"], "stopped", "{last}");
     }
+}
+
+#[test]
+fn journal_gets_the_priority_of_each_line() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let key = key_file(&scratch, "open-1", 0o644);
+    let file = scratch.join("stderr");
+    let stderr = fs::File::create(&file).unwrap();
+    let metadata = stderr.metadata().unwrap();
+    let stream = format!("{}:{}", metadata.dev(), metadata.ino());
+    let mut command = floe_serve(&corpus);
+    command.arg("--secret-key-file").arg(&key).stderr(stderr);
+    let mut child = command.env("JOURNAL_STREAM", &stream).spawn().unwrap();
+    let lines = || fs::read_to_string(&file).unwrap();
+    wait_until("the server does not listen", || {
+        lines().contains("\n<6>listening on http://127.0.0.1:")
+    });
+    kill(child.id(), Signal::TERM);
+    assert!(child.wait().unwrap().success());
+    assert!(lines().starts_with("<4>floe: warning: "), "{}", lines());
+
+    // A server that does not start ends with an error. Another stream than stderr changes nothing.
+    let mut failing = serve(&["serve", "--root", scratch.join("none").to_str().unwrap()]);
+    let ran = run(failing.env("JOURNAL_STREAM", &stream)).expect(1);
+    assert!(ran.stderr.starts_with("floe: "), "{}", ran.stderr);
+    let stderr = fs::File::options().append(true).open(&file).unwrap();
+    failing.stderr(stderr).status().unwrap();
+    let last = lines().lines().last().unwrap().to_owned();
+    assert!(last.starts_with("<3>floe: "), "{last}");
 }
