@@ -210,9 +210,11 @@ pub struct CompressedCacheOptions {
 /// The formats of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Apache's combined log format, with the address of the peer.
+    /// Apache's common log format, with the address of the peer.
+    Common,
+    /// Apache's combined log format: the same with referrer and user agent.
     Combined,
-    /// The same with the address in `X-Real-IP` or `X-Forwarded-For`, which a proxy sets.
+    /// The combined format with the address in `X-Real-IP` or `X-Forwarded-For` of a proxy.
     RealIp,
     /// Method, target, status, bytes and time taken; at last the reason of a refusal.
     Verbose,

@@ -118,6 +118,7 @@ impl Worker<'_> {
     ) {
         self.finisher.finish_response(&Finished {
             peer: connection.peer_name(),
+            user: None,
             request: Subject::Deferred(logged),
             summary,
             clock: &self.clock,

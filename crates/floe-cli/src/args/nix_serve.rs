@@ -115,7 +115,7 @@ const APPLIED: &str = "  -l, --listen HOST:PORT|:PORT|[IPV6]:PORT|SOCKET
   --access-log FILE
       write the access log to this file instead of stdout
   --log-format FORMAT
-      quiet, default or normal (Apache's), real-ip, verbose, debug or json [default: default]
+      quiet, default, normal (both as combined), combined, common, real-ip, verbose, debug, json
   --quiet
       no access log
   --verbose

@@ -86,12 +86,14 @@ pub(crate) struct ServeArgs {
     pub(crate) log: LogArgs,
 }
 
-/// The formats of the access log: those of nix-serve-ng, and JSON. The help of nix-serve-ng names
-/// `normal` and its parser accepts `default`, so floe knows both.
+/// The formats of the access log: those of nix-serve-ng and of Apache, and JSON. The help of
+/// nix-serve-ng names `normal` and its parser accepts `default`, so floe knows both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLogFormat {
     /// No lines at all
     Quiet,
+    /// Apache's common log format
+    Common,
     /// Apache's combined log format
     Combined,
     /// The same as combined

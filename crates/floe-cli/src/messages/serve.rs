@@ -125,7 +125,8 @@ pub(crate) fn not_a_number(text: &str) -> String {
 
 pub(crate) fn not_a_log_format(text: &str) -> String {
     format!(
-        "{text:?} is none of quiet, default, normal, combined, real-ip, verbose, debug and json"
+        "{text:?} is none of quiet, default, normal, common, combined, real-ip, verbose, debug and \
+         json"
     )
 }
 

@@ -263,6 +263,7 @@ impl Connection {
         if matches!(self.state, State::ReadingHead) {
             finisher.finish_response(&Finished {
                 peer: &self.peer.name,
+                user: None,
                 request: Subject::Invalid(&self.input),
                 summary: Summary::without_response(Refusal::HeadTimeout),
                 clock,
@@ -338,6 +339,7 @@ impl Connection {
                     let response = Response::refused(refusal);
                     thread.finisher.finish_response(&Finished {
                         peer: &self.peer.name,
+                        user: None,
                         request: Subject::Invalid(rest),
                         summary: Summary::new(&response, None),
                         clock: thread.clock,
@@ -375,6 +377,7 @@ impl Connection {
             Dispatch::Respond(response) => {
                 thread.finisher.finish_response(&Finished {
                     peer: &self.peer.name,
+                    user: None,
                     request: Subject::Parsed(request),
                     summary: Summary::new(&response, began),
                     clock: thread.clock,

@@ -20,6 +20,7 @@ pub(crate) fn open(
 ) -> anyhow::Result<Option<(LogFormat, Box<dyn LogOutput>)>> {
     let format = match format {
         AccessLogFormat::Quiet => return Ok(None),
+        AccessLogFormat::Common => LogFormat::Common,
         AccessLogFormat::Combined | AccessLogFormat::Default | AccessLogFormat::Normal => {
             LogFormat::Combined
         }

@@ -37,6 +37,12 @@ fn each_program_name_has_its_own_access_log_format() {
     assert!(text.contains(line), "{text}");
     let verbose = log(floe_serve(&corpus).args(["--access-log-format", "verbose"]));
     assert!(verbose.contains("/nix-cache-info") && !verbose.contains(line));
+    assert!(asked.ends_with(" \"-\" \"-\"\n"), "{asked}");
+    let common = log(floe_serve(&corpus).args(["--access-log-format", "common"]));
+    assert!(
+        common.contains(line) && !common.contains("\"-\""),
+        "{common}"
+    );
     let json = log(floe_serve(&corpus).args(["--access-log-format", "json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["target"], "/nix-cache-info", "{json}");

@@ -5,6 +5,9 @@ use std::fmt::{Display, Formatter, Result, Write as _};
 /// Text in a format of Apache: quotes and backslashes have a backslash before them.
 pub(super) struct Quoted<'a>(pub(super) &'a str);
 
+/// The same as one word: whitespace would end the field.
+pub(super) struct QuotedWord<'a>(pub(super) &'a str);
+
 /// Text in a string of JSON.
 pub(super) struct JsonText<'a>(pub(super) &'a str);
 
@@ -12,10 +15,19 @@ impl Display for Quoted<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         let (shown, mark) = truncated(self.0);
         for character in shown.chars() {
-            match character {
-                '"' | '\\' => write!(out, "\\{character}")?,
-                character if is_harmful(character) => out.write_char('?')?,
-                character => out.write_char(character)?,
+            write_quoted(out, character)?;
+        }
+        out.write_str(mark)
+    }
+}
+
+impl Display for QuotedWord<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        let (shown, mark) = truncated(self.0);
+        for character in shown.chars() {
+            match character.is_whitespace() {
+                true => out.write_char('?')?,
+                false => write_quoted(out, character)?,
             }
         }
         out.write_str(mark)
@@ -34,6 +46,14 @@ impl Display for JsonText<'_> {
             }
         }
         out.write_str(mark)
+    }
+}
+
+fn write_quoted(out: &mut Formatter<'_>, character: char) -> Result {
+    match character {
+        '"' | '\\' => write!(out, "\\{character}"),
+        character if is_harmful(character) => out.write_char('?'),
+        character => out.write_char(character),
     }
 }
 
@@ -79,9 +99,16 @@ mod tests {
         assert_eq!(JsonText("a\u{202e}b").to_string(), "a\\u202eb");
     }
 
+    #[test]
+    fn word_has_no_space() {
+        assert_eq!(QuotedWord("a \u{3000}\"b\"\n").to_string(), "a??\\\"b\\\"?");
+    }
+
     proptest! {
         #[test]
-        fn json_text_is_parsed_back(text in "\\PC{0,40}|[\\x00-\\x7f]{0,40}|[\u{80}-\u{2100}]{0,40}") {
+        fn json_text_is_parsed_back(
+            text in "\\PC{0,40}|[\\x00-\\x7f]{0,40}|[\u{80}-\u{2100}]{0,40}",
+        ) {
             let json = format!("\"{}\"", JsonText(&text));
             prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
             prop_assert!(!json.chars().any(is_harmful));

@@ -3,12 +3,12 @@
 use std::fmt::{Display, Write as _};
 
 use super::escape::JsonText;
-use super::{LoggedRequest, first_line};
+use super::{LoggedRequest, RequestId, first_line};
 use crate::finish::{Finished, Subject};
 use crate::http::response::CacheUse;
 
 /// Appends the line for a response. Unknown fields are absent.
-pub(super) fn write_line(out: &mut String, id: &str, finished: &Finished<'_>) {
+pub(super) fn write_line(out: &mut String, id: RequestId, finished: &Finished<'_>) {
     let mut line = Line { out };
     line.begin(&finished.clock.utc_time, id);
     // A client on a Unix socket has no address.
@@ -16,6 +16,7 @@ pub(super) fn write_line(out: &mut String, id: &str, finished: &Finished<'_>) {
         "remoteAddress",
         Some(finished.peer).filter(|peer| *peer != "-"),
     );
+    line.text("user", finished.user);
     match finished.request {
         Subject::Parsed(request) => line.request(&LoggedRequest::new(request)),
         Subject::Deferred(Some(request)) => line.request(request),
@@ -49,7 +50,7 @@ struct Line<'o> {
 }
 
 impl Line<'_> {
-    fn begin(&mut self, time: &str, id: &str) {
+    fn begin(&mut self, time: &str, id: RequestId) {
         // Writing to a string cannot fail.
         let _: std::fmt::Result = write!(self.out, "{{\"time\":\"{time}\",\"requestId\":\"{id}\"");
     }

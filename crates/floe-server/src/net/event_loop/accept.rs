@@ -113,6 +113,7 @@ impl EventLoop<'_> {
         let _: Result<(), Errno> = transport.shutdown_write();
         self.finisher.finish_response(&Finished {
             peer,
+            user: None,
             request: Subject::Invalid(b""),
             summary: Summary::new(&response, None),
             clock: &self.clock,
