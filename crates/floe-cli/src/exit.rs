@@ -116,6 +116,11 @@ pub(crate) fn report_usage(
     if error.use_stderr() && requests_json(arguments) {
         let message = error.render().to_string();
         write_error(ErrorKind::Usage, json!({ "message": message.trim_end() }));
+    } else if error.use_stderr() && display::is_journal() {
+        display::write_lines(
+            Level::Error,
+            error.render().to_string().trim_end().to_owned(),
+        );
     } else {
         // A closed stdout or stderr is ignored.
         let _: std::io::Result<()> = error.print();

@@ -1,7 +1,7 @@
 //! Lines on stderr: text, or with `--log-format json` one JSON object a line.
 //!
-//! Every object has `level`, `event` and `time`. In systemd's journal, every line of text begins with
-//! its priority.
+//! Every object has `level`, `event` and `time`. In systemd's journal, every line begins with its
+//! priority.
 
 mod journal;
 mod time;
@@ -43,9 +43,7 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
             value => (name, value),
         }));
     }
-    // One call for each line keeps the lines of several threads apart. A closed stderr is ignored.
-    let text = format!("{line}\n");
-    let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
+    write_lines(level, line.to_string());
 }
 
 /// Writes a JSON line about the life of a server, which has no line of text.
@@ -72,7 +70,7 @@ pub(crate) fn eprint_line(line: impl std::fmt::Display) {
         let fields = json!({ "message": line.to_string() });
         return write_event(Level::Info, "message", fields);
     }
-    write_text(Level::Info, line);
+    write_lines(Level::Info, printable(&line.to_string()));
 }
 
 /// Prints an error that has no fields, or whose fields are not wanted.
@@ -80,18 +78,22 @@ pub(crate) fn eprint_error(error: impl std::fmt::Display) {
     if is_json() {
         return eprint_line(format_args!("floe: {error}"));
     }
-    write_text(Level::Error, format_args!("floe: {error}"));
+    write_lines(Level::Error, printable(&format!("floe: {error}")));
 }
 
-/// Writes lines of text.
-fn write_text(level: Level, text: impl std::fmt::Display) {
-    let text = printable(&text.to_string());
-    let text = match journal::is_stderr() {
-        true => journal::with_priority(level.priority(), &text),
-        false => text,
-    };
-    // A closed stderr is ignored.
-    let _: io::Result<()> = io::stderr().write_all(format!("{text}\n").as_bytes());
+/// Whether stderr is systemd's journal.
+pub(crate) fn is_journal() -> bool {
+    journal::is_stderr()
+}
+
+/// Writes lines, each with its priority if stderr is systemd's journal.
+pub(crate) fn write_lines(level: Level, mut lines: String) {
+    if is_journal() {
+        lines = journal::with_priority(level.priority(), &lines);
+    }
+    lines.push('\n');
+    // One call keeps the lines of several threads apart. A closed stderr is ignored.
+    let _: io::Result<()> = io::stderr().write_all(lines.as_bytes());
 }
 
 /// Prints a warning.
@@ -100,7 +102,10 @@ pub(crate) fn warn(warning: impl std::fmt::Display) {
         let fields = json!({ "message": warning.to_string() });
         return write_event(Level::Warning, "warning", fields);
     }
-    write_text(Level::Warning, format_args!("floe: warning: {warning}"));
+    write_lines(
+        Level::Warning,
+        printable(&format!("floe: warning: {warning}")),
+    );
 }
 
 /// Makes a text safe to show. Errors repeat text of caches, which must not control the terminal,

@@ -165,10 +165,33 @@ fn journal_gets_the_priority_of_each_line() {
 
     // A server that does not start ends with an error. Another stream than stderr changes nothing.
     let mut failing = serve(&["serve", "--root", scratch.join("none").to_str().unwrap()]);
-    let ran = run(failing.env("JOURNAL_STREAM", &stream)).expect(1);
+    let ran = run(failing.env("JOURNAL_STREAM", &stream)).expect(4);
     assert!(ran.stderr.starts_with("floe: "), "{}", ran.stderr);
     let stderr = fs::File::options().append(true).open(&file).unwrap();
     failing.stderr(stderr).status().unwrap();
     let last = lines().lines().last().unwrap().to_owned();
     assert!(last.starts_with("<3>floe: "), "{last}");
+}
+
+#[test]
+fn journal_gets_the_priority_of_json_and_usage_errors() {
+    let scratch = scratch();
+    let none = scratch.join("none");
+    let none = none.to_str().unwrap();
+    for (args, code, begin) in [
+        (&["serve", "--no-such-option"][..], 2, "<3>error: "),
+        (&["serve", "--log-format=json", "--root", none], 4, "<3>{"),
+        (&["serve", "--log-format=json", "--port=x"], 2, "<3>{"),
+    ] {
+        let file = scratch.join("stderr");
+        let stderr = fs::File::create(&file).unwrap();
+        let metadata = stderr.metadata().unwrap();
+        let stream = format!("{}:{}", metadata.dev(), metadata.ino());
+        let mut command = serve(args);
+        command.stderr(stderr).env("JOURNAL_STREAM", stream);
+        assert_eq!(command.status().unwrap().code(), Some(code), "{args:?}");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with(begin), "{text}");
+        assert!(text.lines().all(|line| line.starts_with("<3>")), "{text}");
+    }
 }
