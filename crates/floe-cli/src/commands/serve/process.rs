@@ -37,9 +37,10 @@ pub(crate) struct ProcessOptions {
 pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()> {
     let log = |file: &PathBuf| access_log::append_to(file, "error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
+    let reopen_signal = signals::ReopenSignal::catch()?;
     let mut server = Server::bind(config)?;
     signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
-    signals::reopen_log_on_signal(server.access_log_handle())?;
+    reopen_signal.reopen(server.access_log_handle())?;
     let pid_file = process.pid_file.as_deref();
     let _pid_file = pid_file.map(PidFile::write).transpose()?;
     if let Some(identity) = &process.identity {

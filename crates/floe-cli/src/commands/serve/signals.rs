@@ -60,24 +60,38 @@ pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> 
     Ok(())
 }
 
-/// Makes SIGUSR1 reopen the access log. Without a log the signal has no effect; its default action
-/// would end the process.
-///
-/// Errors: the system refuses the handler or the thread.
-pub(crate) fn reopen_log_on_signal(log: AccessLogHandle) -> anyhow::Result<()> {
-    let attempt = messages::SIGNAL_HANDLERS;
-    let (mut receiver, sender) = UnixStream::pair().context(attempt)?;
-    pipe::register(SIGUSR1, sender).context(attempt)?;
-    thread::Builder::new()
-        .name("reopening".into())
-        .spawn(move || {
-            let mut byte = [0];
-            while receiver.read_exact(&mut byte).is_ok() {
-                log.reopen();
-            }
-        })
-        .context(attempt)?;
-    Ok(())
+/// SIGUSR1, which reopens the access log.
+pub(crate) struct ReopenSignal {
+    receiver: UnixStream,
+}
+
+impl ReopenSignal {
+    /// Catches the signal from now on. Its default action would end the process: a tool that
+    /// rotates logs may send it to a server without a log, or while the server opens the store.
+    ///
+    /// Errors: the system refuses the handler.
+    pub(crate) fn catch() -> anyhow::Result<ReopenSignal> {
+        let attempt = messages::SIGNAL_HANDLERS;
+        let (receiver, sender) = UnixStream::pair().context(attempt)?;
+        pipe::register(SIGUSR1, sender).context(attempt)?;
+        Ok(ReopenSignal { receiver })
+    }
+
+    /// Reopens the log at each signal, including those that were caught before.
+    ///
+    /// Errors: the system refuses the thread.
+    pub(crate) fn reopen(mut self, log: AccessLogHandle) -> anyhow::Result<()> {
+        thread::Builder::new()
+            .name("reopening".into())
+            .spawn(move || {
+                let mut byte = [0];
+                while self.receiver.read_exact(&mut byte).is_ok() {
+                    log.reopen();
+                }
+            })
+            .context(messages::SIGNAL_HANDLERS)?;
+        Ok(())
+    }
 }
 
 /// How long the process may take to end after the second signal.
