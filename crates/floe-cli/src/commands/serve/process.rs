@@ -102,7 +102,13 @@ pub(crate) fn url(address: &Listen) -> String {
 
 /// Returns the [`Config::warn`] of every server.
 pub(crate) fn warning_sink() -> Warn {
-    Arc::new(|warning| warn(warning))
+    Arc::new(|warning| warn(one_line(warning)))
+}
+
+/// Keeps a warning in one line: the names of files in the store may have line ends, and the rest of
+/// such a name would look like a line of the server.
+fn one_line(warning: &str) -> String {
+    warning.replace('\n', "\u{fffd}")
 }
 
 /// Reads secret keys, and prints their warnings.
@@ -121,6 +127,15 @@ pub(crate) const PORT: u16 = 5000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warning_of_a_server_is_one_line() {
+        let warning = "cannot open a\nfloe: b: no such file";
+        assert_eq!(
+            one_line(warning),
+            "cannot open a\u{fffd}floe: b: no such file"
+        );
+    }
 
     #[test]
     fn addresses_are_announced_as_clients_write_them() {
