@@ -195,3 +195,19 @@ fn journal_gets_the_priority_of_json_and_usage_errors() {
         assert!(text.lines().all(|line| line.starts_with("<3>")), "{text}");
     }
 }
+
+#[test]
+fn access_log_on_a_full_disk_is_one_warning() {
+    let Some(corpus) = corpus("jq") else { return };
+    let mut command = floe_serve(&corpus);
+    command.args(["--access-log", "/dev/full"]);
+    let server = RunningServer::start(&mut command, 1);
+    for _ in 0..3 {
+        assert_eq!(server.get("/nix-cache-info").status, 200);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(
+        server.wait().stderr,
+        "floe: warning: dropping lines of the access log: No space left on device (os error 28)\n"
+    );
+}

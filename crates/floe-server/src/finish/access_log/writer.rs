@@ -39,6 +39,7 @@ impl LogWriter {
             output,
             dropped: dropped.clone(),
             must_reopen: must_reopen.clone(),
+            is_failing: false,
             warn,
         };
         thread::Builder::new()
@@ -91,6 +92,8 @@ struct WriterThread {
     output: Box<dyn LogOutput>,
     dropped: Arc<AtomicU64>,
     must_reopen: Arc<AtomicBool>,
+    /// Whether the latest lines could not be written.
+    is_failing: bool,
     warn: Warn,
 }
 
@@ -102,11 +105,9 @@ impl WriterThread {
             {
                 (self.warn)(&format!("keeping the old file of the access log: {error}"));
             }
-            // The server continues without its log.
-            let _: io::Result<()> = self
-                .output
-                .write_all(lines.as_bytes())
-                .and_then(|()| self.output.flush());
+            let written = self.output.write_all(lines.as_bytes());
+            let flushed = written.and_then(|()| self.output.flush());
+            self.note_write(flushed);
             match self.dropped.swap(0, Ordering::Relaxed) {
                 0 => {}
                 dropped => (self.warn)(&format!(
@@ -114,6 +115,16 @@ impl WriterThread {
                 )),
             }
         }
+    }
+
+    /// Warns of the first of several failures. The server continues without its log.
+    fn note_write(&mut self, written: io::Result<()>) {
+        if let Err(error) = &written
+            && !self.is_failing
+        {
+            (self.warn)(&format!("dropping lines of the access log: {error}"));
+        }
+        self.is_failing = written.is_err();
     }
 }
 
@@ -224,6 +235,28 @@ mod tests {
         (0..100).for_each(|_| log.write("line\n"));
         log.finish();
         assert_eq!(files.texts(), ["line\n".repeat(100)]);
+    }
+
+    #[test]
+    fn failing_log_warns_once_until_it_is_written_again() {
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let said = warnings.clone();
+        let mut thread = WriterThread {
+            coming: sync_channel(1).1,
+            output: Box::new(Files::new()),
+            dropped: Arc::default(),
+            must_reopen: Arc::default(),
+            is_failing: false,
+            warn: Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned())),
+        };
+        for is_full in [true, true, false, true] {
+            thread.note_write(match is_full {
+                true => Err(io::ErrorKind::StorageFull.into()),
+                false => Ok(()),
+            });
+        }
+        let warning = "dropping lines of the access log: no storage space";
+        assert_eq!(*warnings.lock().unwrap(), [warning; 2]);
     }
 
     #[test]
