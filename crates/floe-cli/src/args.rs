@@ -17,7 +17,7 @@ use clap_complete::Shell;
 
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use number::{parse_count, parse_number, parse_port};
-pub(crate) use serve::{AccessLogFormat, CompressMode, ServeArgs};
+pub(crate) use serve::ServeArgs;
 pub(crate) use timeout::{parse_seconds, parse_timeout};
 pub(crate) use transfer::{TransferArgs, TrustArgs};
 

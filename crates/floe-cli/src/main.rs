@@ -33,7 +33,10 @@ fn main() -> ExitCode {
         Command::Verify(args) => commands::verify::run(args),
         Command::Info(args) => commands::info::run(args),
         Command::Config(args) => commands::config::run(&args),
-        Command::Serve(args) => commands::serve::run(&args),
+        Command::Serve(mut args) => {
+            args.log.log_format = args.log.log_format.or(cli.log.log_format);
+            commands::serve::run(&args)
+        }
         Command::NixServe { args } => commands::nix_serve::run(&args),
         Command::Key(command) => commands::key::run(command),
         Command::Bench(BenchCommand::Copy(args)) => commands::bench::run(&args),

@@ -209,30 +209,40 @@ impl Environment {
 
     /// The directory of the database (`NIX_STATE_DIR`).
     pub(crate) fn state_dir(&self) -> Option<PathBuf> {
-        self.directory("NIX_STATE_DIR")
+        self.directory(NIX_STATE_DIR)
     }
 
     /// The directory of the build logs (`NIX_LOG_DIR`).
     pub(crate) fn log_dir(&self) -> Option<PathBuf> {
-        self.directory("NIX_LOG_DIR")
+        self.directory(NIX_LOG_DIR)
+    }
+
+    /// The variables that are set, of those that change the directories of a served store and
+    /// that no setting of `floe serve` replaces.
+    pub(crate) fn store_directories(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
+        [NIX_STORE_DIR, NIX_STATE_DIR, NIX_LOG_DIR]
+            .into_iter()
+            .filter_map(|name| Some((name, self.non_empty(name)?)))
     }
 
     /// The file of a secret key (`NIX_SECRET_KEY_FILE`).
     pub fn secret_key_file(&self) -> Option<PathBuf> {
-        self.path("NIX_SECRET_KEY_FILE")
+        self.path(NIX_SECRET_KEY_FILE)
     }
 
-    /// The files of secret keys that harmonia's variables name (`SIGN_KEY_PATH`, `SIGN_KEY_PATHS`).
+    /// The files of secret keys for `floe serve`, each with its variable: `NIX_SECRET_KEY_FILE`,
+    /// and those of harmonia.
     ///
     /// Errors: [`ConfigError::NotUtf8`].
-    pub fn harmonia_key_files(&self) -> Result<Vec<PathBuf>, ConfigError> {
-        let several = self.text("SIGN_KEY_PATHS")?.unwrap_or_default();
-        let several = several.split_whitespace().map(PathBuf::from);
-        Ok(self
-            .path("SIGN_KEY_PATH")
-            .into_iter()
-            .chain(several)
-            .collect())
+    pub(crate) fn signing_key_files(&self) -> Result<Vec<(&'static str, PathBuf)>, ConfigError> {
+        let own = self
+            .secret_key_file()
+            .map(|file| (NIX_SECRET_KEY_FILE, file));
+        let single = self.path(SIGN_KEY_PATH).map(|file| (SIGN_KEY_PATH, file));
+        let several = self.text(SIGN_KEY_PATHS)?.unwrap_or_default();
+        let several = several.split_whitespace();
+        let several = several.map(|file| (SIGN_KEY_PATHS, PathBuf::from(file)));
+        Ok(own.into_iter().chain(single).chain(several).collect())
     }
 
     /// The directory of systemd's credentials.
@@ -294,6 +304,17 @@ pub(crate) const NIX_REMOTE: &str = "NIX_REMOTE";
 
 /// The variable that names the store directory.
 pub(crate) const NIX_STORE_DIR: &str = "NIX_STORE_DIR";
+
+/// The variables that name the directories of the database and of the build logs.
+const NIX_STATE_DIR: &str = "NIX_STATE_DIR";
+const NIX_LOG_DIR: &str = "NIX_LOG_DIR";
+
+/// The variable of nix-serve that names the file of a secret key.
+const NIX_SECRET_KEY_FILE: &str = "NIX_SECRET_KEY_FILE";
+
+/// The variables of harmonia that name files of secret keys: one file, and several.
+const SIGN_KEY_PATH: &str = "SIGN_KEY_PATH";
+const SIGN_KEY_PATHS: &str = "SIGN_KEY_PATHS";
 
 /// The variable that Nix had before it had the setting `allow-symlinked-store`.
 pub(crate) const NIX_IGNORE_SYMLINK_STORE: &str = "NIX_IGNORE_SYMLINK_STORE";

@@ -96,22 +96,28 @@ pub enum ConfigError {
         /// The cause and its remedy.
         reason: String,
     },
-    /// Settings of harmonia that cannot be used.
-    #[error("cannot use the settings in {}: {reason}", file.display())]
-    Harmonia {
-        /// Their file.
-        file: PathBuf,
-        /// The cause.
+    /// A configuration file of `floe serve` that cannot be used.
+    #[error("cannot use the configuration file {at}: {reason}")]
+    ServeFile {
+        /// The file and the line.
+        at: String,
+        /// The cause, which names the key.
         reason: String,
     },
-    /// Settings of harmonia that cannot be read.
-    #[error("cannot read the settings in {}: {source}", file.display())]
-    HarmoniaFile {
-        /// Their file.
+    /// A configuration file of `floe serve` that cannot be read.
+    #[error("cannot read the configuration file {}: {source}", file.display())]
+    ServeFileRead {
+        /// The file.
         file: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
+    /// A setting of the compressed NAR cache, which is not configured.
+    #[error("cannot use {0}: there is no compressed NAR cache; add --compressed-cache DIR")]
+    NoCompressedCache(String),
+    /// A path among the settings that a file cannot hold, by its key.
+    #[error("cannot print {0}: the path is not UTF-8")]
+    NotPrintable(&'static str),
     /// The file of a secret key cannot be used.
     #[error(transparent)]
     SecretKey(Box<Error>),
@@ -131,7 +137,7 @@ impl ConfigError {
         match self {
             ConfigError::StoreUri(error) => error.kind(),
             ConfigError::RootDir(_)
-            | ConfigError::HarmoniaFile { .. }
+            | ConfigError::ServeFileRead { .. }
             | ConfigError::SecretKey(_)
             | ConfigError::Account { .. } => ErrorKind::Failed,
             _ => ErrorKind::Usage,

@@ -1,7 +1,7 @@
 //! The configuration of floe's front ends, as plain options.
 //!
-//! Nix's configuration files, the environment, and harmonia's settings go in. Options of the crates
-//! below come out, and each setting knows where its value comes from.
+//! Nix's configuration files, the environment, and the file of `floe serve` go in. Options of the
+//! crates below come out, and each setting knows where its value comes from.
 //!
 //! The crate reads files. It does not read the environment: the caller captures the variables in
 //! an [`Environment`]. It does not print either: warnings are part of what a function returns.
@@ -11,11 +11,11 @@ mod conf_reader;
 mod config;
 mod environment;
 mod error;
-mod harmonia;
 mod network;
 mod nix_settings;
 mod origin;
 mod secret_keys;
+mod serve_settings;
 mod setting;
 mod store_uri;
 mod value;
@@ -23,10 +23,13 @@ mod value;
 pub use config::{Config, SettingEntry, UnknownSetting};
 pub use environment::{Environment, ProcessUser};
 pub use error::ConfigError;
-pub use harmonia::HarmoniaSettings;
 pub use network::setting_note;
 pub use origin::Origin;
 pub use secret_keys::{read_secret_keys, secret_key_warnings};
+pub use serve_settings::{
+    AccessLogFormat, ByteSize, Choice, NoByteSize, ServeSetting, ServeSettings, StderrFormat,
+    TIMEOUT_MAX, seconds,
+};
 pub use setting::{AnySetting, Assignment, Setting};
 pub use store_uri::{ServedStore, StoreFlags, served_store, store_in_root};
 pub use value::{FileList, List, PublicKeys, UrlList, UrlSet, Value, Word};

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use floe_copy::{StoreConfig, UriContext, check_root, local_store, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
-use floe_transfer::{Error, IgnoredParameter};
+use floe_transfer::{Error, IgnoredParameter, redact_credentials};
 
 use crate::config::Config;
 use crate::environment::{Environment, NIX_STORE_DIR};
 use crate::error::ConfigError;
-use crate::harmonia::HarmoniaSettings;
 
 impl Environment {
     /// Returns the defaults for store URIs. `store_dir` is the value of `--store-dir`, which
@@ -124,37 +123,10 @@ pub struct ServedStore {
     pub ignored_parameters: Vec<IgnoredParameter>,
 }
 
-/// Returns the store to serve: that of the flags, else that of harmonia's settings, else that of
-/// the environment.
-///
-/// harmonia's settings win over `NIX_REMOTE`, which harmonia does not read and many systems set for
-/// all users.
+/// Returns the store to serve: that of the flags, else that of the environment.
 ///
 /// Errors: variants of [`ConfigError`] about stores.
 pub fn served_store(
-    flags: &StoreFlags<'_>,
-    harmonia: &HarmoniaSettings,
-    environment: &Environment,
-) -> Result<ServedStore, ConfigError> {
-    if flags.root.is_none() && flags.store.is_none() {
-        let store_dir = match flags.store_dir {
-            Some(store_dir) => Some(store_dir),
-            None => environment.store_dir()?,
-        };
-        if let Some(layout) = harmonia.store(store_dir)? {
-            let log_dir = environment.log_dir();
-            let log_dir = log_dir.unwrap_or_else(|| layout.log_dir());
-            return Ok(ServedStore {
-                layout,
-                log_dir,
-                ignored_parameters: Vec::new(),
-            });
-        }
-    }
-    served_by_uri(flags, environment)
-}
-
-fn served_by_uri(
     flags: &StoreFlags<'_>,
     environment: &Environment,
 ) -> Result<ServedStore, ConfigError> {
@@ -168,7 +140,7 @@ fn served_by_uri(
         None => resolve_store_uri(&direct_store_uri(text)?, &context)?,
     };
     let Some(layout) = location.layout().cloned() else {
-        return Err(ConfigError::NotServable(text.into()));
+        return Err(ConfigError::NotServable(redact_credentials(text)));
     };
     // As in Nix, NIX_LOG_DIR concerns the store of the system, not one below a root. Its default
     // does not follow NIX_STORE_DIR either.
@@ -245,8 +217,7 @@ mod tests {
         flags: &StoreFlags<'_>,
         variables: &[(&str, &str)],
     ) -> Result<ServedStore, ConfigError> {
-        let harmonia = HarmoniaSettings::default();
-        served_store(flags, &harmonia, &environment(variables))
+        served_store(flags, &environment(variables))
     }
 
     fn served(store: &str, variables: &[(&str, &str)]) -> (StoreLayout, PathBuf) {

@@ -135,6 +135,13 @@ const FILES_PER_WORKER: usize = 2;
 /// some for the system's libraries.
 const OTHER_FILES: usize = 15;
 
+/// The default port of a server, as of nix-serve and harmonia.
+pub const PORT: u16 = 5000;
+
+/// The default host of `floe serve`: only programs on this machine can connect. Every client that
+/// can connect can read every path, so the operator decides about other addresses.
+pub const HOST: &str = "127.0.0.1";
+
 /// The default of [`Config::priority`], as of nix-serve and harmonia. It is lower than the 40 of
 /// cache.nixos.org, so clients prefer the cache nearby.
 pub const PRIORITY: i32 = 30;

@@ -86,6 +86,11 @@ const EXAMPLES: &[Example] = &[
         line: "floe serve --secret-key-file cache.key --check",
     },
     Example {
+        pages: &["floe-serve"],
+        purpose: "Write a configuration file with the effective settings, and serve with it",
+        line: "floe serve --port 80 --print-config > floe.toml && floe serve --config floe.toml",
+    },
+    Example {
         pages: &["nix-serve"],
         purpose: "Serve the store of this machine on port 8080 of all addresses",
         line: "nix-serve --port 8080",

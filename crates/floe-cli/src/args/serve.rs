@@ -4,21 +4,23 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use floe_server::Listen;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use floe_config::{AccessLogFormat, ByteSize, Choice};
+use floe_server::{Compress, Listen};
 
 use super::{LogArgs, parse_count, parse_number, parse_port, parse_timeout};
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Listen on HOST:PORT, :PORT or unix:PATH, IPv6 hosts in brackets; may be repeated [default:
-    /// *:5000]
+    /// 127.0.0.1:5000]
     #[arg(long, short, value_name = "HOST:PORT", value_parser = floe_server::address::parse)]
     pub(crate) listen: Vec<Listen>,
     /// Listen on this host; * is every address, *4 every IPv4 and *6 every IPv6 address [default:
-    /// *]
+    /// 127.0.0.1]
     #[arg(long, value_name = "HOST", conflicts_with = "listen")]
     pub(crate) host: Option<String>,
     /// Listen on this port; 0 lets the system choose one [default: 5000]
@@ -46,19 +48,19 @@ pub(crate) struct ServeArgs {
     pub(crate) priority: Option<i32>,
     /// When to compress NARs for clients that accept it [default: cached with --compressed-cache,
     /// else off]
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) compress: Option<CompressMode>,
+    #[arg(long, value_name = "WHEN", value_parser = choice::<Compress>())]
+    pub(crate) compress: Option<Compress>,
     /// Keep compressed NARs in this directory, which only floe may use
     #[arg(long, value_name = "DIR")]
     pub(crate) compressed_cache: Option<PathBuf>,
     /// The largest size of the compressed NAR cache, such as 500M or 20G [default: 10G]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "compressed_cache")]
-    pub(crate) compressed_cache_size: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) compressed_cache_size: Option<ByteSize>,
     /// Write a line for each request to this file, or to stdout with -
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
     /// The format of these lines, which go to stdout without --access-log
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = choice::<AccessLogFormat>())]
     pub(crate) access_log_format: Option<AccessLogFormat>,
     /// The number of threads that answer requests [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parse_count)]
@@ -76,79 +78,40 @@ pub(crate) struct ServeArgs {
     /// The longest time that a client may leave a response unread [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// Read harmonia's settings from this TOML file; flags and environment override them
+    /// Read settings from this TOML file, which flags and environment override; it may be that of
+    /// harmonia
     #[arg(long, value_name = "FILE", env = "CONFIG_FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Open the store, read the keys, listen, print what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
+    /// Print the effective settings as a configuration file, with the origin of each, and end
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) print_config: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
 
-/// The formats of the access log: those of nix-serve-ng and of Apache, and JSON. The help of
-/// nix-serve-ng names `normal` and its parser accepts `default`, so floe knows both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccessLogFormat {
-    /// No lines at all
-    Quiet,
-    /// Apache's common log format
-    Common,
-    /// Apache's combined log format
-    Combined,
-    /// The same as combined
-    #[default]
-    Default,
-    /// The same as combined
-    Normal,
-    /// Apache's format with the client address from a proxy's header
-    RealIp,
-    /// Method, target, status, bytes and time taken
-    Verbose,
-    /// The same as verbose
-    Debug,
-    /// A JSON object for each request
-    Json,
-}
-
-/// `--compress`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompressMode {
-    /// Never
-    Off,
-    /// If a compressed copy is in the compressed NAR cache; else make one for later requests
-    Cached,
-    /// Always, also while sending
-    Always,
-}
-
 /// Parses a number of bytes. K, M, G and T are powers of 1024.
-fn parse_bytes(text: &str) -> Result<u64, UsageError> {
-    let wrong = || UsageError(arguments::not_bytes(text));
-    let power = |letter: char| {
-        UNITS
-            .iter()
-            .position(|unit| *unit == letter.to_ascii_uppercase())
-    };
-    let (digits, unit) = match text.chars().next_back().and_then(power) {
-        Some(power) => (&text[..text.len() - 1], 1024_u64.pow(power as u32 + 1)),
-        None => (text, 1),
-    };
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(unit).ok_or_else(wrong)
+fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
+    text.parse()
+        .map_err(|error| UsageError(arguments::not_bytes(text, error)))
 }
 
-/// Units of bytes. Each is 1024 times the one before it.
-const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
+/// Returns the parser of a value that is one of several words.
+fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
+    let values = T::CHOICES.iter();
+    let values = values.map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(values).try_map(|name| {
+        let value = T::from_name(&name);
+        value.ok_or(UsageError(name))
+    })
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser as _;
-    use proptest::prelude::*;
 
     use crate::args::{Cli, Command};
 
@@ -199,31 +162,13 @@ mod tests {
             (&["--port", "65536"], "65536"),
             (&["--timeout", "0"], "--timeout"),
             (&["--compress", "maybe"], "maybe"),
-            (&["--compressed-cache-size", "5G"], "--compressed-cache"),
+            (&["--compressed-cache-size", "1GB"], "not a number of bytes"),
             (&["--access-log-format", "loud"], "loud"),
             (&["--log-format", "verbose"], "--log-format"),
             (&["--threads", "0"], "0"),
         ] {
             let message = parse(args).unwrap_err();
             assert!(message.contains(part), "{args:?}: {message}");
-        }
-    }
-
-    #[test]
-    fn size_letters_are_powers_of_1024() {
-        assert_eq!(parse_bytes("10").unwrap(), 10);
-        assert_eq!(parse_bytes("2k").unwrap(), 2048);
-        assert_eq!(parse_bytes("3G").unwrap(), 3 << 30);
-        for text in ["", "G", "-1", "1.5G", "1GB", "99999999T", "1é", "+1"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn printed_size_is_parsed_back(number in 0_u64..1 << 20, unit in 0_usize..4) {
-            let text = format!("{number}{}", UNITS[unit]);
-            prop_assert_eq!(parse_bytes(&text).unwrap(), number << (10 * (unit + 1)));
         }
     }
 }

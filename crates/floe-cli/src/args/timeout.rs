@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
+use floe_config::{TIMEOUT_MAX, seconds};
+
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
 /// Parses a number of seconds, with or without a fraction.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, UsageError> {
-    let number = text.parse().ok().filter(|seconds: &f64| *seconds >= 0.0);
-    number
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|time| *time <= TIMEOUT_MAX)
-        .ok_or_else(|| UsageError(arguments::not_seconds(text, TIMEOUT_MAX)))
+    let number = text.parse().ok().and_then(seconds);
+    number.ok_or_else(|| UsageError(arguments::not_seconds(text, TIMEOUT_MAX)))
 }
 
 /// Parses a timeout: a number of seconds above 0.
@@ -21,9 +20,6 @@ pub(crate) fn parse_timeout(text: &str) -> Result<Duration, UsageError> {
         time => Ok(time),
     }
 }
-
-/// The longest timeout, a year. Larger values are surely mistakes.
-const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {

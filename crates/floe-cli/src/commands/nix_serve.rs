@@ -8,7 +8,7 @@ mod getopt;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use floe_config::{HarmoniaSettings, StoreFlags, served_store};
+use floe_config::{StoreFlags, served_store};
 use floe_server::Config;
 
 use super::print;
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
         pid_file: options.pid.clone(),
         error_log: options.error_log.clone(),
         is_daemon,
+        has_default_address: false,
         starman_signals: true,
     };
     process::run(config(*options)?, &process)
@@ -57,7 +58,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         store: options.store.as_deref(),
         ..StoreFlags::default()
     };
-    let store = served_store(&flags, &HarmoniaSettings::default(), &environment)?;
+    let store = served_store(&flags, &environment)?;
     options::warn_of_ignored(&store.ignored_parameters);
     let key_files = Vec::from_iter(environment.secret_key_file());
     let open_files = open_files::raise();

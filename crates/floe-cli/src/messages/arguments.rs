@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use floe_config::NoByteSize;
+
 pub(crate) fn not_seconds(text: &str, max: Duration) -> String {
     let max = max.as_secs();
     format!("{text:?} is not a number of seconds; give at most {max}")
@@ -16,6 +18,6 @@ pub(crate) const NOT_A_PORT: &str = "it is not a port; give a number from 0 to 6
 
 pub(crate) const ZERO_SECONDS: &str = "the time must be more than 0 seconds";
 
-pub(crate) fn not_bytes(text: &str) -> String {
-    format!("{text:?} is not a number of bytes; give one such as 500M or 20G")
+pub(crate) fn not_bytes(text: &str, error: NoByteSize) -> String {
+    format!("{text:?} is {error}")
 }

@@ -4,13 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::Path;
 
-// Settings
-
-pub(crate) const CACHED_WITHOUT_SIDE_CACHE: &str =
-    "cannot use --compress cached: there is no compressed NAR cache; add --compressed-cache DIR";
-
-pub(crate) const COMPRESSION_WITHOUT_SIDE_CACHE: &str =
-    "ignoring enable_compression: there is no compressed NAR cache; add --compressed-cache DIR";
+// Files
 
 pub(crate) fn compressed_cache(dir: &Path) -> String {
     format!("cannot use the compressed NAR cache {}", dir.display())
@@ -21,6 +15,9 @@ pub(crate) fn compressed_cache(dir: &Path) -> String {
 pub(crate) fn listening(url: impl Display) -> String {
     format!("listening on {url}")
 }
+
+pub(crate) const ONLY_THIS_MACHINE: &str =
+    "only programs on this machine can connect; --listen '*:5000' lets other machines connect too";
 
 pub(crate) const STOPPED: &str = "the server has ended";
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use expect_test::{Expect, expect};
-use floe_config::{Config, Environment, HarmoniaSettings, ProcessUser, StoreFlags, served_store};
+use floe_config::{Config, Environment, ProcessUser, StoreFlags, served_store};
 use floe_copy::{UriContext, resolve_store_uri};
 use floe_format::{NarInfo, SecretKey, StoreDir, StorePath};
 use floe_server::{ServeError, address};
@@ -101,7 +101,7 @@ fn serve_error(uri: &str) -> anyhow::Error {
         store: Some(uri),
         ..StoreFlags::default()
     };
-    let served = served_store(&flags, &HarmoniaSettings::default(), &environment(&[]));
+    let served = served_store(&flags, &environment(&[]));
     served.unwrap_err().into()
 }
 

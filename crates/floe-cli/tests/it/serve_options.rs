@@ -1,6 +1,7 @@
 //! Options of `floe serve` and of floe under the name `nix-serve`: errors, warnings and `--check`.
 //! None of these commands serves requests.
 
+mod configuration_file;
 mod logs;
 mod process;
 mod running_server;
@@ -57,6 +58,10 @@ fn invalid_options_exit_with_2_and_are_named() {
         (&["serve", "--store", "https://c"], "https://c"),
         (&["serve", "--store", "unix:///s"], "--store"),
         (&["serve", "--compress", "cached"], "--compressed-cache"),
+        (
+            &["serve", "--compressed-cache-size", "5G"],
+            "--compressed-cache-size 5G: there is no",
+        ),
         (&["serve", "--timeout", "0"], "--timeout"),
         (&["nix-serve", "--wrokers", "5"], "--wrokers"),
         (&["nix-serve", "--listen", ":443:ssl"], "proxy"),

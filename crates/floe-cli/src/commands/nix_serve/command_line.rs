@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::ValueEnum as _;
+use floe_config::{AccessLogFormat, Choice as _};
+use floe_server::config::PORT;
 use floe_server::{Listen, address};
 
 use super::getopt::{self, Argument};
 use crate::args::nix_serve::{self as table, Effect};
-use crate::args::{AccessLogFormat, parse_seconds, parse_timeout};
-use crate::commands::serve::process;
+use crate::args::{parse_seconds, parse_timeout};
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
 
@@ -123,7 +123,7 @@ impl Options {
             }
             (true, None) => {
                 let host = address::parse_host(self.host.as_deref().unwrap_or_default());
-                let port = self.port.unwrap_or(process::PORT);
+                let port = self.port.unwrap_or(PORT);
                 return self.listen.push(Listen::Tcp { host, port });
             }
         };
@@ -183,7 +183,8 @@ fn number<T: FromStr>(value: &OsStr) -> Result<T, UsageError> {
 }
 
 fn log_name(text: &str) -> Result<AccessLogFormat, UsageError> {
-    AccessLogFormat::from_str(text, false).map_err(|_| UsageError(messages::not_a_log_format(text)))
+    let format = AccessLogFormat::from_name(text);
+    format.ok_or_else(|| UsageError(messages::not_a_log_format(text)))
 }
 
 /// Parses the path before every route.

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use floe_config::AccessLogFormat;
 use floe_server::LogFormat;
 use floe_server::config::LogOutput;
 
-use crate::args::AccessLogFormat;
 use crate::messages::serve::log_file;
 
 /// Opens the log in `file`. No file and `-` mean stdout. Returns `None` for the format `quiet`.
@@ -18,15 +18,8 @@ pub(crate) fn open(
     format: AccessLogFormat,
     file: Option<&Path>,
 ) -> anyhow::Result<Option<(LogFormat, Box<dyn LogOutput>)>> {
-    let format = match format {
-        AccessLogFormat::Quiet => return Ok(None),
-        AccessLogFormat::Common => LogFormat::Common,
-        AccessLogFormat::Combined | AccessLogFormat::Default | AccessLogFormat::Normal => {
-            LogFormat::Combined
-        }
-        AccessLogFormat::RealIp => LogFormat::RealIp,
-        AccessLogFormat::Verbose | AccessLogFormat::Debug => LogFormat::Verbose,
-        AccessLogFormat::Json => LogFormat::Json,
+    let Some(format) = format.lines() else {
+        return Ok(None);
     };
     let output: Box<dyn LogOutput> = match file.filter(|file| *file != Path::new("-")) {
         None => Box::new(Stdout(io::stdout())),

@@ -2,20 +2,20 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use floe_config::{AccessLogFormat, ServeSettings};
 use floe_server::{Compress, Config, Server};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::{log_format, process};
-use crate::args::{AccessLogFormat, ServeArgs};
+use super::process;
 use crate::commands::print;
 use crate::messages::serve as messages;
 
 /// Opens the store, reads the keys and listens, as the server does. For the files of the server,
 /// only tests whether it could create and write them.
-pub(super) fn run(args: &ServeArgs, mut config: Config) -> anyhow::Result<()> {
+pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Result<()> {
     let database = config.store.database_dir().join("db.sqlite");
     let mut lines = vec![
         format!("store {}", config.store.store_dir.as_str()),
@@ -37,8 +37,9 @@ pub(super) fn run(args: &ServeArgs, mut config: Config) -> anyhow::Result<()> {
     if cache.is_some() {
         check_dir(dir).with_context(|| messages::compressed_cache(dir))?;
     }
-    let log = args.access_log.as_deref();
-    let log = log.filter(|_| log_format(args) != AccessLogFormat::Quiet);
+    let is_quiet = settings.access_log_format.get() == Some(&AccessLogFormat::Quiet);
+    let log = settings.access_log.get().map(PathBuf::as_path);
+    let log = log.filter(|_| !is_quiet);
     if let Some(file) = log.filter(|file| *file != Path::new("-")) {
         check_file(file).with_context(|| messages::log_file("access log", file))?;
     }

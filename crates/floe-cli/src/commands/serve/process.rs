@@ -18,7 +18,7 @@ use super::{access_log, signals};
 use crate::display::{Level, eprint_line, is_json, json_event, warn, write_event};
 use crate::messages::serve as messages;
 
-/// The tasks of the process besides serving. `floe serve` has none of them.
+/// The tasks of the process besides serving. `floe serve` has few of them.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessOptions {
     /// The user and group to switch to once the server listens.
@@ -29,6 +29,8 @@ pub(crate) struct ProcessOptions {
     pub(crate) error_log: Option<PathBuf>,
     /// Whether a parent process waits until the server listens.
     pub(crate) is_daemon: bool,
+    /// Whether no setting names an address, so that only this machine can connect.
+    pub(crate) has_default_address: bool,
     /// Whether signals have the same effect as with starman.
     pub(crate) starman_signals: bool,
 }
@@ -49,6 +51,9 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     // The store must be open before the addresses are announced, as the user that will serve.
     server.prepare()?;
     announce(server.addresses());
+    if process.has_default_address {
+        eprint_line(messages::ONLY_THIS_MACHINE);
+    }
     if let Some(file) = &error_log {
         rustix::stdio::dup2_stderr(file).context(messages::STDERR)?;
         announce(server.addresses());
@@ -120,9 +125,6 @@ pub(crate) fn secret_keys(
     warnings.into_iter().for_each(warn);
     Ok(keys)
 }
-
-/// The default port, as of nix-serve and harmonia.
-pub(crate) const PORT: u16 = 5000;
 
 #[cfg(test)]
 mod tests {

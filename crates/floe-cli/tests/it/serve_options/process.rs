@@ -434,3 +434,24 @@ fn nar_of(narinfo: &str) -> String {
     let url = narinfo.lines().find_map(|line| line.strip_prefix("URL: "));
     format!("/{}", url.unwrap())
 }
+
+#[test]
+fn server_without_address_serves_this_machine_with_hint() {
+    let Some(corpus) = corpus("jq") else { return };
+    let mut command = serve(&["serve", "--port", "0", "--store"]);
+    let server = RunningServer::start(command.arg(corpus.store()), 1);
+    assert!(
+        server.urls[0].starts_with("http://127.0.0.1:"),
+        "{:?}",
+        server.urls
+    );
+    assert_eq!(server.get("/nix-cache-info").status, 200);
+    server.signal(Signal::TERM);
+    let ended = server.wait();
+    let hint = "only programs on this machine can connect; --listen '*:5000' ";
+    assert!(ended.stderr.contains(hint), "{}", ended.stderr);
+
+    let configured = RunningServer::start(&mut floe_serve(&corpus), 1);
+    configured.signal(Signal::TERM);
+    assert_eq!(configured.wait().stderr, "");
+}

@@ -34,7 +34,7 @@ fn defaults_are_those_of_nix_serve() {
     assert_eq!(options.backlog.unwrap_or(BACKLOG), 1024);
     assert_eq!(options.priority.unwrap_or(PRIORITY), 30);
     assert_eq!((options.store, options.path.as_str()), (None, ""));
-    assert_eq!(options.log, AccessLogFormat::Default);
+    assert_eq!(options.log, AccessLogFormat::Combined);
     let timeout = options.timeout.unwrap_or(WRITE_TIMEOUT);
     assert_eq!(timeout, Duration::from_secs(600));
     assert!(!options.disable_keep_alive && !options.daemonize);
@@ -105,10 +105,10 @@ fn timeout_is_the_default_of_other_timeouts() {
 #[test]
 fn last_log_option_wins_and_normal_is_an_alias() {
     for (line, log) in [
-        ("--log-format default", AccessLogFormat::Default),
-        ("--log-format=normal", AccessLogFormat::Normal),
+        ("--log-format default", AccessLogFormat::Combined),
+        ("--log-format=normal", AccessLogFormat::Combined),
         ("--log-format real-ip", AccessLogFormat::RealIp),
-        ("--log-format debug", AccessLogFormat::Debug),
+        ("--log-format debug", AccessLogFormat::Verbose),
         ("--verbose --quiet", AccessLogFormat::Quiet),
         ("--quiet --verbose", AccessLogFormat::Verbose),
     ] {

@@ -1,0 +1,154 @@
+//! The settings of `floe serve`: the configuration file, the environment and the flags.
+
+use std::num::NonZeroUsize;
+
+use floe_config::{Environment, ServeSettings, StderrFormat};
+
+use super::limits;
+use crate::args::{LogFormat, ServeArgs};
+use crate::display::{set_json, warn};
+
+/// Returns the effective settings, and prints their warnings. The limit of open files bounds the
+/// number of connections.
+pub(super) fn load(
+    args: &ServeArgs,
+    environment: &Environment,
+    open_files: Option<u64>,
+) -> anyhow::Result<ServeSettings> {
+    let mut settings = match &args.config {
+        // An empty CONFIG_FILE counts as unset.
+        Some(file) if !file.as_os_str().is_empty() => ServeSettings::read(file)?,
+        _ => ServeSettings::default(),
+    };
+    set_flags(&mut settings, args);
+    // Errors and warnings about the other settings have this format too.
+    if settings.log_format.get() == Some(&StderrFormat::Json) {
+        set_json();
+    }
+    let mut settings = settings.resolve(environment)?;
+    let connections = settings.max_connections_total.get().map(|it| it.get());
+    if let Some(fit) = NonZeroUsize::new(limits::connections(connections, open_files)) {
+        settings.max_connections_total.limit(fit);
+    }
+    settings.warnings().iter().for_each(warn);
+    Ok(settings)
+}
+
+#[rustfmt::skip]
+fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
+    let args = args.clone();
+    let listen = Some(args.listen).filter(|it| !it.is_empty());
+    let log_format = args.log.log_format.map(|format| match format {
+        LogFormat::Text => StderrFormat::Text,
+        LogFormat::Json => StderrFormat::Json,
+    });
+    let key_files = Some(args.secret_key_file).filter(|it| !it.is_empty());
+    settings.listen.set_flag("--listen", listen);
+    settings.host.set_flag("--host", args.host);
+    settings.port.set_flag("--port", args.port);
+    settings.socket.set_flag("--socket", args.socket);
+    settings.store.set_flag("--store", args.store);
+    settings.root.set_flag("--root", args.root);
+    settings.store_dir.set_flag("--store-dir", args.store_dir);
+    settings.secret_key_file.set_flag("--secret-key-file", key_files);
+    settings.priority.set_flag("--priority", args.priority);
+    settings.compress.set_flag("--compress", args.compress);
+    settings.compressed_cache.set_flag("--compressed-cache", args.compressed_cache);
+    settings.compressed_cache_size.set_flag("--compressed-cache-size", args.compressed_cache_size);
+    settings.access_log.set_flag("--access-log", args.access_log);
+    settings.access_log_format.set_flag("--access-log-format", args.access_log_format);
+    settings.log_format.set_flag("--log-format", log_format);
+    settings.threads.set_flag("--threads", args.threads);
+    settings.max_connections_total.set_flag("--max-connections", args.max_connections);
+    settings.keepalive_timeout.set_flag("--keepalive-timeout", args.keepalive_timeout);
+    settings.read_timeout.set_flag("--read-timeout", args.read_timeout);
+    settings.timeout.set_flag("--timeout", args.timeout);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+    use floe_config::ProcessUser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn settings(line: &[impl AsRef<str>]) -> ServeSettings {
+        let line = line.iter().map(AsRef::as_ref);
+        let line = ["floe", "serve"].into_iter().chain(line);
+        let Command::Serve(args) = Cli::parse_from(line).command else {
+            panic!("another command");
+        };
+        load(&args, &Environment::new([], ProcessUser::current()), None).unwrap()
+    }
+
+    #[test]
+    fn port_alone_keeps_the_default_address() {
+        for (line, expected) in [
+            (&[][..], &["127.0.0.1:5000"][..]),
+            (&["-p", "80"], &["127.0.0.1:80"]),
+            (&["--host", "::1", "-p", "80"], &["[::1]:80"]),
+            (&["--host", "localhost"], &["localhost:5000"]),
+            (
+                &["-p", "80", "--socket", "/s"],
+                &["unix:/s", "127.0.0.1:80"],
+            ),
+            (&["-l", ":81", "--socket", "/s"], &["*:81", "unix:/s"]),
+        ] {
+            let found = settings(line).listen.value_or(Vec::new());
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn every_flag_has_a_key_and_a_setting() {
+        let environment = Environment::new([], ProcessUser::current());
+        let mut keys = ServeSettings::keys();
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for arg in serve.get_arguments() {
+            let flag = arg.get_long().unwrap();
+            if FLAGS_WITHOUT_KEY.contains(&flag) {
+                continue;
+            }
+            let key = match flag {
+                "max-connections" => "max_connections_total".into(),
+                flag => flag.replace('-', "_"),
+            };
+            let count = keys.len();
+            keys.retain(|it| *it != key);
+            assert_eq!(keys.len(), count - 1, "--{flag} has no key {key}");
+            let printed = settings(&line(arg)).to_toml(&environment).unwrap();
+            let start = match flag {
+                "host" | "port" | "socket" => "listen = ".into(),
+                _ => format!("{key} = "),
+            };
+            let origin = format!("flag --{flag}");
+            let is_set = |line: &str| line.starts_with(&start) && line.contains(&origin);
+            assert!(
+                printed.lines().any(is_set),
+                "--{flag} sets nothing: {printed}"
+            );
+        }
+        assert_eq!(keys, [""; 0], "keys without a flag");
+    }
+
+    /// Returns arguments that set a flag.
+    fn line(arg: &clap::Arg) -> Vec<String> {
+        let flag = arg.get_long().unwrap();
+        let choices = arg.get_possible_values();
+        match (flag, choices.first()) {
+            _ if !arg.get_action().takes_values() => vec![format!("--{flag}")],
+            ("listen", _) => vec!["--listen=:1".into()],
+            ("compressed-cache-size", _) => {
+                vec!["--compressed-cache=/c".into(), format!("--{flag}=1")]
+            }
+            (_, Some(choice)) => vec![format!("--{flag}={}", choice.get_name())],
+            (_, None) => vec![format!("--{flag}=1")],
+        }
+    }
+
+    /// These flags select the file, or what is done with the settings.
+    const FLAGS_WITHOUT_KEY: [&str; 3] = ["config", "check", "print-config"];
+}
