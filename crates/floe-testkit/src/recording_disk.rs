@@ -220,8 +220,8 @@ impl Drop for Mount {
     }
 }
 
-/// Lets XFS mount an image beside another one with the same identifier. A mount namespace of another
-/// test keeps an image mounted that is unmounted here.
+/// Lets XFS mount an image beside another one with the same identifier. A mount namespace of
+/// another test keeps an image mounted that is unmounted here.
 const NO_UUID: &str = "nouuid";
 
 /// Whether a loop device uses the disk in this directory.
