@@ -1,6 +1,7 @@
 //! Certificates for servers on the loopback address.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::run;
@@ -47,3 +48,91 @@ pub fn create_certificates(openssl: &Path, directory: &Path) -> Certificates {
         client: [name("client.pem"), name("client.key")],
     }
 }
+
+/// A private authority, which issues certificates into its directory.
+pub struct Authority {
+    openssl: PathBuf,
+    directory: PathBuf,
+    name: String,
+}
+
+/// The files of a certificate that an [`Authority`] has issued.
+#[derive(Clone)]
+pub struct Issued {
+    /// The certificate in PEM form.
+    pub certificate: String,
+    /// Its key in PEM form.
+    pub key: String,
+}
+
+impl Authority {
+    /// Creates an authority with a certificate of its own.
+    pub fn create(openssl: &Path, directory: &Path, name: &str) -> Authority {
+        let authority = Authority {
+            openssl: openssl.into(),
+            directory: directory.into(),
+            name: name.into(),
+        };
+        let subject = format!("/CN=floe {name}");
+        let files = [authority.key(), authority.certificate()];
+        run(Command::new(openssl)
+            .args(["req", "-x509", "-nodes", "-days", "2"])
+            .args(NEW_KEY)
+            .args(["-subj", &subject, "-keyout", &files[0], "-out", &files[1]]))
+        .expect(0);
+        authority
+    }
+
+    /// Returns the file with the certificate of the authority.
+    pub fn certificate(&self) -> String {
+        self.file(&self.name, "pem")
+    }
+
+    /// Issues a certificate for names such as `DNS:cache.test,IP:127.0.0.1`. It expires after this
+    /// many days; a negative number makes one that has expired.
+    pub fn issue(&self, file: &str, names: &str, days: i32) -> Issued {
+        let issued = Issued {
+            certificate: self.file(file, "pem"),
+            key: self.file(file, "key"),
+        };
+        let (request, extensions) = (self.file(file, "csr"), self.file(file, "ext"));
+        let text = format!("basicConstraints=critical,CA:FALSE\nsubjectAltName={names}\n");
+        fs::write(&extensions, text).unwrap();
+        let subject = format!("/CN=floe {file}");
+        run(Command::new(&self.openssl)
+            .args(["req", "-new", "-nodes"])
+            .args(NEW_KEY)
+            .args(["-subj", &subject, "-keyout", &issued.key, "-out", &request]))
+        .expect(0);
+        run(Command::new(&self.openssl)
+            .args([
+                "x509",
+                "-req",
+                "-days",
+                &days.to_string(),
+                "-CAcreateserial",
+            ])
+            .args(["-CA", &self.certificate(), "-CAkey", &self.key()])
+            .args([
+                "-extfile",
+                &extensions,
+                "-in",
+                &request,
+                "-out",
+                &issued.certificate,
+            ]))
+        .expect(0);
+        issued
+    }
+
+    fn key(&self) -> String {
+        self.file(&self.name, "key")
+    }
+
+    fn file(&self, name: &str, end: &str) -> String {
+        let file = self.directory.join(format!("{name}.{end}"));
+        file.display().to_string()
+    }
+}
+
+const NEW_KEY: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];

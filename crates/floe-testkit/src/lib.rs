@@ -30,7 +30,7 @@ mod scratch;
 mod skip;
 mod store_tree;
 
-pub use certificates::{Certificates, create_certificates};
+pub use certificates::{Authority, Certificates, Issued, create_certificates};
 pub use command::{CommandOutput, hide_nix_conf, run};
 pub use copy::{copy_program, copy_tree};
 pub use corpus::{Corpus, corpora, corpus};

@@ -17,7 +17,7 @@ use crate::serve_options::serve;
 /// A server process on a port that the system chose. It is killed on drop.
 pub(crate) struct ServerProcess {
     child: Child,
-    address: String,
+    url: String,
     /// Everything on stderr so far. A thread reads it continuously, because a full pipe would
     /// block the server.
     stderr_text: Arc<Mutex<String>>,
@@ -39,12 +39,12 @@ impl ServerProcess {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut before = String::new();
-        let address = loop {
+        let url = loop {
             let mut line = String::new();
             let read = stderr.read_line(&mut line).unwrap();
             assert_ne!(read, 0, "{command:?} ended: {before}");
             match line.trim_end().strip_prefix("listening on ") {
-                Some(url) => break url.trim_start_matches("http://").to_owned(),
+                Some(url) => break url.to_owned(),
                 None => before.push_str(&line),
             }
         };
@@ -59,14 +59,18 @@ impl ServerProcess {
         });
         ServerProcess {
             child,
-            address,
+            url,
             stderr_text,
             stderr_reader: Some(stderr_reader),
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.url.clone()
+    }
+
+    fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -81,12 +85,12 @@ impl ServerProcess {
     /// Connects from another address of the loopback network: 127.0.0.LAST.
     #[track_caller]
     pub(crate) fn connect_from(&self, last: u8) -> Client {
-        Client::connect_from([127, 0, 0, last].into(), &self.address)
+        Client::connect_from([127, 0, 0, last].into(), self.address())
     }
 
     #[track_caller]
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(&self.address)
+        Client::connect(self.address())
     }
 
     /// Sends GET on a new connection. `fields` are additional header fields, each with its line
