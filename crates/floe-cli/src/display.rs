@@ -17,8 +17,8 @@ pub(crate) use json::error_fields;
 use lines::Lines;
 pub(crate) use repeat_limit::RepeatLimit;
 pub(crate) use stderr::{
-    Level, eprint_error, eprint_line, is_journal, is_json, json_event, set_json, warn, write_event,
-    write_lines,
+    Level, eprint_error, eprint_line, is_journal, is_json, json_event, report_event, set_json,
+    warn, write_event, write_lines,
 };
 
 /// Returns the display of progress that fits stderr: bars on a terminal, else lines.

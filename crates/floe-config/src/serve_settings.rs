@@ -37,6 +37,12 @@ pub struct ServeSettings {
     pub port: ServeSetting<u16>,
     /// The Unix socket to listen on.
     pub socket: ServeSetting<PathBuf>,
+    /// The files of the certificates for TLS.
+    pub tls_cert: ServeSetting<Vec<PathBuf>>,
+    /// The files of their keys, in the same order.
+    pub tls_key: ServeSetting<Vec<PathBuf>>,
+    /// The file of the authorities that issue the certificates of clients.
+    pub tls_client_ca: ServeSetting<PathBuf>,
     /// The URI of the store.
     pub store: ServeSetting<String>,
     /// The directory that contains the store.
@@ -136,6 +142,9 @@ impl ServeSettings {
             Entry::new("host", Address, &mut self.host),
             Entry::new("port", Address, &mut self.port),
             Entry::new("socket", Address, &mut self.socket),
+            Entry::new("tls_cert", Flag, &mut self.tls_cert),
+            Entry::new("tls_key", Flag, &mut self.tls_key),
+            Entry::new("tls_client_ca", Flag, &mut self.tls_client_ca),
             Entry::new("store", Flag, &mut self.store).excluding(&["root"]),
             Entry::new("root", Flag, &mut self.root),
             Entry::new("store_dir", Flag, &mut self.store_dir),

@@ -76,11 +76,11 @@ impl Body {
     }
 
     /// Whether the next piece is not appended to the write buffer, or there is none.
-    pub(crate) fn bypasses_buffer(&self) -> bool {
+    pub(crate) fn bypasses_buffer(&self, can_send_files: bool) -> bool {
         match self.pieces.front() {
-            None => true,
-            Some(Piece::Nar(nar)) => nar.next_is_large(),
-            Some(Piece::File { .. } | Piece::Readahead(_)) => true,
+            None | Some(Piece::Readahead(_)) => true,
+            Some(Piece::Nar(nar)) => can_send_files && nar.next_is_large(),
+            Some(Piece::File { .. }) => can_send_files,
             Some(_) => false,
         }
     }

@@ -26,6 +26,9 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// How many connections may wait to be accepted.
     pub backlog: u16,
+    /// The certificates of the TCP addresses, for TLS. Without them, the server speaks plain HTTP.
+    /// A Unix socket never uses TLS.
+    pub tls: Option<TlsOptions>,
     /// The keys that sign each narinfo, in addition to the signatures in the store.
     pub secret_keys: Vec<SecretKey>,
     /// The priority in `nix-cache-info`. Clients prefer caches with low numbers.
@@ -74,6 +77,7 @@ impl Config {
             store,
             listen,
             backlog: BACKLOG,
+            tls: None,
             secret_keys: Vec::new(),
             priority: PRIORITY,
             path_prefix: String::new(),
@@ -105,6 +109,15 @@ impl Config {
         if self.listen.is_empty() {
             return Err(ServeError::Config(
                 "cannot start a server: no address to listen on is given",
+            ));
+        }
+        if self
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.certificates.is_empty())
+        {
+            return Err(ServeError::Config(
+                "cannot use TLS: no certificate is given",
             ));
         }
         if self.compress == Compress::Cached && self.compressed_cache.is_none() {
@@ -192,6 +205,26 @@ impl fmt::Display for Listen {
             Listen::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
+}
+
+/// The files for TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The certificates, at least one. A client gets the first one for the name that it asks for,
+    /// or else the first one.
+    pub certificates: Vec<CertificateFiles>,
+    /// A PEM file with the certificates of authorities. If it is given, each client must have a
+    /// certificate that one of them has issued.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// A PEM file with the certificate, followed by those of its issuers.
+    pub certificate: PathBuf,
+    /// A PEM file with its private key.
+    pub key: PathBuf,
 }
 
 /// Whether NARs are sent compressed to clients that accept zstd.

@@ -1,9 +1,13 @@
 //! The errors of a server that cannot start.
 
+mod tls_error;
+
 use std::io;
 use std::path::PathBuf;
 
 use floe_store::StoreError;
+
+pub use tls_error::TlsError;
 
 /// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +15,9 @@ pub enum ServeError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The certificates or keys cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {}", listen_failure(address, source))]
     Listen {

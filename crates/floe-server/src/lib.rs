@@ -34,9 +34,12 @@ pub mod http;
 mod net;
 mod open_beneath;
 mod server;
+mod tls;
 mod workers;
 
-pub use config::{Compress, CompressedCacheOptions, Config, Listen, LogFormat};
-pub use error::ServeError;
+pub use config::{
+    CertificateFiles, Compress, CompressedCacheOptions, Config, Listen, LogFormat, TlsOptions,
+};
+pub use error::{ServeError, TlsError};
 pub use net::address;
-pub use server::{AccessLogHandle, Server, ShutdownHandle};
+pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use floe_store::LiveStore;
 
@@ -26,6 +26,7 @@ use crate::net::listen;
 use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
 use crate::net::warning::RepeatedWarning;
+use crate::tls::TlsAcceptor;
 use crate::workers;
 
 /// A server that listens. It responds when [`Server::run`] is called.
@@ -48,6 +49,24 @@ impl AccessLogHandle {
         if let Some(log) = &self.log {
             log.writer.reopen();
         }
+    }
+}
+
+/// Reads the files of a running server anew that may change while it runs.
+#[derive(Clone)]
+pub struct ReloadHandle {
+    shared: Arc<ServerShared>,
+}
+
+impl ReloadHandle {
+    /// Reads the certificates and keys anew, for new connections. Present connections continue.
+    ///
+    /// Errors: [`ServeError`], if a file cannot be used. Then nothing changes.
+    pub fn reload(&self) -> Result<(), ServeError> {
+        if let Some(tls) = &self.shared.tls {
+            tls.replace(tls.read_again()?);
+        }
+        Ok(())
     }
 }
 
@@ -77,6 +96,7 @@ impl Server {
             Ok::<_, ServeError>(Arc::new(AccessLog::new(format, writer)))
         };
         let log = config.access_log.map(start_log).transpose()?;
+        let tls = config.tls.map(TlsAcceptor::new).transpose()?;
         let signal = Arc::new(Signal::new(config.threads.get())?);
         let store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
         let dir = &config.store.store_dir;
@@ -109,6 +129,7 @@ impl Server {
             peers: PeerCounts::new(limits.connections_max),
             limits,
             listeners: Mutex::new(listeners),
+            tls,
             queue: JobQueue::default(),
             open: AtomicUsize::new(0),
             full_warning: RepeatedWarning::default(),
@@ -148,10 +169,35 @@ impl Server {
         &self.addresses
     }
 
+    /// Returns the addresses as clients write them.
+    pub fn urls(&self) -> Vec<String> {
+        let scheme = match self.shared.tls {
+            Some(_) => "https",
+            None => "http",
+        };
+        let url = |address: &Listen| match address {
+            Listen::Tcp { .. } => format!("{scheme}://{address}"),
+            Listen::Unix(_) => address.to_string(),
+        };
+        self.addresses.iter().map(url).collect()
+    }
+
+    /// Returns when the first of the certificates for TLS expires.
+    pub fn certificate_expiry(&self) -> Option<SystemTime> {
+        Some(self.shared.tls.as_ref()?.settings().expires)
+    }
+
     /// Returns a handle that reopens the access log.
     pub fn access_log_handle(&self) -> AccessLogHandle {
         AccessLogHandle {
             log: self.shared.log.clone(),
+        }
+    }
+
+    /// Returns a handle that reads certificates and keys anew.
+    pub fn reload_handle(&self) -> ReloadHandle {
+        ReloadHandle {
+            shared: self.shared.clone(),
         }
     }
 

@@ -82,6 +82,11 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         pages: &["floe-serve"],
+        purpose: "Serve on all addresses with TLS",
+        line: "floe serve --listen :443 --tls-cert fullchain.pem --tls-key privkey.pem",
+    },
+    Example {
+        pages: &["floe-serve"],
         purpose: "Test the options, and print what would be served",
         line: "floe serve --secret-key-file cache.key --check",
     },

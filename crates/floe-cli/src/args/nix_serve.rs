@@ -23,8 +23,6 @@ pub(crate) enum Effect {
     Applied,
     /// The option concerns a thing that floe does not have. It gives a warning.
     Ignored,
-    /// The option needs TLS, which floe does not support.
-    Refused,
 }
 
 impl OptionEntry {
@@ -45,11 +43,7 @@ pub(crate) fn find(name: &str) -> Option<OptionEntry> {
 
 /// Returns all options, in the order of `--help`.
 pub(crate) fn entries() -> impl Iterator<Item = OptionEntry> {
-    let parts = [
-        (APPLIED, Effect::Applied),
-        (IGNORED, Effect::Ignored),
-        (REFUSED, Effect::Refused),
-    ];
+    let parts = [(APPLIED, Effect::Applied), (IGNORED, Effect::Ignored)];
     parts.into_iter().flat_map(|(text, effect)| {
         let mut lines = text.lines().map(str::trim_start);
         std::iter::from_fn(move || {
@@ -76,8 +70,6 @@ pub(crate) fn help() -> String {
          {APPLIED}\n\
          {IGNORED_HEADING}:\n\
          {IGNORED}  +RTS ... -RTS\n      {NO_HASKELL}\n\n\
-         {REFUSED_HEADING}:\n\
-         {REFUSED}\n\
          Environment: {}\n\n\
          {}",
         ENVIRONMENT.join(", "),
@@ -94,6 +86,12 @@ const APPLIED: &str = "  -l, --listen HOST:PORT|:PORT|[IPV6]:PORT|SOCKET
       listen on this port; 0 lets the system choose one [default: 5000]
   -S, --socket PATH
       listen on a Unix socket instead
+  --ssl-cert FILE
+      use TLS on TCP addresses with this certificate, a PEM file that its issuers follow
+  --ssl-key FILE
+      the private key of the certificate, a PEM file
+  --enable-ssl
+      refuse to start without --ssl-cert and --ssl-key
   --backlog N
       the number of connections that may wait to be accepted [default: 1024]
   --store STORE
@@ -167,21 +165,8 @@ const IGNORED: &str = "  --workers N
       floe does not use Plack
 ";
 
-/// The options that need TLS.
-const REFUSED: &str = "  --ssl-cert FILE
-      the certificate
-  --ssl-key FILE
-      its key
-  --enable-ssl
-      use TLS on TCP sockets
-";
-
 /// The heading of the options without effect.
 pub(crate) const IGNORED_HEADING: &str = "Accepted without effect, with a warning";
-
-/// The heading of the options that need TLS.
-pub(crate) const REFUSED_HEADING: &str =
-    "Refused, because floe does not support TLS yet (use a proxy)";
 
 /// The variables that floe reads under this name.
 pub(crate) const ENVIRONMENT: [&str; 5] = [
@@ -215,7 +200,7 @@ mod tests {
         assert_eq!(listen.value, Some("HOST:PORT|:PORT|[IPV6]:PORT|SOCKET"));
         assert!(listen.help.starts_with("listen on this address"));
         assert_eq!(find("I").unwrap().key(), "I");
-        let lines = [APPLIED, IGNORED, REFUSED].map(|text| text.lines().count());
+        let lines = [APPLIED, IGNORED].map(|text| text.lines().count());
         assert_eq!(lines.iter().sum::<usize>(), 2 * entries().count());
         for entry in entries() {
             assert!(

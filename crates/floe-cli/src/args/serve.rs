@@ -29,6 +29,15 @@ pub(crate) struct ServeArgs {
     /// Listen on a Unix socket
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Use TLS with this certificate, a PEM file that its issuers follow; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Vec<PathBuf>,
+    /// The private key of the certificate, a PEM file; as often as --tls-cert, in the same order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Vec<PathBuf>,
+    /// Demand a certificate of each client that an authority in this PEM file has issued
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
     /// Serve this store: auto, local, a directory, local?root=DIR; daemon means the store behind
     /// it
     #[arg(long, value_name = "STORE")]

@@ -65,6 +65,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
     let access_log = access_log::open(options.log, options.access_log.as_deref())?;
     let mut config = Config::new(store.layout, options.listen);
     let keep_alive_timeout = options.keep_alive_timeout;
+    config.tls = options.tls;
     config.log_dir = store.log_dir;
     config.backlog = options.backlog.unwrap_or(config.backlog);
     config.secret_keys = process::secret_keys(&key_files, &environment)?;

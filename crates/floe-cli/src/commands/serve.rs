@@ -12,10 +12,12 @@ mod signals;
 use std::path::PathBuf;
 
 use floe_config::{AccessLogFormat, Environment, ServeSettings};
-use floe_server::{CompressedCacheOptions, Config};
+use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
 use super::print;
 use crate::args::ServeArgs;
+use crate::exit::UsageError;
+use crate::messages::serve as messages;
 use crate::open_files;
 use crate::options;
 use process::ProcessOptions;
@@ -53,6 +55,7 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
     let cache = cache.get().zip(cache_size.get());
     let secret_keys = process::secret_keys(&settings.secret_key_files(), environment)?;
     let mut config = Config::new(store.layout, settings.listen.value_or(Vec::new()));
+    config.tls = tls(settings)?;
     config.log_dir = store.log_dir;
     config.secret_keys = secret_keys;
     config.priority = settings.priority.value_or(config.priority);
@@ -71,4 +74,23 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
     config.write_timeout = settings.timeout.value_or(config.write_timeout);
     config.warn = process::warning_sink();
     Ok(config)
+}
+
+/// Returns the files for TLS.
+fn tls(settings: &ServeSettings) -> Result<Option<TlsOptions>, UsageError> {
+    let certificates = settings.tls_cert.value_or(Vec::new());
+    let keys = settings.tls_key.value_or(Vec::new());
+    let client_ca = settings.tls_client_ca.get().cloned();
+    if certificates.len() != keys.len() || certificates.is_empty() && client_ca.is_some() {
+        return Err(UsageError(messages::TLS_PAIRS.into()));
+    }
+    if certificates.is_empty() {
+        return Ok(None);
+    }
+    let pairs = certificates.into_iter().zip(keys);
+    let certificates = pairs.map(|(certificate, key)| CertificateFiles { certificate, key });
+    Ok(Some(TlsOptions {
+        certificates: certificates.collect(),
+        client_ca,
+    }))
 }

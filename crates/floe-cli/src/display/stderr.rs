@@ -46,6 +46,14 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     write_lines(level, line.to_string());
 }
 
+/// Writes a JSON line about the life of a server, or prints its message.
+pub(crate) fn report_event(event: &str, message: &str) {
+    match is_json() {
+        true => json_event(event, message),
+        false => eprint_line(message),
+    }
+}
+
 /// Writes a JSON line about the life of a server, which has no line of text.
 pub(crate) fn json_event(event: &str, message: &str) {
     if is_json() {

@@ -10,6 +10,12 @@ pub(crate) fn compressed_cache(dir: &Path) -> String {
     format!("cannot use the compressed NAR cache {}", dir.display())
 }
 
+pub(crate) const TLS_PAIRS: &str =
+    "cannot use TLS: certificates and keys do not match; give --tls-cert and --tls-key in pairs";
+
+pub(crate) const SSL_FILES: &str =
+    "cannot use TLS: a file is missing; give both --ssl-cert FILE and --ssl-key FILE";
+
 // Process
 
 pub(crate) fn listening(url: impl Display) -> String {
@@ -20,6 +26,11 @@ pub(crate) const ONLY_THIS_MACHINE: &str =
     "only programs on this machine can connect; --listen '*:5000' lets other machines connect too";
 
 pub(crate) const STOPPED: &str = "the server has ended";
+pub(crate) const RELOADED: &str = "reloaded certificates and keys";
+
+pub(crate) fn reload_failed(cause: impl Display) -> String {
+    format!("{cause}; keeping the earlier certificates and keys")
+}
 
 pub(crate) fn open_files(limit: u64, needed: u64) -> String {
     format!(

@@ -415,7 +415,7 @@ fn server_messages() {
     check(
         UsageError(address::parse(":443:ssl").unwrap_err().0),
         &expect![
-            "cannot listen on :443:ssl: floe does not support TLS yet; try a proxy that does, such as nginx, and let floe listen on 127.0.0.1:PORT or on a Unix socket"
+            "cannot listen on :443:ssl: the suffix :ssl is that of starman; try :443 with --tls-cert and --tls-key"
         ],
     );
     check(

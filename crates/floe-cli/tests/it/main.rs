@@ -46,6 +46,7 @@ mod serve_differential;
 mod serve_hostile;
 mod serve_options;
 mod serve_responses;
+mod serve_tls;
 mod server_process;
 mod static_binary;
 mod store_uris;

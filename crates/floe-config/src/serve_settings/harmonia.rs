@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use floe_format::StoreDir;
-use floe_server::{Compress, Listen, address};
+use floe_server::{Compress, Listen};
 use floe_store::StoreLayout;
 
 use super::setting::AnyServeSetting;
@@ -54,29 +54,14 @@ impl HarmoniaKeys {
             entry("nix_db_path", &mut self.nix_db_path).excluding(&["store", "root"]),
             entry("sign_key_paths", &mut self.sign_key_paths).excluding(&["secret_key_file"]),
             entry("sign_key_path", &mut self.sign_key_path).excluding(&["secret_key_file"]),
-            entry("tls_cert_path", &mut self.tls_cert_path),
-            entry("tls_key_path", &mut self.tls_key_path),
+            entry("tls_cert_path", &mut self.tls_cert_path).excluding(&["tls_cert"]),
+            entry("tls_key_path", &mut self.tls_key_path).excluding(&["tls_key"]),
         ]
     }
 
     /// Whether the keys name a store.
     pub(super) fn names_store(&self) -> bool {
         self.virtual_nix_store.is_set() || self.real_nix_store.is_set() || self.nix_db_path.is_set()
-    }
-
-    fn check_tls(&self) -> Result<(), ConfigError> {
-        for (key, setting) in [
-            ("tls_cert_path", &self.tls_cert_path),
-            ("tls_key_path", &self.tls_key_path),
-        ] {
-            if let Some(origin) = setting.origins().first() {
-                return Err(ConfigError::ServeFile {
-                    at: origin.to_string(),
-                    reason: address::tls_unsupported(key).0,
-                });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -86,7 +71,6 @@ impl ServeSettings {
     ///
     /// Errors: [`ConfigError::ServeFile`].
     pub(super) fn translate_harmonia_keys(&mut self) -> Result<(), ConfigError> {
-        self.harmonia.check_tls()?;
         self.warn_of_ignored_keys();
         let keys = &mut self.harmonia;
         self.listen.move_from(&mut keys.bind, |listen| {
@@ -99,6 +83,10 @@ impl ServeSettings {
                 listen => listen,
             }]
         });
+        self.tls_cert
+            .move_from(&mut keys.tls_cert_path, |file| vec![file]);
+        self.tls_key
+            .move_from(&mut keys.tls_key_path, |file| vec![file]);
         self.threads.move_from(&mut keys.workers, |workers| workers);
         if keys.enable_compression.get() == Some(&false) {
             let off = |_| Compress::Off;

@@ -146,14 +146,6 @@ fn invalid_file_is_named_with_line_and_key() {
         ("threads = 1\nthreads = 2", ":2: duplicate key"),
         ("threads =", ":1: "),
         (
-            "tls_cert_path = '/x'",
-            ":1: tls_cert_path: floe does not support TLS",
-        ),
-        (
-            "\ntls_key_path = '/x'",
-            ":2: tls_key_path: floe does not support TLS",
-        ),
-        (
             "nix_db_path = '/srv/copy.sqlite'",
             ":1: nix_db_path: /srv/copy.sqlite does not end in db/db.sqlite",
         ),

@@ -27,6 +27,14 @@ pub enum Refusal {
     AddressLimit,
     /// All decoders for build logs are in use.
     LogDecoderLimit,
+    /// The client speaks HTTP to a port for TLS.
+    PlainHttp,
+    /// The client shows no certificate, or none that the server accepts.
+    ClientCertificate,
+    /// The TLS handshake fails, or a record is invalid.
+    TlsProtocol,
+    /// The TLS handshake was not complete in time.
+    TlsTimeout,
 }
 
 impl Refusal {
@@ -37,9 +45,12 @@ impl Refusal {
             | Refusal::InvalidTarget
             | Refusal::InvalidHost
             | Refusal::InvalidBodyLength
-            | Refusal::AmbiguousBodyLength => 400,
+            | Refusal::AmbiguousBodyLength
+            | Refusal::PlainHttp
+            | Refusal::ClientCertificate
+            | Refusal::TlsProtocol => 400,
             Refusal::MethodNotAllowed => 405,
-            Refusal::HeadTimeout => 408,
+            Refusal::HeadTimeout | Refusal::TlsTimeout => 408,
             Refusal::RequestLineTooLong => 414,
             Refusal::HeadTooLong | Refusal::TooManyFields => 431,
             Refusal::AddressLimit | Refusal::LogDecoderLimit => 503,
@@ -61,6 +72,10 @@ impl Refusal {
             Refusal::TooManyFields => "tooManyFields",
             Refusal::AddressLimit => "addressLimit",
             Refusal::LogDecoderLimit => "logDecoderLimit",
+            Refusal::PlainHttp => "plainHttp",
+            Refusal::ClientCertificate => "clientCertificate",
+            Refusal::TlsProtocol => "tlsProtocol",
+            Refusal::TlsTimeout => "tlsTimeout",
         }
     }
 }

@@ -93,7 +93,10 @@ impl Response {
             | Refusal::InvalidBodyLength
             | Refusal::AmbiguousBodyLength => (NOT_STORED, "bad request\n"),
             Refusal::MethodNotAllowed => (NOT_ALLOWED, "method not allowed\n"),
-            Refusal::HeadTimeout => (NOT_STORED, "request timeout\n"),
+            Refusal::PlainHttp => (NOT_STORED, "this port speaks TLS\n"),
+            // These get no response.
+            Refusal::ClientCertificate | Refusal::TlsProtocol => (NOT_STORED, "TLS failure\n"),
+            Refusal::HeadTimeout | Refusal::TlsTimeout => (NOT_STORED, "request timeout\n"),
             Refusal::RequestLineTooLong => (NOT_STORED, "request line too long\n"),
             Refusal::HeadTooLong | Refusal::TooManyFields => {
                 (NOT_STORED, "request header too long\n")

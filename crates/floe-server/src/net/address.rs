@@ -11,10 +11,16 @@ pub struct AddressError(pub String);
 
 /// Parses `HOST:PORT`, `:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path with a slash in it.
 ///
-/// Errors: any other text, and addresses that ask for TLS.
+/// Errors: any other text.
 pub fn parse(text: &str) -> Result<Listen, AddressError> {
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(Listen::Unix(PathBuf::from(path)));
+    }
+    if let Some(address) = without_ssl(text) {
+        return Err(AddressError(format!(
+            "cannot listen on {text}: the suffix :ssl is that of starman; try {address} with \
+             --tls-cert and --tls-key"
+        )));
     }
     match parse_tcp(text)? {
         Some(tcp) => Ok(tcp),
@@ -26,22 +32,32 @@ pub fn parse(text: &str) -> Result<Listen, AddressError> {
     }
 }
 
-/// Parses an address as starman does: every text that does not end in a port is the path of a Unix
-/// socket.
+/// An address in the form of starman.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StarmanAddress {
+    /// The address.
+    pub listen: Listen,
+    /// Whether it ends in `:ssl`.
+    pub has_ssl: bool,
+}
+
+/// Parses an address as starman does: every text that does not end in a port, or in a port and
+/// `:ssl`, is the path of a Unix socket.
 ///
-/// Errors: an empty text, and addresses that ask for TLS.
-pub fn parse_starman(text: &str) -> Result<Listen, AddressError> {
+/// Errors: an empty text.
+pub fn parse_starman(text: &str) -> Result<StarmanAddress, AddressError> {
     if text.is_empty() {
         return Err(AddressError(
             "cannot listen on an empty address; try HOST:PORT".into(),
         ));
     }
-    match parse_tcp(text)? {
-        Some(tcp) => Ok(tcp),
-        None => Ok(Listen::Unix(PathBuf::from(
-            text.strip_prefix("unix:").unwrap_or(text),
-        ))),
-    }
+    let (address, has_ssl) = match without_ssl(text) {
+        Some(address) => (address, true),
+        None => (text, false),
+    };
+    let listen = parse_tcp(address)?
+        .unwrap_or_else(|| Listen::Unix(PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))));
+    Ok(StarmanAddress { listen, has_ssl })
 }
 
 /// Parses a host without a port: removes the brackets of an IPv6 address, and translates the
@@ -61,23 +77,19 @@ pub fn parse_host(text: &str) -> String {
     }
 }
 
-/// Returns the error for a setting that asks for TLS.
-pub fn tls_unsupported(asked: &str) -> AddressError {
-    AddressError(format!(
-        "{asked}: floe does not support TLS yet; try a proxy that does, such as nginx, and let \
-         floe listen on 127.0.0.1:PORT or on a Unix socket"
-    ))
+/// Returns the TCP address before the suffix `:ssl`.
+fn without_ssl(text: &str) -> Option<&str> {
+    let (address, last) = text.rsplit_once(':')?;
+    let (_, port) = address.rsplit_once(':')?;
+    (last.eq_ignore_ascii_case("ssl") && is_port(port)).then_some(address)
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns `None` if the text is not a TCP address.
 fn parse_tcp(text: &str) -> Result<Option<Listen>, AddressError> {
-    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if let Some((rest, last)) = text.rsplit_once(':')
-        && last.eq_ignore_ascii_case("ssl")
-        && rest.rsplit_once(':').is_some_and(|(_, port)| is_port(port))
-    {
-        return Err(tls_unsupported(&format!("cannot listen on {text}")));
-    }
     let Some((before, port)) = text.rsplit_once(':').filter(|(_, port)| is_port(port)) else {
         return Ok(None);
     };
@@ -113,6 +125,11 @@ mod tests {
         Listen::Tcp { host, port }
     }
 
+    fn starman(text: &str) -> (Listen, bool) {
+        let address = parse_starman(text).unwrap();
+        (address.listen, address.has_ssl)
+    }
+
     #[test]
     fn address_forms_of_all_peers_are_parsed() {
         for (text, listen) in [
@@ -127,24 +144,29 @@ mod tests {
             ("./a:5000", Listen::Unix("./a:5000".into())),
         ] {
             assert_eq!(parse(text).unwrap(), listen, "{text}");
-            assert_eq!(parse_starman(text).unwrap(), listen, "{text}");
+            assert_eq!(starman(text), (listen, false), "{text}");
         }
     }
 
     #[test]
     fn bare_word_is_a_socket_only_for_starman() {
         let socket = Listen::Unix("5000".into());
-        assert_eq!(parse_starman("5000").unwrap(), socket);
+        assert_eq!(starman("5000"), (socket, false));
         assert!(parse("5000").unwrap_err().0.contains("HOST:PORT"));
         assert!(parse("").is_err() && parse_starman("").is_err());
     }
 
     #[test]
-    fn tls_address_is_rejected_with_advice() {
-        for text in ["localhost:443:ssl", ":443:SSL", "[::1]:443:ssl"] {
-            let message = parse_starman(text).unwrap_err().0;
+    fn suffix_for_tls_is_known_to_starman_only() {
+        for (text, listen) in [
+            ("localhost:443:ssl", tcp("localhost", 443)),
+            (":443:SSL", tcp("*", 443)),
+            ("[::1]:443:ssl", tcp("::1", 443)),
+        ] {
+            assert_eq!(starman(text), (listen, true), "{text}");
+            let message = parse(text).unwrap_err().0;
             assert!(
-                message.contains(text) && message.contains("proxy"),
+                message.contains(text) && message.contains("--tls-cert"),
                 "{message}"
             );
         }

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use super::limits::Limits;
 use super::peers::CountedPeer;
 use super::receive_rate::ReceiveRate;
-use super::transport::{Received, Transport, WriteHint};
+use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
 use crate::body::{Body, Piece};
 use crate::caches::narinfo_cache::StoreSession;
@@ -48,6 +48,7 @@ use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::http::refusal::Refusal;
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
+use crate::tls::stream::TlsFailure;
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
 /// A client's connection.
@@ -136,6 +137,10 @@ impl Connection {
                         continue;
                     }
                     if self.read_side == ReadSide::Eof {
+                        self.finish_failed_tls(thread.finisher, thread.clock);
+                        return NextStep::Close;
+                    }
+                    if self.transport.flush_handshake().is_err() {
                         return NextStep::Close;
                     }
                     // A client that always has another request ready must not keep the thread
@@ -249,7 +254,7 @@ impl Connection {
     /// Drops what was queued since a checkpoint. Returns `false` if a part of it may be sent
     /// already, so that the client cannot be sent another response.
     pub(crate) fn roll_back(&mut self, to: &Checkpoint) -> bool {
-        if self.transport.sent != to.sent_ever {
+        if self.transport.sent != to.sent_ever || self.transport.has_encrypted() {
             return false;
         }
         self.output.truncate(to.waiting);
@@ -257,18 +262,36 @@ impl Connection {
         true
     }
 
-    /// Finishes the request of a client that is closed for a head that did not come in time. Such a
-    /// client gets no response.
+    /// Finishes the request of a client that is closed because its head, or its part of the TLS
+    /// handshake, did not come in time. Such a client gets no response.
     pub(crate) fn finish_late_head(&self, finisher: &mut Finisher, clock: &Clock) {
-        if matches!(self.state, State::ReadingHead) {
-            finisher.finish_response(&Finished {
-                peer: &self.peer.name,
-                user: None,
-                request: Subject::Invalid(&self.input),
-                summary: Summary::without_response(Refusal::HeadTimeout),
-                clock,
-            });
+        if self.transport.is_in_handshake() {
+            self.finish_unread(Refusal::TlsTimeout, finisher, clock);
+        } else if matches!(self.state, State::ReadingHead) {
+            self.finish_unread(Refusal::HeadTimeout, finisher, clock);
         }
+    }
+
+    /// Finishes the request of a client with which TLS has failed.
+    fn finish_failed_tls(&self, finisher: &mut Finisher, clock: &Clock) {
+        if let Some(failure) = self.transport.tls_failure() {
+            let refusal = match failure {
+                TlsFailure::PlainHttp => Refusal::PlainHttp,
+                TlsFailure::ClientCertificate => Refusal::ClientCertificate,
+                TlsFailure::Protocol => Refusal::TlsProtocol,
+            };
+            self.finish_unread(refusal, finisher, clock);
+        }
+    }
+
+    fn finish_unread(&self, refusal: Refusal, finisher: &mut Finisher, clock: &Clock) {
+        finisher.finish_response(&Finished {
+            peer: &self.peer.name,
+            user: None,
+            request: Subject::Invalid(&self.input),
+            summary: Summary::without_response(refusal),
+            clock,
+        });
     }
 
     /// Returns the address of the client, for the access log.
@@ -286,11 +309,11 @@ impl Connection {
 
     /// Sends the write buffer. Returns `None` if there is no body and all is sent.
     fn send(&mut self, thread: &ThreadContext<'_>) -> Option<NextStep> {
-        let before = self.output.len();
-        if before > 0 {
+        if !self.output.is_empty() {
+            let before = self.transport.sent;
             let sent = self.output.send(&mut self.transport, WriteHint::Last);
             // The timeout begins anew with each byte that the client takes.
-            if self.output.len() < before {
+            if self.transport.sent > before {
                 self.deadline = thread.now + thread.limits.write_timeout;
             }
             match sent {
@@ -396,21 +419,8 @@ impl Connection {
     }
 
     fn receive(&mut self) {
-        let received = self.read();
+        let received = self.transport.read(&mut self.input);
         self.read_side = self.read_side.after_read(received);
-    }
-
-    fn read(&mut self) -> Received {
-        let before = self.input.len();
-        self.input.resize(before + READ_LEN, 0);
-        let free = self.input.get_mut(before..).unwrap_or_default();
-        let received = self.transport.read(free);
-        let len = match received {
-            Received::Bytes { len, .. } => len,
-            Received::Blocked | Received::Closed => 0,
-        };
-        self.input.truncate(before + len);
-        received
     }
 
     fn wait_for_request(&mut self, thread: &ThreadContext<'_>) {
@@ -429,6 +439,7 @@ impl Connection {
     }
 
     fn finish(&mut self, now: Instant) -> NextStep {
+        self.transport.close_tls();
         let is_unread = self.after_response == AfterResponse::CloseUnread;
         if !is_unread && self.input.is_empty() && !self.transport.has_input() {
             return NextStep::Close;
@@ -444,7 +455,7 @@ impl Connection {
     fn drain_input(&mut self) -> NextStep {
         self.input.clear();
         for _ in 0..READS_PER_TURN_MAX {
-            match self.read() {
+            match self.transport.read(&mut self.input) {
                 Received::Closed => return NextStep::Close,
                 Received::Bytes { .. } => self.input.clear(),
                 Received::Blocked => return NextStep::AwaitSocket,
@@ -464,9 +475,6 @@ pub(crate) struct Checkpoint {
 
 /// How often a connection reads before other connections of its thread have their turn.
 const READS_PER_TURN_MAX: u32 = 16;
-
-/// How much is read at once. Heads have a few hundred bytes.
-const READ_LEN: usize = 4 * 1024;
 
 /// Longer texts are not copied into the write buffer. All NARs that are kept in memory are shorter.
 const INLINE_LEN_MAX: usize = 64 * 1024;

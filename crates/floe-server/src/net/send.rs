@@ -54,7 +54,8 @@ pub(crate) fn send_body(
     };
     loop {
         let is_full = turn.output.len() >= CHUNK_LEN_MAX;
-        if !turn.output.is_empty() && (is_full || body.bypasses_buffer()) {
+        let is_bypassed = body.bypasses_buffer(turn.transport.can_send_files);
+        if !turn.output.is_empty() && (is_full || is_bypassed) {
             let hint = match body.is_sent() {
                 true => WriteHint::Last,
                 false => WriteHint::MoreFollows,

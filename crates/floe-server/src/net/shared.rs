@@ -15,6 +15,7 @@ use super::warning::RepeatedWarning;
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
+use crate::tls::TlsAcceptor;
 
 /// The state that all threads of a server share.
 pub(crate) struct ServerShared {
@@ -22,6 +23,8 @@ pub(crate) struct ServerShared {
     pub(crate) limits: Limits,
     /// Each network thread has its own references. A listener is closed with the last of them.
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
+    /// For the listeners on TCP, if they use TLS.
+    pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) queue: JobQueue,
     /// The number of open connections.
     pub(crate) open: AtomicUsize,

@@ -2,7 +2,9 @@
 //!
 //! Every read, write and `sendfile` of a connection goes through [`Transport`], so only this file
 //! knows what the bytes on the socket look like. If [`Transport::can_send_files`] is false, files
-//! pass through the write buffer.
+//! pass through the write buffer: with TLS, and on file systems without `sendfile`.
+
+mod tls;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -12,15 +14,18 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use crate::tls::stream::{Progress, TlsFailure, TlsStream};
+
 /// The byte stream to one client, over a non-blocking socket.
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: OwnedFd,
+    tls: Option<Box<TlsStream>>,
     /// Whether [`Transport::send_file`] may be called. Cleared by the first file that `sendfile`
     /// does not support. The files of a store are on one file system, so the next file would not
     /// work either.
     pub(crate) can_send_files: bool,
-    /// How many bytes the socket has taken.
+    /// How many bytes of responses the socket has taken. With TLS these are encrypted bytes.
     pub(crate) sent: u64,
 }
 
@@ -64,8 +69,18 @@ impl Transport {
     pub(crate) fn plain(socket: OwnedFd) -> Transport {
         Transport {
             socket,
+            tls: None,
             can_send_files: true,
             sent: 0,
+        }
+    }
+
+    pub(crate) fn tls(socket: OwnedFd, tls: TlsStream) -> Transport {
+        Transport {
+            tls: Some(Box::new(tls)),
+            // The kernel would send the files without encryption.
+            can_send_files: false,
+            ..Transport::plain(socket)
         }
     }
 
@@ -74,15 +89,11 @@ impl Transport {
         self.socket.as_fd()
     }
 
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Received {
-        let len = buffer.len();
-        match retry_on_intr(|| recv(&self.socket, &mut *buffer, RecvFlags::empty())) {
-            Ok((read @ 1.., _)) => Received::Bytes {
-                len: read,
-                drained: read < len,
-            },
-            Err(Errno::AGAIN) => Received::Blocked,
-            Ok(_) | Err(_) => Received::Closed,
+    /// Appends what the client has sent to `input`: up to [`READ_LEN`] bytes of the socket.
+    pub(crate) fn read(&mut self, input: &mut Vec<u8>) -> Received {
+        match &mut self.tls {
+            None => receive(self.socket.as_fd(), input),
+            Some(tls) => tls::read(tls, self.socket.as_fd(), input),
         }
     }
 
@@ -92,19 +103,48 @@ impl Transport {
         recv(self.socket(), &mut byte, RecvFlags::PEEK).err() != Some(Errno::AGAIN)
     }
 
-    /// Writes as many of the bytes as the socket takes. `None` if it takes none for now.
+    /// Writes as many of the bytes as the socket takes. `None` if it takes none for now. Then the
+    /// next call must begin with the same bytes, because TLS may have encrypted them already.
     pub(crate) fn write(&mut self, bytes: &[u8], hint: WriteHint) -> Result<Option<usize>, Errno> {
-        let flags = match hint {
-            WriteHint::MoreFollows => SendFlags::NOSIGNAL | SendFlags::MORE,
-            WriteHint::Last => SendFlags::NOSIGNAL,
-        };
-        match retry_on_intr(|| send(&self.socket, bytes, flags)) {
+        if let Some(tls) = &mut self.tls {
+            return tls::write(tls, self.socket.as_fd(), bytes, hint, &mut self.sent);
+        }
+        match retry_on_intr(|| send(&self.socket, bytes, send_flags(hint))) {
             Err(Errno::AGAIN) => Ok(None),
             Ok(written) => {
                 self.sent += written as u64;
                 Ok(Some(written))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Sends messages of the TLS handshake that the socket did not take before.
+    pub(crate) fn flush_handshake(&mut self) -> Result<(), Errno> {
+        match &mut self.tls {
+            Some(tls) if tls.encrypted() == 0 => {
+                tls::flush(tls, self.socket.as_fd(), SendFlags::NOSIGNAL).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether bytes of a response are encrypted that the socket has not taken.
+    pub(crate) fn has_encrypted(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.encrypted() > 0)
+    }
+
+    /// Whether the TLS handshake has begun and is not complete.
+    pub(crate) fn is_in_handshake(&self) -> bool {
+        let progress = self.tls.as_ref().map(|tls| tls.progress());
+        progress == Some(Progress::Handshake)
+    }
+
+    /// Returns the reason if TLS has failed.
+    pub(crate) fn tls_failure(&self) -> Option<TlsFailure> {
+        match self.tls.as_ref()?.progress() {
+            Progress::Failed(failure) => Some(failure),
+            _ => None,
         }
     }
 
@@ -140,11 +180,52 @@ impl Transport {
         matches!(poll(&mut fds, Some(&wait)), Ok(ready) if ready > 0)
     }
 
+    /// Tells a client that uses TLS that nothing more is written. A client that has no room for
+    /// this learns from the end of the connection.
+    pub(crate) fn close_tls(&mut self) {
+        if let Some(tls) = &mut self.tls
+            && tls.encrypt_close().is_ok()
+        {
+            let _: Result<bool, Errno> = tls::flush(tls, self.socket.as_fd(), SendFlags::NOSIGNAL);
+        }
+    }
+
     /// Tells the client that nothing more is written.
     pub(crate) fn shutdown_write(&mut self) -> Result<(), Errno> {
         shutdown(self.socket(), Shutdown::Write)
     }
 }
+
+/// Appends what the socket has to `buffer`, up to [`READ_LEN`] bytes.
+fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Received {
+    let before = buffer.len();
+    buffer.resize(before + READ_LEN, 0);
+    let free = buffer.get_mut(before..).unwrap_or_default();
+    let received = match retry_on_intr(|| recv(socket, &mut *free, RecvFlags::empty())) {
+        Ok((len @ 1.., _)) => Received::Bytes {
+            len,
+            drained: len < READ_LEN,
+        },
+        Err(Errno::AGAIN) => Received::Blocked,
+        Ok(_) | Err(_) => Received::Closed,
+    };
+    let len = match received {
+        Received::Bytes { len, .. } => len,
+        Received::Blocked | Received::Closed => 0,
+    };
+    buffer.truncate(before + len);
+    received
+}
+
+fn send_flags(hint: WriteHint) -> SendFlags {
+    match hint {
+        WriteHint::MoreFollows => SendFlags::NOSIGNAL | SendFlags::MORE,
+        WriteHint::Last => SendFlags::NOSIGNAL,
+    }
+}
+
+/// How much is read at once. Heads have a few hundred bytes.
+pub(crate) const READ_LEN: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -163,17 +244,18 @@ mod tests {
     #[test]
     fn read_reports_bytes_then_blocked_then_closed() {
         let (mut transport, mut client) = pair();
-        let mut buffer = [0; 4];
+        let mut buffer = Vec::new();
         assert_eq!(transport.read(&mut buffer), Received::Blocked);
         assert!(!transport.has_input());
-        client.write_all(b"12345").unwrap();
+        client.write_all(&[7; READ_LEN + 1]).unwrap();
         assert!(transport.has_input());
         let bytes = |len, drained| Received::Bytes { len, drained };
-        assert_eq!(transport.read(&mut buffer), bytes(4, false));
+        assert_eq!(transport.read(&mut buffer), bytes(READ_LEN, false));
         assert_eq!(transport.read(&mut buffer), bytes(1, true));
         drop(client);
         assert!(transport.has_input(), "the end is input");
         assert_eq!(transport.read(&mut buffer), Received::Closed);
+        assert_eq!(buffer, [7; READ_LEN + 1]);
     }
 
     #[test]

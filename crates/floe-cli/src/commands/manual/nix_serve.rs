@@ -4,7 +4,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::page::entry;
 use crate::args::nix_serve::{
-    ENVIRONMENT, Effect, IGNORED_HEADING, NO_HASKELL, OptionEntry, REFUSED_HEADING, entries,
+    ENVIRONMENT, Effect, IGNORED_HEADING, NO_HASKELL, OptionEntry, entries,
 };
 
 /// Returns the sections of options and environment.
@@ -15,8 +15,6 @@ pub(super) fn options() -> Roff {
     roff.control("SS", [IGNORED_HEADING]);
     with_effect(&mut roff, Effect::Ignored);
     entry(&mut roff, "+RTS ... -RTS", NO_HASKELL);
-    roff.control("SS", [REFUSED_HEADING]);
-    with_effect(&mut roff, Effect::Refused);
     roff.control("SH", ["ENVIRONMENT"]);
     roff.text([roman(ENVIRONMENT.join(", "))]);
     roff

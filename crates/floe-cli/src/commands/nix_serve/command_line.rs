@@ -6,8 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use floe_config::{AccessLogFormat, Choice as _};
+use floe_server::address::{self, StarmanAddress};
 use floe_server::config::PORT;
-use floe_server::{Listen, address};
+use floe_server::{CertificateFiles, Listen, TlsOptions};
 
 use super::getopt::{self, Argument};
 use crate::args::nix_serve::{self as table, Effect};
@@ -30,6 +31,11 @@ pub(super) struct Options {
     socket: Option<PathBuf>,
     host: Option<String>,
     port: Option<u16>,
+    ssl_cert: Option<PathBuf>,
+    ssl_key: Option<PathBuf>,
+    /// Whether TLS is asked for: by an option, or by an address that ends in `:ssl`.
+    wants_tls: bool,
+    pub(super) tls: Option<TlsOptions>,
     pub(super) backlog: Option<u16>,
     pub(super) store: Option<String>,
     pub(super) priority: Option<i32>,
@@ -53,7 +59,7 @@ pub(super) struct Options {
 
 /// Parses the command line.
 ///
-/// Errors: unknown options, invalid values, options that need TLS.
+/// Errors: unknown options, invalid values, TLS without a certificate.
 pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
     let mut options = Options::default();
     for word in getopt::read(args)? {
@@ -67,7 +73,6 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
             } => match (entry.key(), entry.effect) {
                 ("help", _) => return Ok(Request::Print(table::help())),
                 ("version", _) => return Ok(Request::Print(VERSION.into())),
-                (_, Effect::Refused) => return Err(address::tls_unsupported(&written).into()),
                 (_, Effect::Ignored) => options.ignore(&written, entry.help),
                 (key, Effect::Applied) => options
                     .apply(key, &value.unwrap_or_default())
@@ -75,6 +80,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
             },
         }
     }
+    options.choose_tls()?;
     options.choose_addresses();
     options.choose_timeouts();
     Ok(Request::Serve(Box::new(options)))
@@ -84,12 +90,15 @@ impl Options {
     /// Applies an option, named by its key in the table.
     fn apply(&mut self, key: &str, value: &OsStr) -> Result<(), UsageError> {
         match key {
-            "listen" => self.listen.push(address::parse_starman(text(value)?)?),
+            "listen" => self.listen(address::parse_starman(text(value)?)?),
             "socket" => self.socket = Some(path(value)?),
             "host" => self.host = Some(text(value)?.to_owned()),
             "port" => self.port = Some(number(value)?),
             // Larger values are capped: the system allows fewer than this.
             "backlog" => self.backlog = Some(number::<u32>(value)?.try_into().unwrap_or(u16::MAX)),
+            "ssl-cert" => self.ssl_cert = Some(path(value)?),
+            "ssl-key" => self.ssl_key = Some(path(value)?),
+            "enable-ssl" => self.wants_tls = true,
             "store" => self.store = Some(text(value)?.to_owned()),
             "priority" => self.priority = Some(number(value)?),
             "path" => self.path = prefix(text(value)?)?,
@@ -109,6 +118,25 @@ impl Options {
             "group" => self.group = Some(text(value)?.to_owned()),
             _ => return Err(UsageError(messages::unknown_option(key))),
         }
+        Ok(())
+    }
+
+    fn listen(&mut self, address: StarmanAddress) {
+        self.wants_tls |= address.has_ssl;
+        self.listen.push(address.listen);
+    }
+
+    /// Uses TLS if there is a certificate, as nix-serve-ng does, also for addresses without `:ssl`.
+    fn choose_tls(&mut self) -> Result<(), UsageError> {
+        let files = (self.ssl_cert.take(), self.ssl_key.take());
+        self.tls = match files {
+            (Some(certificate), Some(key)) => Some(TlsOptions {
+                certificates: vec![CertificateFiles { certificate, key }],
+                client_ca: None,
+            }),
+            (None, None) if !self.wants_tls => None,
+            _ => return Err(UsageError(messages::SSL_FILES.into())),
+        };
         Ok(())
     }
 

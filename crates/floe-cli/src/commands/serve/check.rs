@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use floe_config::{AccessLogFormat, ServeSettings};
 use floe_server::{Compress, Config, Server};
+use httpdate::fmt_http_date;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::process;
 use crate::commands::print;
 use crate::messages::serve as messages;
 
@@ -46,7 +46,9 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
     // A server with a cache of compressed NARs would create the directory and tidy it up.
     config.compress = Compress::Off;
     let server = Server::bind(config)?;
-    let urls = server.addresses().iter().map(process::url);
+    let date = server.certificate_expiry().map(fmt_http_date);
+    lines.extend(date.map(|date| format!("certificate valid until {date}")));
+    let urls = server.urls().into_iter();
     lines.extend(urls.map(|url| format!("listen {url}")));
     lines.iter().try_for_each(print)
 }

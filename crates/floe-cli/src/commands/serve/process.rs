@@ -9,12 +9,13 @@ use anyhow::Context as _;
 use floe_config::{Environment, read_secret_keys};
 use floe_format::SecretKey;
 use floe_server::config::Warn;
-use floe_server::{Config, Listen, Server};
+use floe_server::{Config, Server};
 use serde_json::json;
 
+use super::access_log;
 use super::identity::Identity;
 use super::pid_file::PidFile;
-use super::{access_log, signals};
+use super::signals::{self, TaskSignal};
 use crate::display::{Level, eprint_line, is_json, json_event, warn, write_event};
 use crate::messages::serve as messages;
 
@@ -39,10 +40,20 @@ pub(crate) struct ProcessOptions {
 pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()> {
     let log = |file: &PathBuf| access_log::append_to(file, "error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
-    let reopen_signal = signals::ReopenSignal::catch()?;
+    let reopen = TaskSignal::reopen()?;
+    // starman does something else at SIGHUP.
+    let reload = match process.starman_signals {
+        true => None,
+        false => Some(TaskSignal::reload()?),
+    };
     let mut server = Server::bind(config)?;
     signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
-    reopen_signal.reopen(server.access_log_handle())?;
+    let log = server.access_log_handle();
+    reopen.run(move || log.reopen())?;
+    if let Some(reload) = reload {
+        let server = server.reload_handle();
+        reload.run(move || signals::reload(&server))?;
+    }
     let pid_file = process.pid_file.as_deref();
     let _pid_file = pid_file.map(PidFile::write).transpose()?;
     if let Some(identity) = &process.identity {
@@ -50,13 +61,13 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     }
     // The store must be open before the addresses are announced, as the user that will serve.
     server.prepare()?;
-    announce(server.addresses());
+    announce(&server);
     if process.has_default_address {
         eprint_line(messages::ONLY_THIS_MACHINE);
     }
     if let Some(file) = &error_log {
         rustix::stdio::dup2_stderr(file).context(messages::STDERR)?;
-        announce(server.addresses());
+        announce(&server);
     }
     if process.is_daemon {
         detach_from_terminal(error_log.is_some())?;
@@ -82,9 +93,8 @@ fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn announce(addresses: &[Listen]) {
-    for address in addresses {
-        let url = url(address);
+fn announce(server: &Server) {
+    for url in server.urls() {
         let line = messages::listening(&url);
         match is_json() {
             true => write_event(
@@ -94,14 +104,6 @@ fn announce(addresses: &[Listen]) {
             ),
             false => eprint_line(line),
         }
-    }
-}
-
-/// Returns an address as clients write it.
-pub(crate) fn url(address: &Listen) -> String {
-    match address {
-        Listen::Tcp { .. } => format!("http://{address}"),
-        Listen::Unix(_) => address.to_string(),
     }
 }
 
@@ -137,15 +139,5 @@ mod tests {
             one_line(warning),
             "cannot open a\u{fffd}floe: b: no such file"
         );
-    }
-
-    #[test]
-    fn addresses_are_announced_as_clients_write_them() {
-        let tcp = Listen::Tcp {
-            host: "::1".into(),
-            port: 80,
-        };
-        assert_eq!(url(&tcp), "http://[::1]:80");
-        assert_eq!(url(&Listen::Unix("/run/floe".into())), "unix:/run/floe");
     }
 }

@@ -37,20 +37,21 @@ pub(super) fn load(
 #[rustfmt::skip]
 fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
     let args = args.clone();
-    let listen = Some(args.listen).filter(|it| !it.is_empty());
     let log_format = args.log.log_format.map(|format| match format {
         LogFormat::Text => StderrFormat::Text,
         LogFormat::Json => StderrFormat::Json,
     });
-    let key_files = Some(args.secret_key_file).filter(|it| !it.is_empty());
-    settings.listen.set_flag("--listen", listen);
+    settings.listen.set_flag("--listen", list(args.listen));
     settings.host.set_flag("--host", args.host);
     settings.port.set_flag("--port", args.port);
     settings.socket.set_flag("--socket", args.socket);
+    settings.tls_cert.set_flag("--tls-cert", list(args.tls_cert));
+    settings.tls_key.set_flag("--tls-key", list(args.tls_key));
+    settings.tls_client_ca.set_flag("--tls-client-ca", args.tls_client_ca);
     settings.store.set_flag("--store", args.store);
     settings.root.set_flag("--root", args.root);
     settings.store_dir.set_flag("--store-dir", args.store_dir);
-    settings.secret_key_file.set_flag("--secret-key-file", key_files);
+    settings.secret_key_file.set_flag("--secret-key-file", list(args.secret_key_file));
     settings.priority.set_flag("--priority", args.priority);
     settings.compress.set_flag("--compress", args.compress);
     settings.compressed_cache.set_flag("--compressed-cache", args.compressed_cache);
@@ -63,6 +64,11 @@ fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
     settings.keepalive_timeout.set_flag("--keepalive-timeout", args.keepalive_timeout);
     settings.read_timeout.set_flag("--read-timeout", args.read_timeout);
     settings.timeout.set_flag("--timeout", args.timeout);
+}
+
+/// Returns the values of a flag that may be repeated, if it is given.
+fn list<T>(values: Vec<T>) -> Option<Vec<T>> {
+    (!values.is_empty()).then_some(values)
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_server::{AccessLogHandle, ShutdownHandle};
+use floe_server::{ReloadHandle, ShutdownHandle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
+use crate::display::{report_event, warn};
 use crate::messages::serve as messages;
 
 /// Makes the first SIGINT or SIGTERM stop the server, and the second one drop unfinished responses.
@@ -60,37 +61,57 @@ pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> 
     Ok(())
 }
 
-/// SIGUSR1, which reopens the access log.
-pub(crate) struct ReopenSignal {
+/// A signal with a task that does not end the server.
+pub(crate) struct TaskSignal {
     receiver: UnixStream,
 }
 
-impl ReopenSignal {
-    /// Catches the signal from now on. Its default action would end the process: a tool that
-    /// rotates logs may send it to a server without a log, or while the server opens the store.
+impl TaskSignal {
+    /// SIGUSR1, which reopens the access log.
     ///
     /// Errors: the system refuses the handler.
-    pub(crate) fn catch() -> anyhow::Result<ReopenSignal> {
-        let attempt = messages::SIGNAL_HANDLERS;
-        let (receiver, sender) = UnixStream::pair().context(attempt)?;
-        pipe::register(SIGUSR1, sender).context(attempt)?;
-        Ok(ReopenSignal { receiver })
+    pub(crate) fn reopen() -> anyhow::Result<TaskSignal> {
+        TaskSignal::catch(SIGUSR1)
     }
 
-    /// Reopens the log at each signal, including those that were caught before.
+    /// SIGHUP, which reads certificates and keys anew.
+    ///
+    /// Errors: the system refuses the handler.
+    pub(crate) fn reload() -> anyhow::Result<TaskSignal> {
+        TaskSignal::catch(SIGHUP)
+    }
+
+    /// Catches a signal from now on. Its default action would end the process: a tool that rotates
+    /// logs may send it to a server without a log, or while the server opens the store.
+    fn catch(signal: i32) -> anyhow::Result<TaskSignal> {
+        let attempt = messages::SIGNAL_HANDLERS;
+        let (receiver, sender) = UnixStream::pair().context(attempt)?;
+        pipe::register(signal, sender).context(attempt)?;
+        Ok(TaskSignal { receiver })
+    }
+
+    /// Runs a task at each signal, including those that were caught before.
     ///
     /// Errors: the system refuses the thread.
-    pub(crate) fn reopen(mut self, log: AccessLogHandle) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, task: impl Fn() + Send + 'static) -> anyhow::Result<()> {
         thread::Builder::new()
-            .name("reopening".into())
+            .name("signal task".into())
             .spawn(move || {
                 let mut byte = [0];
                 while self.receiver.read_exact(&mut byte).is_ok() {
-                    log.reopen();
+                    task();
                 }
             })
             .context(messages::SIGNAL_HANDLERS)?;
         Ok(())
+    }
+}
+
+/// Reads certificates and keys anew. If one cannot be used, the server keeps all earlier ones.
+pub(crate) fn reload(server: &ReloadHandle) {
+    match server.reload() {
+        Ok(()) => report_event("reloaded", messages::RELOADED),
+        Err(error) => warn(messages::reload_failed(error)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Accepts connections, or leaves new clients in the backlog when there are too many.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll;
@@ -7,12 +8,13 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
 use super::{EventLoop, LISTENERS, Slot};
+use crate::config::Listen;
 use crate::finish::{Finished, Subject, Summary};
 use crate::http::refusal::Refusal;
 use crate::http::request::ResponseMode;
 use crate::http::response::{AfterResponse, Content, Response};
 use crate::net::connection::{Connection, Peer};
-use crate::net::listen::peer_address;
+use crate::net::listen::{Listener, peer_address};
 use crate::net::shared::Phase;
 use crate::net::transport::{Transport, WriteHint};
 
@@ -60,7 +62,9 @@ impl EventLoop<'_> {
                     (Some(_), Some(address)) => address.to_string(),
                     _ => "-".into(),
                 };
-                let transport = Transport::plain(socket);
+                let Some(transport) = self.transport(socket, &listener) else {
+                    return;
+                };
                 if counted.as_ref().is_some_and(Option::is_none) {
                     self.refuse(transport, &name);
                     return;
@@ -81,6 +85,14 @@ impl EventLoop<'_> {
             }
             // The client has gone already, or another thread was faster.
             Err(_) => {}
+        }
+    }
+
+    /// Returns the byte stream over a new socket. `None` if TLS cannot begin.
+    fn transport(&self, socket: OwnedFd, listener: &Listener) -> Option<Transport> {
+        match (&self.shared.tls, &listener.address) {
+            (Some(tls), Listen::Tcp { .. }) => Some(Transport::tls(socket, tls.accept()?)),
+            _ => Some(Transport::plain(socket)),
         }
     }
 
@@ -108,7 +120,8 @@ impl EventLoop<'_> {
         if let Content::Text(text) = &response.content {
             bytes.extend_from_slice(text.as_str().as_bytes());
         }
-        // A client that has no room for these bytes learns from the end of the connection.
+        // A client that has no room for these bytes learns from the end of the connection. So does
+        // a client that uses TLS, because a handshake would cost more than its request.
         let _: Result<Option<usize>, Errno> = transport.write(&bytes, WriteHint::Last);
         let _: Result<(), Errno> = transport.shutdown_write();
         self.finisher.finish_response(&Finished {

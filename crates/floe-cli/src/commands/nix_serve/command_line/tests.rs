@@ -151,7 +151,7 @@ fn wrapper_and_haskell_arguments_give_warnings() {
 }
 
 #[test]
-fn tls_options_are_refused_with_advice() {
+fn tls_needs_a_certificate_and_a_key() {
     for line in [
         "--listen :443:ssl",
         "--enable-ssl",
@@ -159,8 +159,15 @@ fn tls_options_are_refused_with_advice() {
         "--ssl-key=/k",
     ] {
         let message = refusal(line);
-        assert!(message.contains("proxy"), "{line}: {message}");
+        assert!(message.contains("--ssl-key FILE"), "{line}: {message}");
     }
+    for line in ["", "--listen :443:ssl", "--enable-ssl"] {
+        let options = options(&format!("--ssl-cert /c --ssl-key /k {line}"));
+        let files = &options.tls.unwrap().certificates[0];
+        assert_eq!(files.certificate, Path::new("/c"), "{line}");
+        assert_eq!(files.key, Path::new("/k"), "{line}");
+    }
+    assert_eq!(options("--listen :80").tls, None);
 }
 
 #[test]

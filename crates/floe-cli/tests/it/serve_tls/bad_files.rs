@@ -1,0 +1,102 @@
+//! Certificates and keys that the server refuses at its start.
+
+use std::fs;
+
+use floe_testkit::run;
+
+use super::{Fixture, text};
+use crate::serve_options::serve;
+
+#[test]
+fn unusable_file_is_refused_at_start_and_named() {
+    let Some(fixture) = Fixture::new("jq") else {
+        return;
+    };
+    let place = |name: &str| text(&fixture.scratch.join(name));
+    let write = |name: &str, contents: &str| {
+        fs::write(fixture.scratch.join(name), contents).unwrap();
+        place(name)
+    };
+    let good = &fixture.server;
+    let [certificate, key] =
+        [&good.certificate, &good.key].map(|file| fs::read_to_string(file).unwrap());
+    let other = fixture.authority.issue("other", "IP:127.0.0.1", 2);
+    let expired = fixture.authority.issue("expired", "IP:127.0.0.1", -1);
+    let half_certificate = write("half.pem", &certificate[..certificate.len() / 2]);
+    let half_key = write("half.key", &key[..key.len() / 2]);
+    let empty = write("empty.pem", "");
+    let damaged = write("damaged.pem", &certificate.replacen("MII", "AAA", 1));
+    let absent = place("absent.pem");
+    let fifo = place("fifo.pem");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &*fifo, rustix::fs::Mode::RWXU).unwrap();
+    let directory = text(fixture.scratch.path());
+    for (certificate, key, named, reason) in [
+        (&absent, &good.key, &absent, "No such file"),
+        (&good.certificate, &absent, &absent, "No such file"),
+        (&fifo, &good.key, &fifo, "not a regular file"),
+        (
+            &good.certificate,
+            &directory,
+            &directory,
+            "not a regular file",
+        ),
+        (&empty, &good.key, &empty, "no certificate"),
+        (&good.key, &good.key, &good.key, "no certificate"),
+        (
+            &half_certificate,
+            &good.key,
+            &half_certificate,
+            "cannot use the certificates",
+        ),
+        (&damaged, &good.key, &damaged, "cannot use the certificates"),
+        (
+            &expired.certificate,
+            &expired.key,
+            &expired.certificate,
+            "expired on",
+        ),
+        (
+            &good.certificate,
+            &good.certificate,
+            &good.certificate,
+            "no private key",
+        ),
+        (
+            &good.certificate,
+            &half_key,
+            &half_key,
+            "cannot use the key",
+        ),
+        (
+            &good.certificate,
+            &other.key,
+            &other.key,
+            "do not belong together",
+        ),
+    ] {
+        let mut command = serve(&["serve", "--listen", "127.0.0.1:0", "--store"]);
+        command.arg(fixture.corpus.store());
+        command.args(["--tls-cert", certificate, "--tls-key", key]);
+        for check in [&[][..], &["--check"]] {
+            let ran = run(command.args(check)).expect(1);
+            let ran = ran.stderr_contains(reason).stderr_contains(named);
+            assert!(!ran.stderr.contains("PRIVATE"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn certificates_without_keys_are_a_usage_error() {
+    for args in [
+        &["--tls-cert", "a"][..],
+        &["--tls-cert=a", "--tls-key=b", "--tls-key=c"],
+    ] {
+        let ran = run(serve(&["serve"]).args(args)).expect(2);
+        ran.stderr_contains("--tls-cert and --tls-key in pairs");
+    }
+    for flag in ["--tls-key", "--tls-client-ca"] {
+        run(serve(&["serve", flag, "a"]).args(&[] as &[&str]))
+            .expect(2)
+            .stderr_contains("--tls-cert");
+    }
+}

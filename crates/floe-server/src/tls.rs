@@ -1,0 +1,145 @@
+//! TLS for the listeners of a server: certificates, keys, and the state of one connection.
+//!
+//! [`TlsAcceptor`] has the settings for new connections, which a reload exchanges as a whole.
+//! [`stream::TlsStream`] is one connection. It has no socket of its own: `net::transport` moves the
+//! encrypted bytes.
+
+mod credentials;
+mod sni;
+pub(crate) mod stream;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{
+    NoServerSessionStorage, ProducesTickets, UnbufferedServerConnection, WebPkiClientVerifier,
+};
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::config::TlsOptions;
+use crate::error::TlsError;
+use credentials::{Credentials, read_client_ca};
+use sni::CertificatesByName;
+use stream::TlsStream;
+
+/// Begins the TLS connections of a server.
+#[derive(Debug)]
+pub(crate) struct TlsAcceptor {
+    options: TlsOptions,
+    current: Mutex<Arc<Settings>>,
+}
+
+/// The settings for new connections.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    config: Arc<ServerConfig>,
+    /// When the first of the certificates expires.
+    pub(crate) expires: SystemTime,
+    /// The certificates that may issue those of clients; none if clients need none.
+    client_ca: Vec<CertificateDer<'static>>,
+    /// Encrypts session tickets.
+    ticketer: Arc<dyn ProducesTickets>,
+}
+
+impl TlsAcceptor {
+    /// Reads the certificates and keys.
+    ///
+    /// Errors: [`TlsError`], which names the file.
+    pub(crate) fn new(options: TlsOptions) -> Result<TlsAcceptor, TlsError> {
+        let settings = Arc::new(Settings::read(&options, None)?);
+        let current = Mutex::new(settings);
+        Ok(TlsAcceptor { options, current })
+    }
+
+    /// Begins a connection as the server. `None` if the library refuses its own settings.
+    pub(crate) fn accept(&self) -> Option<TlsStream> {
+        let config = self.settings().config.clone();
+        let connection = UnbufferedServerConnection::new(config).ok()?;
+        Some(TlsStream::new(connection))
+    }
+
+    /// Returns the settings for new connections.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.current().clone()
+    }
+
+    /// Reads all files anew, for [`TlsAcceptor::replace`]. The settings in use do not change.
+    ///
+    /// Errors: [`TlsError`], which names the file.
+    pub(crate) fn read_again(&self) -> Result<Settings, TlsError> {
+        Settings::read(&self.options, Some(&self.settings()))
+    }
+
+    /// Uses other settings for new connections. Present connections keep theirs.
+    pub(crate) fn replace(&self, settings: Settings) {
+        *self.current() = Arc::new(settings);
+    }
+
+    fn current(&self) -> MutexGuard<'_, Arc<Settings>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Settings {
+    fn read(options: &TlsOptions, earlier: Option<&Settings>) -> Result<Settings, TlsError> {
+        let provider = Arc::new(default_provider());
+        let now = SystemTime::now();
+        let read = |files| Credentials::read(files, &provider, now);
+        let credentials: Result<Vec<Credentials>, TlsError> =
+            options.certificates.iter().map(read).collect();
+        let credentials = credentials?;
+        let expiries = credentials.iter().map(|credentials| credentials.expires);
+        let expires = expiries.min().unwrap_or(now);
+        let client_ca = options.client_ca.as_deref();
+        let client_ca = client_ca
+            .map(read_client_ca)
+            .transpose()?
+            .unwrap_or_default();
+        // A client that resumes a session does not show its certificate again. So tickets that
+        // were issued under other authorities must lose their validity.
+        let ticketer = match earlier {
+            Some(earlier) if earlier.client_ca == client_ca => earlier.ticketer.clone(),
+            _ => Ticketer::new()?,
+        };
+        let config = server_config(&provider, credentials, &client_ca, &ticketer)?;
+        Ok(Settings {
+            config: Arc::new(config),
+            expires,
+            client_ca,
+            ticketer,
+        })
+    }
+}
+
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    credentials: Vec<Credentials>,
+    client_ca: &[CertificateDer<'static>],
+    ticketer: &Arc<dyn ProducesTickets>,
+) -> Result<ServerConfig, TlsError> {
+    let config = ServerConfig::builder_with_provider(provider.clone());
+    let config = config.with_safe_default_protocol_versions()?;
+    let config = match client_ca {
+        [] => config.with_no_client_auth(),
+        authorities => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(authorities.iter().cloned());
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+            config.with_client_cert_verifier(verifier.build()?)
+        }
+    };
+    let keys = credentials.into_iter().map(|credentials| credentials.key);
+    let mut config = config.with_cert_resolver(Arc::new(CertificatesByName::new(keys)));
+    config.alpn_protocols = ALPN_PROTOCOLS.map(Into::into).into();
+    config.ticketer = ticketer.clone();
+    // Tickets need no memory in the server, and they outlive a reload.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(config)
+}
+
+/// The protocols that the server speaks.
+const ALPN_PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];

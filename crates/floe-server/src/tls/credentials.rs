@@ -1,0 +1,138 @@
+//! Reads certificates and keys from PEM files (RFC 7468).
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use floe_store::open_regular_file;
+use httpdate::fmt_http_date;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_cert::Certificate;
+use x509_cert::der::{Decode as _, SliceReader};
+
+use crate::config::CertificateFiles;
+use crate::error::TlsError;
+
+/// A certificate with those of its issuers, and its key.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    pub(super) key: Arc<CertifiedKey>,
+    pub(super) expires: SystemTime,
+}
+
+impl Credentials {
+    /// Reads a certificate and its key, and checks that clients can use them at `now`.
+    pub(super) fn read(
+        files: &CertificateFiles,
+        provider: &CryptoProvider,
+        now: SystemTime,
+    ) -> Result<Credentials, TlsError> {
+        let chain = read_certificates(&files.certificate)?;
+        let expires = expiry(&files.certificate, &chain)?;
+        if expires <= now {
+            let date = fmt_http_date(expires);
+            return Err(unusable(
+                &files.certificate,
+                format!("the certificate expired on {date}; try to renew it"),
+            ));
+        }
+        let key = read_key(&files.key)?;
+        let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => TlsError::Mismatch {
+                certificate: files.certificate.clone(),
+                key: files.key.clone(),
+            },
+            rustls::Error::InvalidCertificate(error) => {
+                unusable(&files.certificate, format!("{error:?}"))
+            }
+            error => TlsError::Key {
+                path: files.key.clone(),
+                reason: error.to_string(),
+            },
+        })?;
+        let key = Arc::new(key);
+        Ok(Credentials { key, expires })
+    }
+}
+
+/// Reads the certificates of the authorities that may issue those of clients.
+pub(super) fn read_client_ca(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let authorities = read_certificates(path)?;
+    for authority in &authorities {
+        parse(path, authority)?;
+    }
+    Ok(authorities)
+}
+
+/// Returns when the first certificate of a chain expires.
+fn expiry(path: &Path, chain: &[CertificateDer<'_>]) -> Result<SystemTime, TlsError> {
+    let mut earliest = None;
+    for certificate in chain {
+        let validity = parse(path, certificate)?;
+        let end = SystemTime::UNIX_EPOCH + validity;
+        earliest = Some(earliest.map_or(end, |earliest| end.min(earliest)));
+    }
+    earliest.ok_or_else(|| unusable(path, NO_CERTIFICATE.into()))
+}
+
+/// Parses a certificate, and returns the end of its validity, since the epoch.
+fn parse(path: &Path, certificate: &CertificateDer<'_>) -> Result<Duration, TlsError> {
+    let parsed = SliceReader::new(certificate).and_then(|mut der| Certificate::decode(&mut der));
+    let parsed = parsed.map_err(|error| unusable(path, format!("{error}; {TRY_COPY}")))?;
+    let validity = parsed.tbs_certificate().validity();
+    Ok(validity.not_after.to_unix_duration())
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(path)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err(unusable(path, NO_CERTIFICATE.into())),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(unusable(path, format!("{error}; {TRY_COPY}"))),
+    }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| TlsError::Key {
+        path: path.into(),
+        // The library's errors name kinds and numbers, but no contents.
+        reason: match error {
+            rustls::pki_types::pem::Error::NoItemsFound => "it has no private key".into(),
+            error => error.to_string(),
+        },
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let read = |file: File| {
+        let mut bytes = Vec::new();
+        file.take(FILE_LEN_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    open_regular_file(path)
+        .and_then(read)
+        .map_err(|source| TlsError::Read {
+            path: path.into(),
+            source,
+        })
+}
+
+fn unusable(path: &Path, reason: String) -> TlsError {
+    TlsError::Certificates {
+        path: path.into(),
+        reason,
+    }
+}
+
+const NO_CERTIFICATE: &str = "it has no certificate; try a PEM file that begins with \
+                              -----BEGIN CERTIFICATE-----";
+const TRY_COPY: &str = "try to copy the file again";
+
+/// How much of a file is read. A bundle of all public authorities has 200 KiB.
+const FILE_LEN_MAX: u64 = 4 * 1024 * 1024;
