@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use floe_testkit::{corpus, run, scratch, wait_until};
+use rusqlite::Connection;
 use rustix::process::Signal;
 
-use super::process::{floe_serve, narinfo, nix_serve};
+use super::process::{floe_serve, narinfo, nix_serve, open_root};
 use super::running_server::{RunningServer, kill};
 use super::{key_file, serve};
 
@@ -88,6 +89,32 @@ fn sigusr1_without_access_log_has_no_effect() {
         server.signal(Signal::USR1);
         assert_eq!(server.get("/nix-cache-info").status, 200);
     }
+}
+
+#[test]
+fn sigusr1_does_not_end_a_server_that_waits_to_start() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = open_root(&corpus, &scratch);
+    let database = Connection::open(root.join("nix/var/nix/db/db.sqlite")).unwrap();
+    // With a write-ahead log, readers would not wait.
+    database
+        .pragma_update(None, "journal_mode", "delete")
+        .unwrap();
+    database.execute_batch("begin exclusive").unwrap();
+    let mut command = serve(&["serve", "--listen", "127.0.0.1:0", "--root"]);
+    let mut server = RunningServer::spawn(command.arg(&root));
+    wait_until("the signal is not caught", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let mut lines = status.lines();
+        let caught = lines.find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        caught & 1 << (Signal::USR1.as_raw() - 1) != 0
+    });
+    server.signal(Signal::USR1);
+    database.execute_batch("rollback").unwrap();
+    server.await_addresses(1);
+    assert_eq!(server.get("/nix-cache-info").status, 200);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) fn narinfo(path: &str) -> String {
 }
 
 /// Installs the corpus into a root that every user may read. The corpus itself may be unreadable.
-fn open_root(corpus: &Corpus, scratch: &Scratch) -> PathBuf {
+pub(super) fn open_root(corpus: &Corpus, scratch: &Scratch) -> PathBuf {
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = scratch.join("root");
     let from = corpus.file_url("none");

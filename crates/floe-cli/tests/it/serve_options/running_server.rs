@@ -22,28 +22,40 @@ impl RunningServer {
     /// Starts a server and waits until it has announced this many addresses.
     #[track_caller]
     pub(crate) fn start(command: &mut Command, addresses: usize) -> RunningServer {
+        let mut running = RunningServer::spawn(command);
+        running.await_addresses(addresses);
+        running
+    }
+
+    /// Starts a server without waiting until it listens.
+    #[track_caller]
+    pub(crate) fn spawn(command: &mut Command) -> RunningServer {
         let mut child = command
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut running = RunningServer {
+        RunningServer {
             child,
             stderr,
             urls: Vec::new(),
             before: String::new(),
-        };
-        while running.urls.len() < addresses {
+        }
+    }
+
+    /// Waits until the server has announced this many addresses.
+    #[track_caller]
+    pub(crate) fn await_addresses(&mut self, addresses: usize) {
+        while self.urls.len() < addresses {
             let mut line = String::new();
-            let read = running.stderr.read_line(&mut line).unwrap();
-            assert_ne!(read, 0, "{command:?} ended: {}", running.before);
+            let read = self.stderr.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "the server ended: {}", self.before);
             match line.trim_end().strip_prefix("listening on ") {
-                Some(url) => running.urls.push(url.to_owned()),
-                None => running.before.push_str(&line),
+                Some(url) => self.urls.push(url.to_owned()),
+                None => self.before.push_str(&line),
             }
         }
-        running
     }
 
     pub(crate) fn pid(&self) -> u32 {
