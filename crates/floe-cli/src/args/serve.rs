@@ -167,7 +167,7 @@ mod tests {
     fn wrong_value_is_named_with_its_option() {
         for (args, part) in [
             (&["--listen", "5000"], "--listen"),
-            (&["--listen", ":1:ssl"], "proxy"),
+            (&["--listen", ":1:ssl"], "--tls-cert"),
             (&["--port", "65536"], "65536"),
             (&["--timeout", "0"], "--timeout"),
             (&["--compress", "maybe"], "maybe"),
