@@ -32,6 +32,7 @@ pub struct LiveStore {
     /// `None` after the database could not be opened again, until a later attempt succeeds.
     open: RefCell<Option<OpenDatabase>>,
     generation: Cell<u64>,
+    reopenings: Cell<u64>,
 }
 
 /// An open database and its state at the last check.
@@ -60,6 +61,7 @@ impl LiveStore {
             busy_timeout,
             open: RefCell::new(Some(open)),
             generation: Cell::new(1),
+            reopenings: Cell::new(0),
         })
     }
 
@@ -97,10 +99,17 @@ impl LiveStore {
             Some(Ok(Change::File) | Err(_)) | None => {
                 *slot = None;
                 *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
+                self.reopenings.set(self.reopenings.get() + 1);
             }
         }
         self.generation.set(self.generation.get() + 1);
         Ok(self.generation.get())
+    }
+
+    /// Returns how often the database was opened again, because its file was replaced or could not
+    /// be read.
+    pub fn reopenings(&self) -> u64 {
+        self.reopenings.get()
     }
 
     /// Makes the next [`LiveStore::generation`] check the file system, even if the last check is
@@ -187,6 +196,7 @@ impl LiveStore {
         if slot.is_none() {
             *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
             self.generation.set(self.generation.get() + 1);
+            self.reopenings.set(self.reopenings.get() + 1);
         }
         Ok(RefMut::map(slot, |open| {
             open.as_mut().expect("it was filled above")

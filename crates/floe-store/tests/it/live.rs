@@ -193,9 +193,11 @@ fn corrupt_database_is_an_error_until_repaired() {
     while store.generation().is_ok() {}
     assert!(store.path_info(&a).is_err());
     assert!(HashPartIndex::load(&store).is_err());
+    assert_eq!(store.reopenings(), 0);
     fs::remove_dir_all(&directory).unwrap();
     fs::rename(&whole, &directory).unwrap();
     assert!(store.generation().unwrap() > generation);
+    assert_eq!(store.reopenings(), 1);
     assert!(store.path_info(&a).unwrap().is_some());
 }
 
