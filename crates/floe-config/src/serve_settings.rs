@@ -37,6 +37,8 @@ pub struct ServeSettings {
     pub port: ServeSetting<u16>,
     /// The Unix socket to listen on.
     pub socket: ServeSetting<PathBuf>,
+    /// The addresses for metrics alone.
+    pub metrics_listen: ServeSetting<Vec<Listen>>,
     /// The files of the certificates for TLS.
     pub tls_cert: ServeSetting<Vec<PathBuf>>,
     /// The files of their keys, in the same order.
@@ -142,6 +144,7 @@ impl ServeSettings {
             Entry::new("host", Address, &mut self.host),
             Entry::new("port", Address, &mut self.port),
             Entry::new("socket", Address, &mut self.socket),
+            Entry::new("metrics_listen", Flag, &mut self.metrics_listen),
             Entry::new("tls_cert", Flag, &mut self.tls_cert),
             Entry::new("tls_key", Flag, &mut self.tls_key),
             Entry::new("tls_client_ca", Flag, &mut self.tls_client_ca),

@@ -24,6 +24,9 @@ pub struct Config {
     pub log_dir: PathBuf,
     /// The addresses to listen on, at least one.
     pub listen: Vec<Listen>,
+    /// The addresses to serve `/metrics` on, with `/health`, `/ready` and `/version`. If there is
+    /// none, all other addresses serve `/metrics`.
+    pub metrics_listen: Vec<Listen>,
     /// How many connections may wait to be accepted.
     pub backlog: u16,
     /// The certificates of the TCP addresses, for TLS. Without them, the server speaks plain HTTP.
@@ -76,6 +79,7 @@ impl Config {
             log_dir: store.log_dir(),
             store,
             listen,
+            metrics_listen: Vec::new(),
             backlog: BACKLOG,
             tls: None,
             secret_keys: Vec::new(),
@@ -99,7 +103,7 @@ impl Config {
     pub fn open_files_min(&self) -> u64 {
         let threads = self.threads.get();
         let files = threads * FILES_PER_THREAD + workers(threads) * FILES_PER_WORKER;
-        (files + self.listen.len() + OTHER_FILES) as u64
+        (files + self.listen.len() + self.metrics_listen.len() + OTHER_FILES) as u64
     }
 
     /// Checks that the settings fit together.

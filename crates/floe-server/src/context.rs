@@ -14,6 +14,8 @@ use crate::caches::nar_cache::NarCache;
 use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::Compress;
 use crate::http::response::Response;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 
 /// Shared by all threads.
 pub(crate) struct Context {
@@ -32,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) cache_info: Arc<str>,
     /// The text of `/`.
     pub(crate) landing_page: Arc<str>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) readiness: Readiness,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 

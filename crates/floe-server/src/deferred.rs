@@ -1,6 +1,7 @@
 //! Requests on their way to a worker.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::caches::narinfo_cache::CachedNarInfo;
 use crate::finish::access_log::LoggedRequest;
@@ -18,6 +19,8 @@ pub(crate) struct DeferredRequest {
     pub(crate) accepts_zstd: bool,
     /// The NAR that is asked for, once it is looked up.
     pub(crate) nar: Option<NarTarget>,
+    /// When the network thread has read the request.
+    pub(crate) received: Option<Instant>,
     /// The parts for the access log, if there is one.
     pub(crate) logged: Option<LoggedRequest<'static>>,
 }
@@ -45,6 +48,7 @@ impl DeferredRequest {
             if_none_match: owned(request.if_none_match),
             accepts_zstd: request.accepts_zstd,
             nar,
+            received: None,
             logged: None,
         }
     }

@@ -12,11 +12,11 @@ use floe_store::StoreError;
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
-use crate::handlers::{file, listing, log, nar, narinfo, nix_cache_info, realisation};
+use crate::handlers::{file, listing, log, monitoring, nar, narinfo, nix_cache_info, realisation};
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
-use crate::http::response::{CacheUse, Response};
-use crate::http::route::{Route, route};
+use crate::http::response::{CacheKind, CacheUse, Response};
+use crate::http::route::Route;
 use floe_format::HashPart;
 
 /// The decision of a network thread about a request.
@@ -30,18 +30,18 @@ pub(crate) enum Dispatch {
 pub(crate) fn try_respond(
     context: &Context,
     request: &Request<'_>,
+    route: Route,
     session: &mut StoreSession,
 ) -> Dispatch {
     if request.method == Method::Other {
         return Dispatch::Respond(Response::refused(Refusal::MethodNotAllowed));
     }
-    let route = route(request, &context.prefix);
     let mut target = None;
     let response = match &route {
         Route::NarInfo { hash, json: false } => {
             find_noted(context, *hash, session).map(|(nar_info, cache)| {
                 let response = narinfo::respond(&nar_info, request.if_none_match);
-                Some(response.noting(cache))
+                Some(response.noting(CacheKind::NarInfo, cache))
             })
         }
         Route::Nar { hash, nar_hash } => find(context, *hash, session)
@@ -49,6 +49,10 @@ pub(crate) fn try_respond(
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
         Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
         Route::Root => Ok(Some(nix_cache_info::landing_page(context))),
+        Route::Health => Ok(Some(monitoring::health())),
+        Route::Ready => Ok(monitoring::try_ready(context)),
+        Route::Version => Ok(Some(monitoring::version(context))),
+        Route::Metrics => Ok(Some(monitoring::metrics(context))),
         Route::Unknown => Ok(Some(Response::not_found("not found\n"))),
         _ => Ok(None),
     };
@@ -88,7 +92,7 @@ fn respond_from_store(
                 true => narinfo::respond_json(context, &nar_info),
                 false => narinfo::respond(&nar_info, request.if_none_match.as_deref()),
             };
-            response.noting(cache)
+            response.noting(CacheKind::NarInfo, cache)
         }
         Route::Nar { hash, nar_hash } => {
             let nar = match request.nar.take() {
@@ -123,8 +127,14 @@ fn respond_from_store(
             let found = session.store.build_trace(drv, output)?;
             realisation::respond(found.map(|found| found.to_json()))
         }
-        // The network thread responds to these.
-        Route::Root | Route::CacheInfo | Route::Unknown => no_such_path(),
+        // The network thread responds to these, or the worker by itself.
+        Route::Root
+        | Route::CacheInfo
+        | Route::Health
+        | Route::Ready
+        | Route::Version
+        | Route::Metrics
+        | Route::Unknown => no_such_path(),
     })
 }
 

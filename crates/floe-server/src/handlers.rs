@@ -4,6 +4,7 @@ mod compressed_nar;
 pub(crate) mod file;
 pub(crate) mod listing;
 pub(crate) mod log;
+pub(crate) mod monitoring;
 pub(crate) mod nar;
 pub(crate) mod narinfo;
 pub(crate) mod nix_cache_info;

@@ -5,3 +5,4 @@ pub mod refusal;
 pub mod request;
 pub(crate) mod response;
 pub mod route;
+pub mod route_kind;

@@ -31,8 +31,10 @@ mod error;
 mod finish;
 mod handlers;
 pub mod http;
+mod metrics;
 mod net;
 mod open_beneath;
+mod readiness;
 mod server;
 mod tls;
 mod workers;
@@ -41,5 +43,6 @@ pub use config::{
     CertificateFiles, Compress, CompressedCacheOptions, Config, Listen, LogFormat, TlsOptions,
 };
 pub use error::{ServeError, TlsError};
+pub use metrics::MetricsHandle;
 pub use net::address;
 pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};

@@ -19,13 +19,16 @@ use crate::finish::access_log::AccessLog;
 use crate::finish::access_log::writer::LogWriter;
 use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
+use crate::http::route::RouteSet;
+use crate::metrics::{Metrics, MetricsHandle};
 use crate::net::event_loop::EventLoop;
 use crate::net::job_queue::JobQueue;
 use crate::net::limits::Limits;
-use crate::net::listen;
+use crate::net::listen::{self, Listener};
 use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
 use crate::net::warning::RepeatedWarning;
+use crate::readiness::Readiness;
 use crate::tls::TlsAcceptor;
 use crate::workers;
 
@@ -33,6 +36,7 @@ use crate::workers;
 pub struct Server {
     shared: Arc<ServerShared>,
     addresses: Vec<Listen>,
+    metrics_addresses: Vec<Listen>,
     /// One for each network thread, opened by [`Server::prepare`].
     stores: Vec<LiveStore>,
 }
@@ -66,6 +70,7 @@ impl ReloadHandle {
         if let Some(tls) = &self.shared.tls {
             tls.replace(tls.read_again()?);
         }
+        self.shared.note_certificates();
         Ok(())
     }
 }
@@ -98,12 +103,15 @@ impl Server {
         let log = config.access_log.map(start_log).transpose()?;
         let tls = config.tls.map(TlsAcceptor::new).transpose()?;
         let signal = Arc::new(Signal::new(config.threads.get())?);
-        let store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
+        let mut store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
         let dir = &config.store.store_dir;
+        let workers = config::workers(config.threads.get());
         let compressed_nars = config.compressed_cache.map(CompressedNarCache::open);
         let context = Context {
             cache_info: cache_info_text(dir, config.priority).into(),
             landing_page: landing_page_text(dir, &config.secret_keys).into(),
+            metrics: Metrics::new(limits.connections_max, workers),
+            readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,
             nars: NarCache::new(),
             readahead: ReadaheadBudget::default(),
@@ -115,14 +123,16 @@ impl Server {
             layout: config.store,
             warn: config.warn,
         };
-        let mut listeners = Vec::new();
-        for address in &config.listen {
-            listeners.extend(listen::open(address, config.backlog)?);
-        }
-        let addresses = listeners
-            .iter()
-            .map(|listener| listener.address.clone())
-            .collect();
+        let routes = match config.metrics_listen.is_empty() {
+            true => RouteSet::All,
+            false => RouteSet::WithoutMetrics,
+        };
+        let backlog = config.backlog;
+        let mut listeners = open_listeners(&config.listen, routes, backlog)?;
+        let addresses = addresses_of(&listeners);
+        let monitoring = open_listeners(&config.metrics_listen, RouteSet::Monitoring, backlog)?;
+        let metrics_addresses = addresses_of(&monitoring);
+        listeners.extend(monitoring);
         let listeners = listeners.into_iter().map(Arc::new).collect();
         let shared = ServerShared {
             context,
@@ -139,9 +149,11 @@ impl Server {
             log,
             signal,
         };
+        shared.note_certificates();
         Ok(Server {
             shared: Arc::new(shared),
             addresses,
+            metrics_addresses,
             stores: Vec::new(),
         })
     }
@@ -175,16 +187,29 @@ impl Server {
             Some(_) => "https",
             None => "http",
         };
-        let url = |address: &Listen| match address {
-            Listen::Tcp { .. } => format!("{scheme}://{address}"),
-            Listen::Unix(_) => address.to_string(),
-        };
-        self.addresses.iter().map(url).collect()
+        let addresses = self.addresses.iter();
+        addresses.map(|address| url(scheme, address)).collect()
     }
 
     /// Returns when the first of the certificates for TLS expires.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
-        Some(self.shared.tls.as_ref()?.settings().expires)
+        let settings = self.shared.tls.as_ref()?.settings();
+        let first = settings.expiries.values().min()?;
+        let first = Duration::from_secs(u64::try_from(*first).ok()?);
+        Some(SystemTime::UNIX_EPOCH + first)
+    }
+
+    /// Returns the addresses of [`Config::metrics_listen`] as clients write them.
+    pub fn metrics_urls(&self) -> Vec<String> {
+        let addresses = self.metrics_addresses.iter();
+        addresses.map(|address| url("http", address)).collect()
+    }
+
+    /// Returns a handle for figures that other parts of the process know.
+    pub fn metrics_handle(&self) -> MetricsHandle {
+        MetricsHandle {
+            metrics: self.shared.context.metrics.clone(),
+        }
     }
 
     /// Returns a handle that reopens the access log.
@@ -244,6 +269,34 @@ impl Server {
             log.writer.finish();
         }
         Ok(())
+    }
+}
+
+fn open_listeners(
+    addresses: &[Listen],
+    routes: RouteSet,
+    backlog: u16,
+) -> Result<Vec<Listener>, ServeError> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        for mut listener in listen::open(address, backlog)? {
+            listener.routes = routes;
+            listeners.push(listener);
+        }
+    }
+    Ok(listeners)
+}
+
+fn addresses_of(listeners: &[Listener]) -> Vec<Listen> {
+    let addresses = listeners.iter().map(|listener| listener.address.clone());
+    addresses.collect()
+}
+
+/// Returns an address as clients write it.
+fn url(scheme: &str, address: &Listen) -> String {
+    match address {
+        Listen::Tcp { .. } => format!("{scheme}://{address}"),
+        Listen::Unix(_) => address.to_string(),
     }
 }
 

@@ -8,6 +8,7 @@ mod credentials;
 mod sni;
 pub(crate) mod stream;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -36,8 +37,8 @@ pub(crate) struct TlsAcceptor {
 #[derive(Debug)]
 pub(crate) struct Settings {
     config: Arc<ServerConfig>,
-    /// When the first of the certificates expires.
-    pub(crate) expires: SystemTime,
+    /// When each certificate expires, in seconds since 1970, by its file.
+    pub(crate) expiries: BTreeMap<String, i64>,
     /// The certificates that may issue those of clients; none if clients need none.
     client_ca: Vec<CertificateDer<'static>>,
     /// Encrypts session tickets.
@@ -91,8 +92,12 @@ impl Settings {
         let credentials: Result<Vec<Credentials>, TlsError> =
             options.certificates.iter().map(read).collect();
         let credentials = credentials?;
-        let expiries = credentials.iter().map(|credentials| credentials.expires);
-        let expires = expiries.min().unwrap_or(now);
+        let files = options.certificates.iter().map(|files| &files.certificate);
+        let expiries = credentials
+            .iter()
+            .map(|credentials| seconds(credentials.expires));
+        let expiries = files.map(|file| file.display().to_string()).zip(expiries);
+        let expiries = expiries.collect();
         let client_ca = options.client_ca.as_deref();
         let client_ca = client_ca
             .map(read_client_ca)
@@ -107,7 +112,7 @@ impl Settings {
         let config = server_config(&provider, credentials, &client_ca, &ticketer)?;
         Ok(Settings {
             config: Arc::new(config),
-            expires,
+            expiries,
             client_ca,
             ticketer,
         })
@@ -139,6 +144,13 @@ fn server_config(
     // Tickets need no memory in the server, and they outlive a reload.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The protocols that the server speaks.

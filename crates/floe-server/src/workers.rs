@@ -18,25 +18,30 @@ use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::handlers;
 use crate::http::request::ResponseMode;
 use crate::http::response::Response;
+use crate::http::route::Route;
+use crate::http::route_kind::RouteKind;
 use crate::net::connection::Connection;
 use crate::net::connection::state::{State, Streaming};
 use crate::net::send::{Progress, SendError, send_body};
 use crate::net::shared::{Phase, ServerShared};
+use crate::readiness;
 
 /// Works until the server stops.
 pub(crate) fn work(shared: &ServerShared) {
     let mut worker = Worker {
         shared,
         clock: Clock::new(),
-        finisher: Finisher::new(shared.log.clone()),
+        finisher: Finisher::new(shared.context.metrics.register(), shared.log.clone()),
         session: None,
     };
     while let Some(mut job) = shared.queue.pop() {
+        worker.finisher.counters.count_begun_job();
         worker.clock.tick(Instant::now());
         let handled = shared
             .context
             .catch_panic(|| worker.handle(&mut job.connection));
         let outcome = handled.unwrap_or(Outcome::Broken);
+        worker.count(&mut job.connection);
         shared.return_connection(job, !matches!(outcome, Outcome::Broken));
         if let Outcome::Sent(Some(request)) = outcome
             && let Some(nar) = &request.nar
@@ -44,6 +49,7 @@ pub(crate) fn work(shared: &ServerShared) {
             let after_send = AssertUnwindSafe(|| handlers::nar::after_send(&shared.context, nar));
             let _: std::thread::Result<()> = catch_unwind(after_send);
         }
+        worker.finisher.counters.count_ended_job();
     }
 }
 
@@ -83,10 +89,11 @@ impl Worker<'_> {
         connection: &mut Connection,
         mut request: Box<DeferredRequest>,
     ) -> Outcome {
-        let began = self.finisher.begin();
+        let (began, route) = (request.received, request.route.kind());
         let response = self.compute(&mut request);
         let (mode, logged) = (request.mode, request.logged.take());
-        let summary = Summary::new(&response, began);
+        let finished = |response: &Response| (route, Summary::new(response, mode, began));
+        let summary = finished(&response);
         let start = connection.checkpoint();
         let error = match self.send_response(connection, response, mode, Some(request)) {
             // Nothing of the response was sent, so the client gets another one.
@@ -97,7 +104,7 @@ impl Worker<'_> {
             }
         };
         let response = self.shared.context.error_response(&error);
-        let summary = Summary::new(&response, began);
+        let summary = finished(&response);
         self.finish(connection, logged.as_ref(), summary);
         let sent = self.send_response(connection, response, mode, None);
         sent.unwrap_or(Outcome::Broken)
@@ -114,11 +121,12 @@ impl Worker<'_> {
         &mut self,
         connection: &Connection,
         logged: Option<&LoggedRequest<'static>>,
-        summary: Summary,
+        (route, summary): (RouteKind, Summary),
     ) {
         self.finisher.finish_response(&Finished {
             peer: connection.peer_name(),
             user: None,
+            route,
             request: Subject::Deferred(logged),
             summary,
             clock: &self.clock,
@@ -141,7 +149,10 @@ impl Worker<'_> {
     fn compute(&mut self, request: &mut DeferredRequest) -> Response {
         let shared = self.shared;
         let context = &shared.context;
-        match self.session() {
+        if request.route == Route::Ready {
+            return self.check_readiness();
+        }
+        match self.session(DATABASE_WAIT) {
             Ok(session) => {
                 session.begin_batch();
                 respond_blocking(context, request, session)
@@ -176,12 +187,35 @@ impl Worker<'_> {
         Ok(Outcome::Partial)
     }
 
-    fn session(&mut self) -> Result<&mut StoreSession, StoreError> {
+    /// Responds to a request for `/ready`.
+    fn check_readiness(&mut self) -> Response {
+        let context = &self.shared.context;
+        let report = context.readiness.check(&context.layout, || {
+            let store = &mut self.session(readiness::DATABASE_WAIT)?.store;
+            store.set_busy_timeout(readiness::DATABASE_WAIT)?;
+            let result = readiness::query(store);
+            store.set_busy_timeout(DATABASE_WAIT)?;
+            result
+        });
+        handlers::monitoring::ready(&report)
+    }
+
+    /// Counts what the worker has done for a connection besides the response.
+    fn count(&mut self, connection: &mut Connection) {
+        let counters = &mut self.finisher.counters;
+        counters.count_sent(connection.take_uncounted_sent());
+        if let Some(session) = &self.session {
+            counters.note_database_reopenings(session.store.reopenings());
+        }
+    }
+
+    /// Returns the session. If there is none yet, waits for the database to be unlocked.
+    fn session(&mut self, wait: Duration) -> Result<&mut StoreSession, StoreError> {
         match self.session {
             Some(ref mut session) => Ok(session),
             ref mut session @ None => {
                 let layout = self.shared.context.layout.clone();
-                let store = LiveStore::open(layout, DATABASE_WAIT)?;
+                let store = LiveStore::open(layout, wait)?;
                 Ok(session.insert(StoreSession::new(store)))
             }
         }

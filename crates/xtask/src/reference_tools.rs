@@ -38,6 +38,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     // Name server and proxy for the tests of the network.
     ("dnsmasq-base", &["dnsmasq"]),
     ("tinyproxy-bin", &["tinyproxy"]),
+    // Checks metrics and alert rules.
+    ("prometheus", &["promtool"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
 ];

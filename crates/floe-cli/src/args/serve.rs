@@ -38,6 +38,10 @@ pub(crate) struct ServeArgs {
     /// Demand a certificate of each client that an authority in this PEM file has issued
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Serve /metrics on this address instead, with /health, /ready and /version, and nothing else;
+    /// may be repeated
+    #[arg(long, value_name = "HOST:PORT", value_parser = floe_server::address::parse)]
+    pub(crate) metrics_listen: Vec<Listen>,
     /// Serve this store: auto, local, a directory, local?root=DIR; daemon means the store behind
     /// it
     #[arg(long, value_name = "STORE")]
@@ -146,9 +150,12 @@ mod tests {
             "--secret-key-file",
             "a",
             "--secret-key-file=b",
+            "--metrics-listen=127.0.0.1:9100",
+            "--metrics-listen=unix:/m",
         ])
         .unwrap();
         assert_eq!(args.listen.len(), 2);
+        assert_eq!(args.metrics_listen.len(), 2);
         assert_eq!(args.secret_key_file.len(), 2);
     }
 
@@ -168,6 +175,7 @@ mod tests {
         for (args, part) in [
             (&["--listen", "5000"], "--listen"),
             (&["--listen", ":1:ssl"], "--tls-cert"),
+            (&["--metrics-listen", "9100"], "--metrics-listen"),
             (&["--port", "65536"], "65536"),
             (&["--timeout", "0"], "--timeout"),
             (&["--compress", "maybe"], "maybe"),

@@ -56,6 +56,7 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
     let secret_keys = process::secret_keys(&settings.secret_key_files(), environment)?;
     let mut config = Config::new(store.layout, settings.listen.value_or(Vec::new()));
     config.tls = tls(settings)?;
+    config.metrics_listen = settings.metrics_listen.value_or(Vec::new());
     config.log_dir = store.log_dir;
     config.secret_keys = secret_keys;
     config.priority = settings.priority.value_or(config.priority);

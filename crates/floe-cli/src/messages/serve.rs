@@ -25,6 +25,10 @@ pub(crate) fn listening(url: impl Display) -> String {
 pub(crate) const ONLY_THIS_MACHINE: &str =
     "only programs on this machine can connect; --listen '*:5000' lets other machines connect too";
 
+pub(crate) fn serving_metrics(url: impl Display) -> String {
+    format!("serving metrics on {url}")
+}
+
 pub(crate) const STOPPED: &str = "the server has ended";
 pub(crate) const RELOADED: &str = "reloaded certificates and keys";
 

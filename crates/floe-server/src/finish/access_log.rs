@@ -141,7 +141,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::http::refusal::Refusal;
     use crate::http::request::Parsed;
-    use crate::http::response::CacheUse;
+    use crate::http::response::{CacheKind, CacheUse};
+    use crate::http::route_kind::RouteKind;
 
     fn line_of(format: LogFormat, request: Subject<'_>, summary: Summary) -> String {
         let mut clock = Clock::new();
@@ -150,6 +151,7 @@ mod tests {
         let finished = Finished {
             peer: "127.0.0.1",
             user: Some("a user"),
+            route: RouteKind::Other,
             request,
             summary,
             clock: &clock,
@@ -172,8 +174,9 @@ mod tests {
         let summary = Summary {
             status: 200,
             length: Some(5),
+            body_bytes: 5,
             elapsed: Duration::from_micros(7),
-            cache: Some(CacheUse::Hit),
+            cache: Some((CacheKind::Nar, CacheUse::Hit)),
             refusal: None,
         };
         let line = line_of(format, Subject::Parsed(&request), summary);
@@ -208,6 +211,7 @@ mod tests {
         let summary = Summary {
             status: 400,
             length: Some(12),
+            body_bytes: 12,
             elapsed: Duration::ZERO,
             cache: None,
             refusal: Some(Refusal::MalformedHead),

@@ -12,7 +12,12 @@ use crate::caches::tree_identity::TreeIdentity;
 use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
-use crate::http::response::{CacheUse, Response, etag_matches};
+use crate::http::response::{CacheKind, CacheUse, Response, etag_matches};
+
+/// Whether a compressed copy of a NAR may be in the cache, now or later.
+pub(super) fn is_cacheable(context: &Context, nar: &NarTarget) -> bool {
+    context.compressed_nars.is_some() && nar.nar_info.info.nar_size >= COMPRESSED_MIN
+}
 
 /// Responds to a client that accepts zstd and wants all of a NAR. `None` if the NAR is to be sent
 /// as it is: it is small, or no compressed copy is ready and `--compress always` is not set.
@@ -45,7 +50,9 @@ pub(super) fn respond(
                 end: len,
             };
             let response = Response::streamed(fields, Some(len), [piece]);
-            return Ok(Some(response.noting(CacheUse::Hit)));
+            return Ok(Some(
+                response.noting(CacheKind::CompressedNar, CacheUse::Hit),
+            ));
         }
         cache.enqueue(nar_info, path.clone(), identity);
     }
@@ -72,7 +79,9 @@ pub(super) fn respond(
         log_decoder: None,
     });
     let response = Response::streamed(fields, None, [piece]);
-    Ok(Some(response.noting(CacheUse::Miss)))
+    Ok(Some(
+        response.noting(CacheKind::CompressedNar, CacheUse::Miss),
+    ))
 }
 
 /// Smaller NARs fit into a packet or two without compression.

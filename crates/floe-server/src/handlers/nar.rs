@@ -21,7 +21,7 @@ use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
 use crate::http::request::{Method, Request};
-use crate::http::response::{CacheUse, Content, Response, etag_matches};
+use crate::http::response::{CacheKind, CacheUse, Content, Response, etag_matches};
 
 /// Compares the NAR hash in a URL with that of the path.
 ///
@@ -69,11 +69,31 @@ pub(crate) fn try_respond(
     }
     let bytes = context.nars.get_small(nar_info, identity)?;
     let fields = fields(context, nar, NAR_TYPE);
-    Some(whole(fields, bytes).noting(CacheUse::Hit))
+    Some(whole(fields, bytes).noting(CacheKind::Nar, CacheUse::Hit))
 }
 
-/// Responds with whatever the store has. Reads small NARs, plans large ones.
+/// Responds with whatever the store has.
 pub(crate) fn respond_blocking(
+    context: &Context,
+    nar: &NarTarget,
+    request: &DeferredRequest,
+) -> Result<Response, StoreError> {
+    let may_encode = context.compress != Compress::Off && request.accepts_zstd;
+    if !may_encode || request.range.is_some() {
+        return respond_uncompressed(context, nar, request);
+    }
+    if let Some(response) = compressed_nar::respond(context, nar, request)? {
+        return Ok(response);
+    }
+    let response = respond_uncompressed(context, nar, request)?;
+    Ok(match compressed_nar::is_cacheable(context, nar) {
+        true => response.noting(CacheKind::CompressedNar, CacheUse::Miss),
+        false => response,
+    })
+}
+
+/// Reads small NARs, plans large ones.
+fn respond_uncompressed(
     context: &Context,
     nar: &NarTarget,
     request: &DeferredRequest,
@@ -81,17 +101,12 @@ pub(crate) fn respond_blocking(
     let nar_info = &*nar.nar_info;
     let path = context.layout.real_path(&nar_info.info.path);
     let is_ranged = request.range.is_some();
-    if request.accepts_zstd
-        && !is_ranged
-        && context.compress != Compress::Off
-        && let Some(response) = compressed_nar::respond(context, nar, request)?
-    {
-        return Ok(response);
-    }
     let size = nar_info.info.nar_size;
     if !is_ranged && (1..=SMALL_NAR_MAX).contains(&size) {
         return Ok(match context.nars.read_small(nar_info, &path)? {
-            Some(bytes) => whole(fields(context, nar, NAR_TYPE), bytes).noting(CacheUse::Miss),
+            Some(bytes) => {
+                whole(fields(context, nar, NAR_TYPE), bytes).noting(CacheKind::Nar, CacheUse::Miss)
+            }
             None => mismatch(context, &path),
         });
     }

@@ -38,6 +38,26 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Refusal; 16] = [
+        Refusal::MalformedHead,
+        Refusal::InvalidTarget,
+        Refusal::InvalidHost,
+        Refusal::InvalidBodyLength,
+        Refusal::AmbiguousBodyLength,
+        Refusal::MethodNotAllowed,
+        Refusal::HeadTimeout,
+        Refusal::RequestLineTooLong,
+        Refusal::HeadTooLong,
+        Refusal::TooManyFields,
+        Refusal::AddressLimit,
+        Refusal::LogDecoderLimit,
+        Refusal::PlainHttp,
+        Refusal::ClientCertificate,
+        Refusal::TlsProtocol,
+        Refusal::TlsTimeout,
+    ];
+
     /// Returns the status of the response.
     pub fn status(self) -> u16 {
         match self {

@@ -18,9 +18,24 @@ pub(crate) struct Response {
     pub(crate) length: Option<u64>,
     pub(crate) content: Content,
     /// Whether the contents were in a cache of the server, where that is known.
-    pub(crate) cache: Option<CacheUse>,
+    pub(crate) cache: Option<(CacheKind, CacheUse)>,
     /// The reason, if the server refuses the request.
     pub(crate) refusal: Option<Refusal>,
+}
+
+/// The caches of the server whose use is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheKind {
+    NarInfo,
+    /// Whole NARs in memory.
+    Nar,
+    CompressedNar,
+}
+
+impl CacheKind {
+    /// All kinds, in the order of their numbers.
+    pub(crate) const ALL: [CacheKind; 3] =
+        [CacheKind::NarInfo, CacheKind::Nar, CacheKind::CompressedNar];
 }
 
 /// Whether the contents of a response were in a cache of the server.
@@ -111,8 +126,8 @@ impl Response {
     }
 
     /// Notes whether the contents were in a cache.
-    pub(crate) fn noting(self, cache: CacheUse) -> Response {
-        let cache = Some(cache);
+    pub(crate) fn noting(self, kind: CacheKind, cache: CacheUse) -> Response {
+        let cache = Some((kind, cache));
         Response { cache, ..self }
     }
 

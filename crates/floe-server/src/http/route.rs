@@ -50,8 +50,51 @@ pub enum Route {
         /// The name of the output.
         output: String,
     },
+    /// `/health`: whether the network threads respond.
+    Health,
+    /// `/ready`: whether the server can serve its store.
+    Ready,
+    /// `/version`
+    Version,
+    /// `/metrics`: the figures of the server.
+    Metrics,
     /// Anything else: the status is 404.
     Unknown,
+}
+
+/// The routes that a listener serves. It treats the others as unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteSet {
+    /// All routes.
+    All,
+    /// All routes except `/metrics`, which another listener serves.
+    WithoutMetrics,
+    /// `/health`, `/ready`, `/version` and `/metrics`.
+    Monitoring,
+}
+
+impl RouteSet {
+    /// Returns the route of a request, as [`route`] does. Routes that are not in the set are
+    /// unknown.
+    pub fn find(self, request: &Request<'_>, prefix: &str) -> Route {
+        let route = route(request, prefix);
+        match self.contains(&route) {
+            true => route,
+            false => Route::Unknown,
+        }
+    }
+
+    fn contains(self, route: &Route) -> bool {
+        match (self, route) {
+            (RouteSet::All, _) => true,
+            (RouteSet::WithoutMetrics, route) => *route != Route::Metrics,
+            (
+                RouteSet::Monitoring,
+                Route::Health | Route::Ready | Route::Version | Route::Metrics,
+            ) => true,
+            (RouteSet::Monitoring, _) => false,
+        }
+    }
 }
 
 /// The path whose build log is asked for.
@@ -83,6 +126,10 @@ pub fn route(request: &Request<'_>, prefix: &str) -> Route {
     let found = match path {
         "" => Some(Route::Root),
         "nix-cache-info" => Some(Route::CacheInfo),
+        "health" => Some(Route::Health),
+        "ready" => Some(Route::Ready),
+        "version" => Some(Route::Version),
+        "metrics" => Some(Route::Metrics),
         _ => other_route(path),
     };
     found.unwrap_or(Route::Unknown)
@@ -247,7 +294,39 @@ mod tests {
                 output: "out".into()
             }
         );
-        assert_eq!(find("/metrics"), Route::Unknown);
+    }
+
+    #[test]
+    fn monitoring_routes_have_exact_paths() {
+        for (target, expected) in [
+            ("/health", Route::Health),
+            ("/ready?verbose", Route::Ready),
+            ("/version", Route::Version),
+            ("//metrics", Route::Metrics),
+            ("/metrics/", Route::Unknown),
+            ("/healthz", Route::Unknown),
+        ] {
+            assert_eq!(find(target), expected, "{target}");
+        }
+        assert_eq!(find_below("/cache/metrics", "/cache"), Route::Metrics);
+        assert_eq!(find_below("/metrics", "/cache"), Route::Unknown);
+    }
+
+    #[test]
+    fn route_sets_share_all_but_metrics_and_the_cache() {
+        for (route, sets) in [
+            (Route::Metrics, [true, false, true]),
+            (Route::Ready, [true, true, true]),
+            (Route::CacheInfo, [true, true, false]),
+            (Route::Unknown, [true, true, false]),
+        ] {
+            let all = [
+                RouteSet::All,
+                RouteSet::WithoutMetrics,
+                RouteSet::Monitoring,
+            ];
+            assert_eq!(all.map(|set| set.contains(&route)), sets, "{route:?}");
+        }
     }
 
     #[test]

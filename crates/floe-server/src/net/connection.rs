@@ -29,12 +29,12 @@
 //! ([`ReadSide`]), whether the connection stays open after the response ([`AfterResponse`]), and
 //! the deadline, which each state sets for itself.
 
+mod peer;
 pub(crate) mod state;
 
 use std::time::{Duration, Instant};
 
 use super::limits::Limits;
-use super::peers::CountedPeer;
 use super::receive_rate::ReceiveRate;
 use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
@@ -48,7 +48,9 @@ use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::http::refusal::Refusal;
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
+use crate::http::route_kind::RouteKind;
 use crate::tls::stream::TlsFailure;
+pub(crate) use peer::Peer;
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
 /// A client's connection.
@@ -69,15 +71,8 @@ pub(crate) struct Connection {
     /// When the connection is closed unless something happens.
     pub(crate) deadline: Instant,
     receive_rate: ReceiveRate,
-}
-
-/// The other end of a connection.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    /// The address, for the access log.
-    pub(crate) name: String,
-    /// Counts the connection until it is dropped. `None` for a client that has no address.
-    pub(crate) _counted: Option<CountedPeer>,
+    /// How many of the sent bytes have entered the metrics.
+    counted_sent: u64,
 }
 
 /// The parts of a network thread that its connections use.
@@ -110,6 +105,7 @@ impl Connection {
             is_queued: false,
             deadline: now + limits.read_timeout,
             receive_rate: ReceiveRate::new(now),
+            counted_sent: 0,
         }
     }
 
@@ -288,10 +284,17 @@ impl Connection {
         finisher.finish_response(&Finished {
             peer: &self.peer.name,
             user: None,
+            route: RouteKind::Other,
             request: Subject::Invalid(&self.input),
             summary: Summary::without_response(refusal),
             clock,
         });
+    }
+
+    /// Returns how many bytes were sent since the last call.
+    pub(crate) fn take_uncounted_sent(&mut self) -> u64 {
+        let sent = self.transport.sent;
+        sent - std::mem::replace(&mut self.counted_sent, sent)
     }
 
     /// Returns the address of the client, for the access log.
@@ -360,14 +363,16 @@ impl Connection {
                 Parsed::Rejected(refusal) => {
                     self.after_response = AfterResponse::CloseUnread;
                     let response = Response::refused(refusal);
+                    let mode = ResponseMode::default();
                     thread.finisher.finish_response(&Finished {
                         peer: &self.peer.name,
                         user: None,
+                        route: RouteKind::Other,
                         request: Subject::Invalid(rest),
-                        summary: Summary::new(&response, None),
+                        summary: Summary::new(&response, mode, None),
                         clock: thread.clock,
                     });
-                    self.queue_response(response, ResponseMode::default(), thread.clock);
+                    self.queue_response(response, mode, thread.clock);
                 }
                 Parsed::Head(request, len) => {
                     consumed += len;
@@ -396,13 +401,16 @@ impl Connection {
 
     fn process_request(&mut self, request: &Request<'_>, thread: &mut ThreadContext<'_>) {
         let began = thread.finisher.begin();
-        match try_respond(thread.context, request, thread.session) {
+        let route = self.peer.routes.find(request, &thread.context.prefix);
+        let kind = route.kind();
+        match try_respond(thread.context, request, route, thread.session) {
             Dispatch::Respond(response) => {
                 thread.finisher.finish_response(&Finished {
                     peer: &self.peer.name,
                     user: None,
+                    route: kind,
                     request: Subject::Parsed(request),
-                    summary: Summary::new(&response, began),
+                    summary: Summary::new(&response, request.mode(), began),
                     clock: thread.clock,
                 });
                 if let Some(body) = self.queue_response(response, request.mode(), thread.clock) {
@@ -413,6 +421,7 @@ impl Connection {
             Dispatch::Defer(mut deferred) => {
                 let is_kept = thread.finisher.keeps_requests();
                 deferred.logged = is_kept.then(|| LoggedRequest::new(request).into_owned());
+                deferred.received = Some(thread.now);
                 self.state = State::Deferred(deferred);
             }
         }

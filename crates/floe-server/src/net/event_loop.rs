@@ -36,6 +36,7 @@ use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::error::ServeError;
 use crate::finish::Finisher;
+use crate::http::route::RouteSet;
 
 /// The connections of one network thread.
 pub(crate) struct EventLoop<'s> {
@@ -89,7 +90,7 @@ impl<'s> EventLoop<'s> {
             runnable: Vec::new(),
             session: StoreSession::new(store),
             clock: Clock::new(),
-            finisher: Finisher::new(shared.log.clone()),
+            finisher: Finisher::new(shared.context.metrics.register(), shared.log.clone()),
             now: Instant::now(),
             phase: Phase::Running,
             stopping_since: None,
@@ -114,7 +115,7 @@ impl<'s> EventLoop<'s> {
                 self.phase = self.shared.phase();
                 self.stop();
             }
-            self.finisher.flush();
+            self.finisher.end_batch(self.now);
             let is_finished = match self.phase {
                 Phase::Running => false,
                 Phase::Stopping => self.is_empty() || self.is_overdue(),
@@ -207,12 +208,10 @@ impl<'s> EventLoop<'s> {
                 }
                 self.put(slot, Slot::Open(connection));
             }
-            NextStep::Close => {
-                drop(connection);
-                self.release_slot(slot);
-            }
+            NextStep::Close => self.close(slot, connection),
             NextStep::AwaitWorker => {
                 self.put(slot, Slot::Lent(SocketEvent::Ready));
+                self.finisher.counters.count_queued_job();
                 self.shared.queue.push(Job {
                     connection,
                     thread: self.number,
@@ -222,7 +221,15 @@ impl<'s> EventLoop<'s> {
         }
     }
 
+    fn close(&mut self, slot: usize, mut connection: Box<Connection>) {
+        let counters = &mut self.finisher.counters;
+        counters.count_sent(connection.take_uncounted_sent());
+        drop(connection);
+        self.release_slot(slot);
+    }
+
     fn release_slot(&mut self, slot: usize) {
+        self.finisher.counters.count_closed();
         self.put(slot, Slot::Free);
         self.free.push(slot);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
@@ -254,22 +261,27 @@ impl<'s> EventLoop<'s> {
         for slot in 0..self.slots.len() {
             match self.take(slot) {
                 Slot::Open(mut connection) => match connection.expiry(self.now, limits, shortage) {
-                    Expiry::None => self.put(slot, Slot::Open(connection)),
+                    Expiry::None => {
+                        let counters = &mut self.finisher.counters;
+                        counters.count_sent(connection.take_uncounted_sent());
+                        self.put(slot, Slot::Open(connection));
+                    }
                     expiry => {
                         closed_for_room += usize::from(expiry == Expiry::ForRoom);
                         closed_for_decoder += usize::from(expiry == Expiry::ForLogDecoder);
                         if expiry == Expiry::Timeout {
                             connection.finish_late_head(&mut self.finisher, &self.clock);
                         }
-                        drop(connection);
-                        self.release_slot(slot);
+                        self.close(slot, connection);
                     }
                 },
                 other => self.put(slot, other),
             }
         }
         self.warn_of_closed(closed_for_room, closed_for_decoder);
-        if self.is_accept_paused && self.has_room() && self.phase == Phase::Running {
+        let reopenings = self.session.store.reopenings();
+        self.finisher.counters.note_database_reopenings(reopenings);
+        if self.is_accept_paused && self.phase == Phase::Running {
             // After a failure only some of the listeners are in the set. The next sweep tries
             // again.
             self.pause_accepting();
@@ -293,7 +305,17 @@ impl<'s> EventLoop<'s> {
     }
 
     fn has_room(&self) -> bool {
-        self.shared.open.load(Ordering::Relaxed) < self.shared.limits.connections_max
+        self.has_room_for(RouteSet::All)
+    }
+
+    /// Whether there is room for a connection of a listener with these routes.
+    fn has_room_for(&self, routes: RouteSet) -> bool {
+        let reserve = match routes {
+            RouteSet::All | RouteSet::WithoutMetrics => 0,
+            RouteSet::Monitoring => MONITORING_RESERVE,
+        };
+        let max = self.shared.limits.connections_max + reserve;
+        self.shared.open.load(Ordering::Relaxed) < max
     }
 
     fn stop(&mut self) {
@@ -345,6 +367,10 @@ fn socket_event(flags: epoll::EventFlags) -> SocketEvent {
 /// The data of an event is the number of a slot, except for these two.
 const WAKE: u64 = u64::MAX;
 const LISTENERS: u64 = 1 << 32;
+
+/// How many connections of the listeners for monitoring are open besides the most that a server may
+/// have. A server whose connections are all in use is one that the operator has to watch.
+const MONITORING_RESERVE: usize = 16;
 
 /// How many events one turn handles: enough to make few system calls on a busy server, but so few
 /// that no client waits long for its turn.

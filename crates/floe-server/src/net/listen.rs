@@ -16,6 +16,8 @@ use rustix::net::{
 
 use crate::config::Listen;
 use crate::error::ServeError;
+use crate::http::route::RouteSet;
+use crate::metrics::counters::ListenerKind;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Listener {
     _file: Option<SocketFile>,
     pub(crate) socket: OwnedFd,
     pub(crate) address: Listen,
+    /// The routes that its connections serve.
+    pub(crate) routes: RouteSet,
 }
 
 /// The file of a Unix socket. Dropping this removes the file, unless another server has replaced
@@ -44,6 +48,17 @@ impl SocketFile {
             device: metadata.dev(),
             inode: metadata.ino(),
         })
+    }
+}
+
+impl Listener {
+    /// Returns the kind by which connections are counted.
+    pub(crate) fn kind(&self) -> ListenerKind {
+        match (self.routes, &self.address) {
+            (RouteSet::Monitoring, _) => ListenerKind::Monitoring,
+            (_, Listen::Tcp { .. }) => ListenerKind::Tcp,
+            (_, Listen::Unix(_)) => ListenerKind::Unix,
+        }
     }
 }
 
@@ -123,6 +138,7 @@ fn listen_on(address: SocketAddr, only6: bool, backlog: u16) -> io::Result<Liste
     Ok(Listener {
         socket,
         address: listen_address(bound),
+        routes: RouteSet::All,
         _file: None,
     })
 }
@@ -151,6 +167,7 @@ fn open_unix(path: &Path, backlog: u16) -> io::Result<Listener> {
     Ok(Listener {
         socket,
         address: Listen::Unix(path.into()),
+        routes: RouteSet::All,
         _file: Some(file),
     })
 }

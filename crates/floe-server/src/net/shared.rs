@@ -90,6 +90,14 @@ impl ServerShared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells the metrics when the certificates expire.
+    pub(crate) fn note_certificates(&self) {
+        if let Some(tls) = &self.tls {
+            let expiries = tls.settings().expiries.clone();
+            self.context.metrics.set_certificate_expiries(expiries);
+        }
+    }
+
     pub(crate) fn mailbox(&self, thread: usize) -> &Mailbox {
         &self.signal.mailboxes[thread]
     }

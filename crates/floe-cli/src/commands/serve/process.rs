@@ -95,15 +95,17 @@ fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
 
 fn announce(server: &Server) {
     for url in server.urls() {
-        let line = messages::listening(&url);
-        match is_json() {
-            true => write_event(
-                Level::Info,
-                "listening",
-                json!({ "message": line, "url": url }),
-            ),
-            false => eprint_line(line),
-        }
+        announce_one("listening", &url, messages::listening(&url));
+    }
+    for url in server.metrics_urls() {
+        announce_one("servingMetrics", &url, messages::serving_metrics(&url));
+    }
+}
+
+fn announce_one(event: &str, url: &str, line: String) {
+    match is_json() {
+        true => write_event(Level::Info, event, json!({ "message": line, "url": url })),
+        false => eprint_line(line),
     }
 }
 

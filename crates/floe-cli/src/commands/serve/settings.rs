@@ -45,6 +45,7 @@ fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
     settings.host.set_flag("--host", args.host);
     settings.port.set_flag("--port", args.port);
     settings.socket.set_flag("--socket", args.socket);
+    settings.metrics_listen.set_flag("--metrics-listen", list(args.metrics_listen));
     settings.tls_cert.set_flag("--tls-cert", list(args.tls_cert));
     settings.tls_key.set_flag("--tls-key", list(args.tls_key));
     settings.tls_client_ca.set_flag("--tls-client-ca", args.tls_client_ca);
@@ -146,7 +147,7 @@ mod tests {
         let choices = arg.get_possible_values();
         match (flag, choices.first()) {
             _ if !arg.get_action().takes_values() => vec![format!("--{flag}")],
-            ("listen", _) => vec!["--listen=:1".into()],
+            ("listen" | "metrics-listen", _) => vec![format!("--{flag}=:1")],
             ("compressed-cache-size", _) => {
                 vec!["--compressed-cache=/c".into(), format!("--{flag}=1")]
             }

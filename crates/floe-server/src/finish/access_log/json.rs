@@ -32,7 +32,7 @@ pub(super) fn write_line(out: &mut String, id: RequestId, finished: &Finished<'_
         line.number("bytes", length);
     }
     line.number("durationMicros", summary.elapsed.as_micros());
-    line.text("cache", summary.cache.map(name));
+    line.text("cache", summary.cache.map(|(_, cache)| name(cache)));
     line.text("reason", summary.refusal.map(|refusal| refusal.name()));
     line.out.push_str("}\n");
 }

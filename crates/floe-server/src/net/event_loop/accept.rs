@@ -8,30 +8,42 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
 use super::{EventLoop, LISTENERS, Slot};
-use crate::config::Listen;
 use crate::finish::{Finished, Subject, Summary};
 use crate::http::refusal::Refusal;
 use crate::http::request::ResponseMode;
 use crate::http::response::{AfterResponse, Content, Response};
+use crate::http::route::RouteSet;
+use crate::http::route_kind::RouteKind;
+use crate::metrics::counters::ListenerKind;
 use crate::net::connection::{Connection, Peer};
 use crate::net::listen::{Listener, peer_address};
 use crate::net::shared::Phase;
 use crate::net::transport::{Transport, WriteHint};
 
 impl EventLoop<'_> {
+    /// Accepts clients of each listener that has room for them.
     pub(super) fn start_accepting(&mut self) -> Result<(), Errno> {
+        let mut is_complete = true;
         for (index, listener) in self.listeners.iter().enumerate() {
+            if !self.has_room_for(listener.routes) {
+                is_complete = false;
+                continue;
+            }
             let data = epoll::EventData::new_u64(LISTENERS + index as u64);
             // A new client wakes one thread, not all of them.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
             epoll::add(&self.epoll, &listener.socket, data, flags)?;
         }
-        self.is_accept_paused = false;
+        self.is_accept_paused = !is_complete;
         Ok(())
     }
 
     pub(super) fn pause_accepting(&mut self) {
-        for listener in &self.listeners {
+        self.pause_accepting_if(|_| true);
+    }
+
+    fn pause_accepting_if(&mut self, is_affected: impl Fn(&Listener) -> bool) {
+        for listener in self.listeners.iter().filter(|it| is_affected(it)) {
             // It is absent if an earlier attempt to add it has failed.
             let _: Result<(), Errno> = epoll::delete(&self.epoll, &listener.socket);
         }
@@ -46,9 +58,10 @@ impl EventLoop<'_> {
         if self.phase != Phase::Running {
             return;
         }
-        if !self.has_room() {
+        if !self.has_room_for(listener.routes) {
             self.warn_of_full_server();
-            self.pause_accepting();
+            // Listeners for monitoring have room for longer than the others.
+            self.pause_accepting_if(|other| other.routes == listener.routes);
             return;
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -57,7 +70,10 @@ impl EventLoop<'_> {
                 // Unix sockets do not have this option.
                 let _: Result<(), Errno> = set_tcp_nodelay(&socket, true);
                 let address = peer_address(address);
-                let counted = address.map(|address| self.shared.peers.count(address));
+                let counts = &self.shared.peers;
+                // The address of a monitoring program may be that of a proxy with many connections.
+                let limited = address.filter(|_| listener.routes != RouteSet::Monitoring);
+                let counted = limited.map(|address| counts.count(address));
                 let name = match (&self.shared.log, address) {
                     (Some(_), Some(address)) => address.to_string(),
                     _ => "-".into(),
@@ -71,6 +87,7 @@ impl EventLoop<'_> {
                 }
                 let peer = Peer {
                     name,
+                    routes: listener.routes,
                     _counted: counted.flatten(),
                 };
                 let limits = &self.shared.limits;
@@ -89,10 +106,17 @@ impl EventLoop<'_> {
     }
 
     /// Returns the byte stream over a new socket. `None` if TLS cannot begin.
-    fn transport(&self, socket: OwnedFd, listener: &Listener) -> Option<Transport> {
-        match (&self.shared.tls, &listener.address) {
-            (Some(tls), Listen::Tcp { .. }) => Some(Transport::tls(socket, tls.accept()?)),
-            _ => Some(Transport::plain(socket)),
+    fn transport(&mut self, socket: OwnedFd, listener: &Listener) -> Option<Transport> {
+        let counters = &mut self.finisher.counters;
+        match (listener.kind(), &self.shared.tls) {
+            (ListenerKind::Tcp, Some(tls)) => {
+                counters.count_accepted(ListenerKind::Tls);
+                Some(Transport::tls(socket, tls.accept()?))
+            }
+            (kind, _) => {
+                counters.count_accepted(kind);
+                Some(Transport::plain(socket))
+            }
         }
     }
 
@@ -127,10 +151,13 @@ impl EventLoop<'_> {
         self.finisher.finish_response(&Finished {
             peer,
             user: None,
+            route: RouteKind::Other,
             request: Subject::Invalid(b""),
-            summary: Summary::new(&response, None),
+            summary: Summary::new(&response, mode, None),
             clock: &self.clock,
         });
+        self.finisher.counters.count_sent(transport.sent);
+        self.finisher.counters.count_closed();
         if self.shared.peer_warning.is_due(self.now) {
             let max = self.shared.peers.max;
             (self.shared.context.warn)(&format!(
@@ -153,7 +180,10 @@ impl EventLoop<'_> {
                 self.shared.open.fetch_add(1, Ordering::Relaxed);
                 self.put(slot, Slot::Open(Box::new(connection)));
             }
-            Err(_) => self.free.push(slot),
+            Err(_) => {
+                self.free.push(slot);
+                self.finisher.counters.count_closed();
+            }
         }
     }
 }

@@ -1,0 +1,87 @@
+//! The figures of a server, for Prometheus.
+//!
+//! Each thread counts in [`counters::Counters`] of its own. A scrape of `/metrics` sums them up.
+
+pub(crate) mod counters;
+mod exposition;
+mod families;
+mod process;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use counters::{Cell, Cells, Counters};
+use process::ProcessFigures;
+
+/// The figures of a server.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    threads: Mutex<Vec<Arc<Cells>>>,
+    /// How many connections may be open at once.
+    connections_max: usize,
+    workers: usize,
+    failed_logins: AtomicU64,
+    /// When each certificate expires, in seconds since 1970.
+    certificates: Mutex<BTreeMap<String, i64>>,
+    process: ProcessFigures,
+}
+
+/// The figures of a server that other parts of the process know.
+#[derive(Clone, Debug)]
+pub struct MetricsHandle {
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl MetricsHandle {
+    /// Counts an attempt to log in with wrong credentials.
+    pub fn count_failed_login(&self) {
+        self.metrics.failed_logins.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(connections_max: usize, workers: usize) -> Arc<Metrics> {
+        Arc::new(Metrics {
+            threads: Mutex::default(),
+            connections_max,
+            workers,
+            failed_logins: AtomicU64::new(0),
+            certificates: Mutex::default(),
+            process: ProcessFigures::new(),
+        })
+    }
+
+    /// Replaces the times at which the certificates for TLS expire, in seconds since 1970, by their
+    /// files.
+    pub(crate) fn set_certificate_expiries(&self, expiries: BTreeMap<String, i64>) {
+        *lock(&self.certificates) = expiries;
+    }
+
+    /// Returns counters for one more thread. The figures outlive the thread.
+    pub(crate) fn register(&self) -> Counters {
+        let cells = Arc::new(Cells::default());
+        lock(&self.threads).push(cells.clone());
+        Counters::new(cells)
+    }
+
+    /// Returns all figures in the text format of Prometheus, version 0.0.4.
+    pub(crate) fn text(&self) -> String {
+        exposition::text(self)
+    }
+
+    /// Returns the sum of a number over all threads.
+    fn sum(&self, pick: impl Fn(&Cells) -> &Cell) -> u64 {
+        lock(&self.threads)
+            .iter()
+            .map(|cells| pick(cells).get())
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;
