@@ -3,6 +3,7 @@
 mod figures;
 mod listeners;
 mod readiness;
+mod rules;
 mod scrape;
 
 use floe_testkit::corpus;

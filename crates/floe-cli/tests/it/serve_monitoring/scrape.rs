@@ -1,6 +1,6 @@
 //! The text of `/metrics`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One scrape.
 #[derive(Debug)]
@@ -34,5 +34,14 @@ impl Scrape {
     pub(super) fn responses(&self, route: &str, status: u16) -> f64 {
         let sample = format!("floe_http_requests_total{{route=\"{route}\",status=\"{status}\"}}");
         self.samples.get(&sample).copied().unwrap_or(0.0)
+    }
+
+    /// Returns the names of all metrics.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        let types = self
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "));
+        types.map(|line| line.split(' ').next().unwrap()).collect()
     }
 }
