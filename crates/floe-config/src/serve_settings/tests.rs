@@ -36,6 +36,10 @@ fn addresses(settings: &ServeSettings) -> Vec<String> {
 const EVERY_KEY: &str = "\
 listen = ['127.0.0.1:1', 'unix:/l']
 socket = '/s'
+metrics_listen = ':9100'
+tls_cert = ['/cert', '/cert2']
+tls_key = ['/key', '/key2']
+tls_client_ca = '/ca'
 store = '/srv'
 store_dir = '/gnu/store'
 secret_key_file = ['/a', '/b']
@@ -63,6 +67,9 @@ fn file_with_every_key_is_read() {
     }
     let settings = resolved(EVERY_KEY, &[]);
     assert_eq!(addresses(&settings), ["127.0.0.1:1", "unix:/l", "unix:/s"]);
+    assert_eq!(settings.metrics_listen.get().map(Vec::len), Some(1));
+    let files = ["/key", "/key2"].map(PathBuf::from).to_vec();
+    assert_eq!(settings.tls_key.get(), Some(&files));
     assert_eq!(settings.secret_key_files(), ["/a", "/b"].map(PathBuf::from));
     assert_eq!(settings.priority.get(), Some(&-1));
     assert_eq!(settings.compress.get(), Some(&Compress::Always));

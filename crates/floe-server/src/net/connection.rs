@@ -30,6 +30,7 @@
 //! the deadline, which each state sets for itself.
 
 mod peer;
+mod refused;
 pub(crate) mod state;
 
 use std::time::{Duration, Instant};
@@ -45,11 +46,9 @@ use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::finish::access_log::LoggedRequest;
 use crate::finish::{Finished, Finisher, Subject, Summary};
-use crate::http::refusal::Refusal;
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
 use crate::http::route_kind::RouteKind;
-use crate::tls::stream::TlsFailure;
 pub(crate) use peer::Peer;
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
@@ -256,39 +255,6 @@ impl Connection {
         self.output.truncate(to.waiting);
         self.after_response = to.after_response;
         true
-    }
-
-    /// Finishes the request of a client that is closed because its head, or its part of the TLS
-    /// handshake, did not come in time. Such a client gets no response.
-    pub(crate) fn finish_late_head(&self, finisher: &mut Finisher, clock: &Clock) {
-        if self.transport.is_in_handshake() {
-            self.finish_unread(Refusal::TlsTimeout, finisher, clock);
-        } else if matches!(self.state, State::ReadingHead) {
-            self.finish_unread(Refusal::HeadTimeout, finisher, clock);
-        }
-    }
-
-    /// Finishes the request of a client with which TLS has failed.
-    fn finish_failed_tls(&self, finisher: &mut Finisher, clock: &Clock) {
-        if let Some(failure) = self.transport.tls_failure() {
-            let refusal = match failure {
-                TlsFailure::PlainHttp => Refusal::PlainHttp,
-                TlsFailure::ClientCertificate => Refusal::ClientCertificate,
-                TlsFailure::Protocol => Refusal::TlsProtocol,
-            };
-            self.finish_unread(refusal, finisher, clock);
-        }
-    }
-
-    fn finish_unread(&self, refusal: Refusal, finisher: &mut Finisher, clock: &Clock) {
-        finisher.finish_response(&Finished {
-            peer: &self.peer.name,
-            user: None,
-            route: RouteKind::Other,
-            request: Subject::Invalid(&self.input),
-            summary: Summary::without_response(refusal),
-            clock,
-        });
     }
 
     /// Returns how many bytes were sent since the last call.
