@@ -204,8 +204,8 @@ fn renaming(text: &str) -> Result<(String, String), String> {
 
 const ENVIRONMENT: &str = "\
 closures needs nginx and nix-bin from apt, and root for ext4 and CPU quotas. serve needs wrk, nginx,
-zstd and nix-bin. `cargo xtask test --full` makes the corpora curl, jq and firefox-esr,
-bench/corpus/make-corpus makes kdenlive.
+zstd, curl, openssl and nix-bin. `cargo xtask test --full` makes the corpora curl, jq and
+firefox-esr, bench/corpus/make-corpus makes kdenlive.
 
 Environment:
   FLOE_BIN                 a floe binary to measure, instead of building one

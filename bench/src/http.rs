@@ -1,8 +1,11 @@
 //! A simple HTTP/1.1 client with one connection, for checks and for sequential requests. A load
-//! generator would not measure the latency of a single client.
+//! generator would not measure the latency of a single client. Over TLS, curl sends the requests.
+
+mod curl;
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -14,6 +17,8 @@ pub(crate) struct Origin {
     pub(crate) authority: String,
     /// Empty, or `/path` without a slash at its end.
     pub(crate) prefix: String,
+    /// The certificate that clients of a server with TLS trust; none over plain HTTP.
+    pub(crate) certificate: Option<PathBuf>,
 }
 
 impl Origin {
@@ -21,6 +26,7 @@ impl Origin {
         Origin {
             authority: format!("127.0.0.1:{port}"),
             prefix: String::new(),
+            certificate: None,
         }
     }
 
@@ -39,11 +45,21 @@ impl Origin {
                 "" => String::new(),
                 path => format!("/{path}"),
             },
+            certificate: None,
         })
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}{}", self.authority, self.prefix)
+        self.url_of(&self.prefix)
+    }
+
+    /// The URL of a request's path.
+    pub(crate) fn url_of(&self, target: &str) -> String {
+        let scheme = match self.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{}{target}", self.authority)
     }
 }
 
@@ -93,6 +109,11 @@ impl Connection {
     /// Fetches `target` and writes the body to `sink`. `extra` holds additional header lines, each
     /// with its `\r\n`.
     pub(crate) fn get(&mut self, target: &str, extra: &str, sink: &mut dyn Write) -> Result<Head> {
+        if let Some(certificate) = &self.origin.certificate {
+            let url = self.origin.url_of(target);
+            let head = curl::get(&url, certificate, extra, sink);
+            return head.with_context(|| self.describe(target));
+        }
         let reused = self.stream.is_some();
         let head = match self.send(target, extra) {
             // The server may have closed the old connection before it read the request.
@@ -114,7 +135,7 @@ impl Connection {
     }
 
     fn describe(&self, target: &str) -> String {
-        format!("GET http://{}{target}", self.origin.authority)
+        format!("GET {}", self.origin.url_of(target))
     }
 
     fn send(&mut self, target: &str, extra: &str) -> Result<Head> {
@@ -281,7 +302,8 @@ mod tests {
             port in 0u16..,
             path in "(/[a-z0-9]{1,5}){0,3}",
         ) {
-            let origin = Origin { authority: format!("{host}:{port}"), prefix: path };
+            let authority = format!("{host}:{port}");
+            let origin = Origin { authority, prefix: path, certificate: None };
             proptest::prop_assert_eq!(Origin::parse(&origin.url()), Some(origin));
         }
     }

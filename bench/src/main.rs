@@ -30,6 +30,7 @@ mod programs;
 mod results;
 mod serve;
 mod server;
+mod tls;
 
 use args::{Arguments, Command};
 use closures::Group;

@@ -23,6 +23,8 @@ use crate::outcome::Outcome;
 use crate::programs;
 use crate::results::{self, Results};
 use nix_client::NixClient;
+use peers::Peer;
+use rows::RowPlan;
 use session::Session;
 use workload::Workload;
 
@@ -31,8 +33,8 @@ pub(crate) const NAME: &str = "serve";
 
 /// Measures the rows that were asked for.
 pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
-    for (tool, package) in [("wrk", "wrk"), ("zstd", "zstd")] {
-        programs::installed(tool, package)?;
+    for tool in ["wrk", "zstd", "curl", "openssl"] {
+        programs::installed(tool, tool)?;
     }
     let mut plans = rows::all();
     plans.retain(|plan| args.run.wants(&plan.name));
@@ -40,6 +42,8 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
     // Describe the machine before the preparations raise its load.
     let machine = machine::machine();
     let peers = peers::all(root, args)?;
+    let skipped = skip_tls(&mut plans, &peers);
+    ensure!(!plans.is_empty(), "no row is left");
     let directory = workspace::target_directory(root).join("bench");
     let _lock = programs::lock(&directory)?;
     let workload = Workload::prepare(root, &directory.join(NAME))?;
@@ -61,6 +65,7 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
         report.rows.push(row);
     }
     report.notes = notes(root, &session, &peers);
+    report.notes.extend(skipped);
     drop(session);
     if args.run.before.is_some() {
         return results::publish_comparison(&report, args.run.json.as_deref());
@@ -77,13 +82,26 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Removes the rows over TLS if a floe has no TLS, and returns the reason.
+fn skip_tls(plans: &mut Vec<RowPlan>, peers: &[Peer]) -> Option<String> {
+    let name = peers::floe_without_tls(peers)?;
+    let count = plans.len();
+    plans.retain(|plan| !plan.work.is_over_tls());
+    let skipped = count - plans.len();
+    let reason = format!("skipping {skipped} rows over TLS: {name} has no option --tls-cert");
+    (skipped > 0).then(|| {
+        eprintln!("{reason}");
+        reason
+    })
+}
+
 const EXPLANATION: &str = "\
 Costs are medians; ratios are medians of the ratios of single rounds. CPU time is that of the
 server. The load generator runs on the same cores, on loopback.
 ";
 
 /// The circumstances that a reader needs to judge the figures.
-fn notes(root: &Path, session: &Session<'_>, peers: &[peers::Peer]) -> Vec<String> {
+fn notes(root: &Path, session: &Session<'_>, peers: &[Peer]) -> Vec<String> {
     let mut notes = vec![format!(
         "{} rounds of {} s, the servers taking turns.",
         session.rounds(),
@@ -101,6 +119,7 @@ fn notes(root: &Path, session: &Session<'_>, peers: &[peers::Peer]) -> Vec<Strin
         notes.push(format!("{}: {version}", peer.name));
     }
     notes.extend(commit(root).map(|commit| format!("floe is built from commit {commit}.")));
+    notes.extend(session.tls_notes());
     let client = session.client.as_ref();
     notes.push(client.map_or_else(Clone::clone, |nix| nix.version.clone()));
     notes.extend(wrk_version());

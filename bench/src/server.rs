@@ -15,6 +15,7 @@ use xtask::system;
 
 use crate::http::{Connection, Origin};
 use crate::programs;
+use crate::tls::Certificate;
 
 /// Starting takes seconds for the slowest server, which is written in Perl.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -27,13 +28,15 @@ pub(crate) struct Endpoint {
     pub(crate) pids: Vec<u32>,
 }
 
-/// A binary cache in files.
+/// A binary cache in files, as nginx serves it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileCache<'a> {
     /// The directory that nginx serves.
     pub(crate) root: &'a Path,
     /// The cache below it: empty, or `/path` without a slash at its end.
     pub(crate) prefix: &'a str,
+    /// For TLS; none for plain HTTP.
+    pub(crate) certificate: Option<&'a Certificate>,
 }
 
 /// A server that runs until this is dropped.
@@ -80,12 +83,13 @@ impl Server {
         let port = free_port()?;
         let config = scratch.join("nginx.conf");
         fs::create_dir_all(scratch)
-            .and_then(|()| fs::write(&config, nginx_config(cache.root, (port, workers), scratch)))
+            .and_then(|()| fs::write(&config, nginx_config(cache, (port, workers), scratch)))
             .with_context(|| format!("cannot write {}", config.display()))?;
         let mut command = process_group_command(programs::installed("nginx", "nginx")?);
         command.arg("-c").arg(config).args(["-e", "stderr"]);
         let mut origin = Origin::local(port);
         origin.prefix = cache.prefix.into();
+        origin.certificate = cache.certificate.map(|tls| tls.file.clone());
         Server::start(command, origin, scratch)
     }
 
@@ -188,8 +192,19 @@ pub(crate) fn process_group_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn nginx_config(root: &Path, (port, workers): (u16, usize), scratch: &Path) -> String {
-    let (root, scratch) = (root.display(), scratch.display());
+fn nginx_config(cache: &FileCache<'_>, (port, workers): (u16, usize), scratch: &Path) -> String {
+    let (root, scratch) = (cache.root.display(), scratch.display());
+    // All other settings of TLS are nginx's own.
+    let (ssl, certificate) = match cache.certificate {
+        Some(Certificate { file, key }) => {
+            let (file, key) = (file.display(), key.display());
+            (
+                " ssl",
+                format!("ssl_certificate {file}; ssl_certificate_key {key};"),
+            )
+        }
+        None => ("", String::new()),
+    };
     // By default the workers of root become another user, who may not read the caches.
     let user = if system::is_root() { "user root;" } else { "" };
     format!(
@@ -199,7 +214,7 @@ fn nginx_config(root: &Path, (port, workers): (u16, usize), scratch: &Path) -> S
          http {{ access_log off; sendfile on; keepalive_requests 100000000;\n\
          client_body_temp_path {scratch}/b; proxy_temp_path {scratch}/p;\n\
          fastcgi_temp_path {scratch}/f; uwsgi_temp_path {scratch}/u; scgi_temp_path {scratch}/s;\n\
-         server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
+         server {{ listen 127.0.0.1:{port}{ssl}; {certificate} root {root}; }} }}\n"
     )
 }
 

@@ -146,6 +146,7 @@ fn nginx(fixture: &Fixture, corpus: &Corpus, compression: &str) -> Result<Server
     let cache = FileCache {
         root: &corpus.directory,
         prefix: &format!("/cache-{compression}"),
+        certificate: None,
     };
     Server::nginx(&cache, 1, &fixture.scratch.path().join("nginx"))
 }

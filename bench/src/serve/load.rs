@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::processes;
 use crate::http::Connection;
 use crate::server::Endpoint;
+use crate::tls;
 
 /// The requests, and how their number is counted.
 pub(super) struct Load<'a> {
@@ -27,6 +28,8 @@ pub(super) struct Load<'a> {
     pub(super) status: u16,
     /// Additional header lines, each with its `\r\n`.
     pub(super) headers: &'a str,
+    /// Settings of OpenSSL for wrk, instead of those of the machine.
+    pub(super) openssl_conf: Option<&'a Path>,
     pub(super) time: Duration,
 }
 
@@ -73,7 +76,10 @@ pub(super) fn concurrent(
         .arg(format!("--timeout={RESPONSE_SECONDS_MAX}s"))
         .arg("--script")
         .arg(script)
-        .arg(format!("http://{}/", endpoint.origin.authority));
+        .arg(endpoint.origin.url_of("/"));
+    if let Some(settings) = load.openssl_conf {
+        command.env(tls::OPENSSL_CONF, settings);
+    }
     let (report, sample) = with_usage(endpoint, || {
         run_wrk(&mut command, load.time, &output)?;
         let text = fs::read_to_string(&output).context("cannot read the output of wrk")?;
@@ -340,6 +346,7 @@ mod tests {
             unit: Unit::Request,
             status: 200,
             headers: "Accept-Encoding: zstd\r\n",
+            openssl_conf: None,
             time: Duration::ZERO,
         });
         for part in [

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use floe_bench::machine;
 
 use super::workload::Workload;
@@ -14,6 +14,7 @@ use crate::before_after::BEFORE;
 use crate::http::Origin;
 use crate::programs;
 use crate::server::{Endpoint, FileCache, Server, free_port, process_group_command};
+use crate::tls::Certificate;
 
 pub(super) const NGINX: &str = "nginx";
 pub(super) const NIX_SERVE: &str = "nix-serve";
@@ -25,15 +26,23 @@ const NGINX_WORKERS: usize = 2;
 /// How to get a server.
 #[derive(Clone, Debug)]
 pub(super) enum Launch {
-    Floe {
-        binary: PathBuf,
-        has_nar_cache: bool,
-    },
+    Floe(PathBuf),
     Nginx,
     Harmonia(PathBuf),
     /// A shell command with placeholders.
     Command(String),
     Running(Endpoint),
+}
+
+/// The transport and the form of the NARs that a server sends.
+#[derive(Clone, Debug)]
+pub(super) enum Mode {
+    /// Plain HTTP, and NARs as they are.
+    Plain,
+    /// NARs compressed by zstd, which floe keeps in a cache.
+    NarCache,
+    /// NARs as they are, over TLS.
+    Tls(Certificate),
 }
 
 /// A server by its name, and how to get it or why that is impossible.
@@ -48,11 +57,14 @@ pub(super) struct Peer {
 pub(super) fn all(root: &Path, args: &ServeArgs) -> Result<Vec<Peer>> {
     let current = programs::floe(root);
     let version = version(&current, "--version");
-    let current = peer(FLOE, current.map(floe), version);
+    let current = peer(FLOE, current.map(Launch::Floe), version);
     if let Some(before) = &args.run.before {
         let before = before.canonicalize().context("cannot find the older floe");
         let version = self::version(&before, "--version");
-        return Ok(vec![peer(BEFORE, before.map(floe), version), current]);
+        return Ok(vec![
+            peer(BEFORE, before.map(Launch::Floe), version),
+            current,
+        ]);
     }
     let nginx = programs::installed("nginx", "nginx");
     let version = self::version(&nginx, "-v");
@@ -94,45 +106,57 @@ fn with_given<'a>(
     Ok(peers)
 }
 
-fn floe(binary: PathBuf) -> Launch {
-    Launch::Floe {
-        binary,
-        has_nar_cache: false,
-    }
+/// The name of a floe without TLS among the servers. With `--before`, the binary may be older than
+/// TLS.
+pub(super) fn floe_without_tls(peers: &[Peer]) -> Option<&str> {
+    let lacks_tls = |peer: &&Peer| match &peer.launch {
+        Ok(Launch::Floe(binary)) => !has_option(binary, "--tls-cert"),
+        _ => false,
+    };
+    Some(&peers.iter().find(lacks_tls)?.name)
 }
 
 impl Launch {
-    /// The same server with a cache of compressed NARs, if it is floe.
-    pub(super) fn with_nar_cache(&self) -> Launch {
-        let mut launch = self.clone();
-        if let Launch::Floe { has_nar_cache, .. } = &mut launch {
-            *has_nar_cache = true;
-        }
-        launch
-    }
-
     /// Starts the server over the store or the cache of a workload, and waits until it responds.
     /// Its files go to the directory `scratch`.
-    pub(super) fn start(&self, workload: &Workload, scratch: &Path) -> Result<Server> {
+    pub(super) fn start(&self, mode: &Mode, workload: &Workload, scratch: &Path) -> Result<Server> {
         fs::create_dir_all(scratch)
             .with_context(|| format!("cannot create {}", scratch.display()))?;
         let port = free_port()?;
+        let mut origin = Origin::local(port);
         let command = match self {
-            Launch::Running(endpoint) => return Server::running(endpoint),
             Launch::Nginx => {
                 let cache = FileCache {
                     root: &workload.caches,
                     prefix: Workload::PLAIN,
+                    certificate: match mode {
+                        Mode::Tls(certificate) => Some(certificate),
+                        Mode::Plain | Mode::NarCache => None,
+                    },
                 };
                 return Server::nginx(&cache, NGINX_WORKERS, scratch);
             }
-            Launch::Floe {
-                binary,
-                has_nar_cache,
-            } => {
-                let nar_cache = has_nar_cache.then(|| scratch.join("nar-cache"));
-                floe_command(binary, workload, port, nar_cache)
+            Launch::Floe(binary) => {
+                let mut command = floe_command(binary, workload, port);
+                match mode {
+                    Mode::Plain => {}
+                    Mode::NarCache => {
+                        command.args(["--compress", "cached", cache_option(binary)]);
+                        command.arg(scratch.join("nar-cache"));
+                    }
+                    Mode::Tls(Certificate { file, key }) => {
+                        command
+                            .arg("--tls-cert")
+                            .arg(file)
+                            .arg("--tls-key")
+                            .arg(key);
+                        origin.certificate = Some(file.clone());
+                    }
+                }
+                command
             }
+            _ if matches!(mode, Mode::Tls(_)) => bail!("it is measured over plain HTTP only"),
+            Launch::Running(endpoint) => return Server::running(endpoint),
             Launch::Harmonia(binary) => {
                 let config = scratch.join("harmonia.toml");
                 fs::write(&config, harmonia_config(workload, port))
@@ -151,16 +175,11 @@ impl Launch {
                 command
             }
         };
-        Server::start(command, Origin::local(port), scratch)
+        Server::start(command, origin, scratch)
     }
 }
 
-fn floe_command(
-    binary: &Path,
-    workload: &Workload,
-    port: u16,
-    nar_cache: Option<PathBuf>,
-) -> Command {
+fn floe_command(binary: &Path, workload: &Workload, port: u16) -> Command {
     let mut command = process_group_command(binary);
     command
         .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
@@ -168,23 +187,22 @@ fn floe_command(
         .arg(&workload.store)
         .arg("--secret-key-file")
         .arg(&workload.secret_key);
-    if let Some(directory) = nar_cache {
-        command.args(["--compress", "cached", cache_option(binary)]);
-        command.arg(directory);
-    }
     command
 }
 
 /// Returns the option for the directory of compressed NARs. With `--before`, the binary may be
 /// older than the present name.
 fn cache_option(binary: &Path) -> &'static str {
-    let help = Command::new(binary).args(["serve", "--help"]).output();
-    let is_new =
-        help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--compressed-cache"));
-    match is_new {
+    match has_option(binary, "--compressed-cache") {
         true => "--compressed-cache",
         false => concat!("--side", "-cache"),
     }
+}
+
+/// Whether `floe serve` of a binary has an option.
+fn has_option(binary: &Path, option: &str) -> bool {
+    let help = Command::new(binary).args(["serve", "--help"]).output();
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains(option))
 }
 
 fn harmonia_config(workload: &Workload, port: u16) -> String {

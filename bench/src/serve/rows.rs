@@ -2,6 +2,7 @@
 
 use floe_bench::Unit;
 
+use super::checks::ACCEPT_ZSTD;
 use super::peers::{NGINX, NIX_SERVE};
 use crate::aims::Aim;
 
@@ -18,6 +19,10 @@ pub(super) struct RowPlan {
 pub(super) enum Work {
     /// As many as this number of connections can send.
     Concurrent(Request, usize),
+    /// As `Concurrent`, over TLS.
+    Tls(Request, usize),
+    /// As `Tls`, with a new connection and a full handshake for each request.
+    TlsHandshakes(Request, usize),
     /// One after another on one connection, again and again.
     Sequential(Request),
     /// Each once, one after another, to a server that was just started.
@@ -57,8 +62,24 @@ impl Work {
         match self {
             Work::Realise => Request::ClosureNarinfos,
             Work::Concurrent(request, _)
+            | Work::Tls(request, _)
+            | Work::TlsHandshakes(request, _)
             | Work::Sequential(request)
             | Work::FreshServer(request) => request,
+        }
+    }
+
+    /// Whether the requests go to a server with TLS.
+    pub(super) fn is_over_tls(self) -> bool {
+        matches!(self, Work::Tls(..) | Work::TlsHandshakes(..))
+    }
+
+    /// Additional header lines of every request.
+    pub(super) fn headers(self) -> &'static str {
+        match self {
+            Work::Concurrent(Request::Zstd, _) => ACCEPT_ZSTD,
+            Work::TlsHandshakes(..) => "Connection: close\r\n",
+            _ => "",
         }
     }
 }
@@ -80,6 +101,10 @@ const NEARLY_AS_FAST: Aim = Aim::speed(NGINX, 0.9);
 const NEARLY_AS_CHEAP: Aim = NEARLY_AS_FAST.cpu(1.5);
 /// Floe has a narinfo in memory, whereas nginx opens a file for each request.
 const FASTER_AND_CHEAPER: Aim = Aim::speed(NGINX, 1.1).cpu(0.75);
+/// As `FASTER_AND_CHEAPER`, beside the encryption, which costs both servers the same.
+const FASTER_AND_CHEAPER_TLS: Aim = Aim::speed(NGINX, 1.1).cpu(0.85);
+/// A handshake is mostly one signature and one key exchange, in two different libraries.
+const NEARLY_AS_MANY_HANDSHAKES: Aim = Aim::speed(NGINX, 0.8);
 /// Floe opens a thousand files, whereas nginx opens one.
 const FIRST_TIME: Aim = Aim::speed(NGINX, 0.4);
 
@@ -145,7 +170,41 @@ pub(super) fn all() -> Vec<RowPlan> {
         aim: Aim::time(NGINX, 1.05),
         work: Work::Realise,
     });
+    rows.extend(over_tls());
     rows.extend(announcement());
+    rows
+}
+
+/// The rows over TLS.
+fn over_tls() -> Vec<RowPlan> {
+    let mut rows = Vec::new();
+    for connections in [1, 16, 64] {
+        rows.push(RowPlan {
+            work: Work::Tls(Request::Narinfo, connections),
+            ..concurrent(
+                "TLS: present narinfo",
+                Request::Narinfo,
+                connections,
+                FASTER_AND_CHEAPER_TLS,
+            )
+        });
+    }
+    for connections in [1, 16] {
+        rows.push(RowPlan {
+            work: Work::Tls(Request::BigNar, connections),
+            ..bytes("TLS: 10 MB NAR", Request::BigNar, connections)
+        });
+    }
+    let connections = 16;
+    rows.push(RowPlan {
+        work: Work::TlsHandshakes(Request::Narinfo, connections),
+        ..concurrent(
+            "TLS: a full handshake for each narinfo",
+            Request::Narinfo,
+            connections,
+            NEARLY_AS_MANY_HANDSHAKES,
+        )
+    });
     rows
 }
 

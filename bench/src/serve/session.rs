@@ -1,27 +1,28 @@
 //! A session: the servers that run side by side, and the rounds of a row.
 
+mod second_servers;
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use floe_bench::{BenchError, Repetitions, Row, Sample, take_turns};
 use serde_json::json;
 
-use super::checks::{ACCEPT_ZSTD, Checks};
+use super::checks::Checks;
 use super::load::{self, Load};
 use super::nix_client::NixClient;
-use super::peers::{Launch, Peer};
+use super::peers::{Launch, Mode, Peer};
 use super::processes;
 use super::rows::{Pair, Request, RowPlan, Work};
 use super::workload::Workload;
 use crate::args::RunArgs;
 use crate::server::{Endpoint, Server};
+use crate::tls::{self, Certificate};
+use second_servers::{TlsServer, ZstdServer};
 
 const ROUNDS: usize = 11;
-
-/// Floe compresses 100 MB of NARs per second in the background, so its cache is full by then.
-const CACHE_FILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The servers of a run, and everything they need.
 pub(super) struct Session<'a> {
@@ -29,6 +30,10 @@ pub(super) struct Session<'a> {
     pub(super) client: Result<NixClient, String>,
     args: &'a RunArgs,
     scratch: PathBuf,
+    /// The certificate of all servers with TLS, or why there is none.
+    certificate: Result<Certificate, String>,
+    /// The settings of OpenSSL with which each connection makes a full handshake.
+    full_handshakes: PathBuf,
     variants: Vec<ServerVariant<'a>>,
 }
 
@@ -39,13 +44,25 @@ struct ServerVariant<'a> {
     server: Result<Server, String>,
     checks: Option<Checks<'a>>,
     zstd: Option<ZstdServer>,
+    tls: Option<TlsServer<'a>>,
 }
 
-/// Where a server sends NARs compressed by zstd.
-struct ZstdServer {
-    endpoint: Endpoint,
-    /// A second server for this alone, which compresses in the background.
-    own: Option<Server>,
+impl ServerVariant<'_> {
+    /// The server that gets the requests of a row.
+    fn endpoint(&self, work: Work) -> Result<&Endpoint> {
+        match (work, &self.server) {
+            (Work::Concurrent(Request::Zstd, _), _) => {
+                let zstd = self.zstd.as_ref();
+                zstd.map(|zstd| &zstd.endpoint).context("not started")
+            }
+            (Work::Tls(..) | Work::TlsHandshakes(..), _) => {
+                let tls = self.tls.as_ref();
+                tls.map(|tls| &tls.server.endpoint).context("not started")
+            }
+            (_, Ok(server)) => Ok(&server.endpoint),
+            (_, Err(why)) => bail!("{why}"),
+        }
+    }
 }
 
 impl<'a> Session<'a> {
@@ -63,6 +80,8 @@ impl<'a> Session<'a> {
             workload,
             client: Err("no client was looked for".into()),
             args,
+            certificate: Certificate::create(&scratch).map_err(|error| format!("{error:#}")),
+            full_handshakes: tls::full_handshakes(&scratch)?,
             scratch,
             variants: Vec::new(),
         };
@@ -78,7 +97,7 @@ impl<'a> Session<'a> {
 
     fn variant(&self, peer: &Peer) -> ServerVariant<'a> {
         let launch = peer.launch.as_ref().map_err(String::clone);
-        let server = launch.and_then(|launch| self.launch(launch, &peer.name));
+        let server = launch.and_then(|launch| self.launch(launch, &Mode::Plain, &peer.name));
         let endpoint = server.as_ref().ok().map(|server| server.endpoint.clone());
         ServerVariant {
             name: peer.name.clone(),
@@ -86,12 +105,13 @@ impl<'a> Session<'a> {
             checks: endpoint.map(|endpoint| Checks::new(self.workload, &endpoint)),
             server,
             zstd: None,
+            tls: None,
         }
     }
 
-    fn launch(&self, launch: &Launch, name: &str) -> Result<Server, String> {
+    fn launch(&self, launch: &Launch, mode: &Mode, name: &str) -> Result<Server, String> {
         launch
-            .start(self.workload, &self.scratch.join(name))
+            .start(mode, self.workload, &self.scratch.join(name))
             .map_err(|error| format!("{error:#}"))
     }
 
@@ -156,118 +176,49 @@ impl<'a> Session<'a> {
     /// takes no CPU time from the next one.
     fn wait_until_idle(&self, at: usize) {
         let variant = &self.variants[at];
-        let own = variant.zstd.as_ref().and_then(|zstd| zstd.own.as_ref());
-        for server in variant.server.iter().chain(own) {
+        let zstd = variant.zstd.as_ref().and_then(|zstd| zstd.own.as_ref());
+        let tls = variant.tls.as_ref().map(|tls| &tls.server);
+        for server in variant.server.iter().chain(zstd).chain(tls) {
             processes::wait_until_idle(&server.endpoint.pids);
         }
     }
 
     /// The request targets of a row, after their responses were found correct.
     fn checked_targets(&mut self, work: Work, at: usize) -> Result<Vec<String>> {
-        let request = work.request();
-        if request == Request::Zstd {
+        if work.is_over_tls() {
+            return self.tls_targets(work, at);
+        }
+        if work.request() == Request::Zstd {
             return self.zstd_targets(at);
         }
-        let workload = self.workload;
         let variant = &mut self.variants[at];
         let checks = match (&variant.server, &mut variant.checks) {
             (Err(why), _) => bail!("{why}"),
             (Ok(_), None) => bail!("not checked"),
             (Ok(_), Some(checks)) => checks,
         };
-        let one = |result: Result<String>| result.map(|target| vec![target]);
-        match request {
-            Request::Narinfo => one(checks.narinfo(workload.leaf()?)),
-            Request::AbsentNarinfo => one(checks.absent()),
-            Request::EmptyNar => one(checks.nar(&workload.empty)),
-            Request::BigNar => one(checks.nar(&workload.big)),
-            Request::SmallFilesNar | Request::Zstd => one(checks.nar(&workload.small[0])),
-            Request::SmallFilesNars => workload.small.iter().map(|it| checks.nar(it)).collect(),
-            Request::ClosureNars => workload.closure.iter().map(|it| checks.nar(it)).collect(),
-            Request::ClosureNarinfos => {
-                let paths = workload.closure.iter();
-                paths.map(|path| checks.narinfo(path)).collect()
-            }
-            Request::TenNarinfos => {
-                let ten = workload.closure.iter().cycle().take(10);
-                ten.map(|path| checks.narinfo(path)).collect()
-            }
-            Request::TenOf(pair) => {
-                let path = match pair {
-                    Pair::Empty => &workload.empty,
-                    Pair::Big => &workload.big,
-                };
-                Ok(vec![[checks.narinfo(path)?, checks.nar(path)?]; 10].concat())
-            }
-        }
-    }
-
-    /// The target of a NAR that the server sends compressed by zstd.
-    fn zstd_targets(&mut self, at: usize) -> Result<Vec<String>> {
-        if self.variants[at].zstd.is_none() {
-            self.variants[at].zstd = Some(self.start_zstd(at)?);
-        }
-        let zstd = self.variants[at].zstd.as_ref().context("not started")?;
-        let timeout = match zstd.own {
-            Some(_) => CACHE_FILL_TIMEOUT,
-            None => Duration::ZERO,
-        };
-        let mut checks = Checks::new(self.workload, &zstd.endpoint);
-        let path = self.workload.middle_sized()?;
-        Ok(vec![checks.compressed(path, timeout, &self.scratch)?])
-    }
-
-    /// nginx has compressed NARs in another cache, floe gets a second server with a compressed NAR
-    /// cache, and other servers answer as they are.
-    fn start_zstd(&self, at: usize) -> Result<ZstdServer> {
-        let variant = &self.variants[at];
-        let mut endpoint = match &variant.server {
-            Ok(server) => server.endpoint.clone(),
-            Err(why) => bail!("{why}"),
-        };
-        match &variant.launch {
-            Some(launch @ Launch::Floe { .. }) => {
-                let name = format!("{}-zstd", variant.name);
-                let server = self.launch(&launch.with_nar_cache(), &name);
-                let server = server.map_err(|why| anyhow!("with a NAR cache: {why}"))?;
-                return Ok(ZstdServer {
-                    endpoint: server.endpoint.clone(),
-                    own: Some(server),
-                });
-            }
-            Some(Launch::Nginx) => endpoint.origin.prefix = Workload::ZSTD.into(),
-            _ => {}
-        }
-        Ok(ZstdServer {
-            endpoint,
-            own: None,
-        })
+        targets(work.request(), self.workload, checks)
     }
 
     /// One round of one server.
     fn sample(&self, plan: &RowPlan, at: usize, targets: &[String]) -> Result<Sample> {
         let variant = &self.variants[at];
-        let endpoint = match &variant.server {
-            Ok(server) => &server.endpoint,
-            Err(why) => bail!("{why}"),
-        };
+        let endpoint = variant.endpoint(plan.work)?;
         let load = Load {
             targets,
             unit: plan.unit,
             status: plan.work.request().status(),
-            headers: "",
+            headers: plan.work.headers(),
+            openssl_conf: match plan.work {
+                Work::TlsHandshakes(..) => Some(&self.full_handshakes),
+                _ => None,
+            },
             time: self.load_time(),
         };
         match plan.work {
-            Work::Concurrent(Request::Zstd, connections) => {
-                let zstd = variant.zstd.as_ref().context("not started")?;
-                let load = Load {
-                    headers: ACCEPT_ZSTD,
-                    ..load
-                };
-                load::concurrent(&zstd.endpoint, &load, connections, &self.scratch)
-            }
-            Work::Concurrent(_, connections) => {
+            Work::Concurrent(_, connections)
+            | Work::Tls(_, connections)
+            | Work::TlsHandshakes(_, connections) => {
                 load::concurrent(endpoint, &load, connections, &self.scratch)
             }
             Work::Sequential(_) => load::sequential(endpoint, &load),
@@ -277,7 +228,9 @@ impl<'a> Session<'a> {
                     bail!("it is running already, and this row needs a fresh server");
                 }
                 let name = format!("{}-fresh", variant.name);
-                let fresh = self.launch(launch, &name).map_err(anyhow::Error::msg)?;
+                let fresh = self
+                    .launch(launch, &Mode::Plain, &name)
+                    .map_err(anyhow::Error::msg)?;
                 let once = Load {
                     time: Duration::ZERO,
                     ..load
@@ -288,6 +241,35 @@ impl<'a> Session<'a> {
                 Ok(nix) => nix.realise(endpoint, self.workload),
                 Err(why) => bail!("{why}"),
             },
+        }
+    }
+}
+
+/// The targets of some requests, after the responses were found correct.
+fn targets(request: Request, workload: &Workload, checks: &mut Checks<'_>) -> Result<Vec<String>> {
+    let one = |result: Result<String>| result.map(|target| vec![target]);
+    match request {
+        Request::Narinfo => one(checks.narinfo(workload.leaf()?)),
+        Request::AbsentNarinfo => one(checks.absent()),
+        Request::EmptyNar => one(checks.nar(&workload.empty)),
+        Request::BigNar => one(checks.nar(&workload.big)),
+        Request::SmallFilesNar | Request::Zstd => one(checks.nar(&workload.small[0])),
+        Request::SmallFilesNars => workload.small.iter().map(|it| checks.nar(it)).collect(),
+        Request::ClosureNars => workload.closure.iter().map(|it| checks.nar(it)).collect(),
+        Request::ClosureNarinfos => {
+            let paths = workload.closure.iter();
+            paths.map(|path| checks.narinfo(path)).collect()
+        }
+        Request::TenNarinfos => {
+            let ten = workload.closure.iter().cycle().take(10);
+            ten.map(|path| checks.narinfo(path)).collect()
+        }
+        Request::TenOf(pair) => {
+            let path = match pair {
+                Pair::Empty => &workload.empty,
+                Pair::Big => &workload.big,
+            };
+            Ok(vec![[checks.narinfo(path)?, checks.nar(path)?]; 10].concat())
         }
     }
 }
