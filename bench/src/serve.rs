@@ -24,7 +24,7 @@ use crate::programs;
 use crate::results::{self, Results};
 use nix_client::NixClient;
 use peers::Peer;
-use rows::RowPlan;
+use rows::{Request, RowPlan};
 use session::Session;
 use workload::Workload;
 
@@ -46,7 +46,13 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
     ensure!(!plans.is_empty(), "no row is left");
     let directory = workspace::target_directory(root).join("bench");
     let _lock = programs::lock(&directory)?;
-    let workload = Workload::prepare(root, &directory.join(NAME))?;
+    let mut workload = Workload::prepare(root, &directory.join(NAME))?;
+    if plans
+        .iter()
+        .any(|plan| plan.work.request() == Request::ManyNars)
+    {
+        workload.add_many()?;
+    }
     let client = NixClient::find(root);
     let mut session = Session::start(&args.run, &workload, directory.join("run"), &peers)?;
     session.client = client;
@@ -102,10 +108,11 @@ server. The load generator runs on the same cores, on loopback.
 
 /// The circumstances that a reader needs to judge the figures.
 fn notes(root: &Path, session: &Session<'_>, peers: &[Peer]) -> Vec<String> {
+    let seconds = session.load_time().as_secs_f64();
     let mut notes = vec![format!(
-        "{} rounds of {} s, the servers taking turns.",
+        "{} rounds of {seconds} s, the servers taking turns; with 500 paths, of {} s.",
         session.rounds(),
-        session.load_time().as_secs_f64()
+        seconds * f64::from(Request::ManyNars.load_times())
     )];
     if session.is_quick() {
         notes.push("A quick run: its figures are too uncertain to be quoted.".into());

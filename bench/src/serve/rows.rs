@@ -40,6 +40,8 @@ pub(super) enum Request {
     EmptyNar,
     BigNar,
     ClosureNars,
+    /// All NARs with the shape of nixos-minimal.
+    ManyNars,
     /// One NAR of 1,000 small files.
     SmallFilesNar,
     /// All NARs of 1,000 small files.
@@ -90,6 +92,15 @@ impl Request {
         match self {
             Request::AbsentNarinfo => 404,
             _ => 200,
+        }
+    }
+
+    /// How many times as long as usual a round takes. A gigabyte takes longer than usual, and each
+    /// NAR must be sent in each round.
+    pub(super) fn load_times(self) -> u32 {
+        match self {
+            Request::ManyNars => 3,
+            _ => 1,
         }
     }
 }
@@ -144,6 +155,12 @@ pub(super) fn all() -> Vec<RowPlan> {
     for connections in [1, 4, 16] {
         let name = "every NAR of the closure";
         rows.push(bytes(name, Request::ClosureNars, connections));
+    }
+    for connections in [1, 4, 16] {
+        let name = "every NAR of 500 paths like nixos-minimal";
+        let row = bytes(name, Request::ManyNars, connections);
+        let aim = Aim::none(NGINX);
+        rows.push(RowPlan { aim, ..row });
     }
     rows.push(RowPlan {
         name: "NAR of 1,000 small files, first time".into(),

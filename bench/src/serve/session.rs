@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
                 Work::TlsHandshakes(..) => Some(&self.full_handshakes),
                 _ => None,
             },
-            time: self.load_time(),
+            time: self.load_time() * plan.work.request().load_times(),
         };
         match plan.work {
             Work::Concurrent(_, connections)
@@ -256,6 +256,7 @@ fn targets(request: Request, workload: &Workload, checks: &mut Checks<'_>) -> Re
         Request::SmallFilesNar | Request::Zstd => one(checks.nar(&workload.small[0])),
         Request::SmallFilesNars => workload.small.iter().map(|it| checks.nar(it)).collect(),
         Request::ClosureNars => workload.closure.iter().map(|it| checks.nar(it)).collect(),
+        Request::ManyNars => workload.many.iter().map(|it| checks.nar(it)).collect(),
         Request::ClosureNarinfos => {
             let paths = workload.closure.iter();
             paths.map(|path| checks.narinfo(path)).collect()

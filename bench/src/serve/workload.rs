@@ -1,8 +1,11 @@
 //! The data that is served: a copy of a corpus' store with some paths added by the real Nix, and
 //! the same paths in caches of files. It is made once, and again when this recipe changes.
 
+mod many;
+
 use std::fs;
 use std::io::Write as _;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -15,6 +18,8 @@ use crate::nix::{self, Settings};
 /// A store and its caches. Store paths are full, as in `/nix/store/HASH-NAME`.
 pub(super) struct Workload {
     pub(super) corpus_name: String,
+    /// Contains all the files.
+    directory: PathBuf,
     /// The root of the store.
     pub(super) store: PathBuf,
     /// Contains the caches `PLAIN` and `ZSTD`.
@@ -31,6 +36,8 @@ pub(super) struct Workload {
     pub(super) big: String,
     /// Directories of 1,000 small files each.
     pub(super) small: Vec<String>,
+    /// Paths with the shape of nixos-minimal; none unless they were added.
+    pub(super) many: Vec<String>,
 }
 
 /// As in the announcement of nix-serve-ng.
@@ -58,6 +65,7 @@ impl Workload {
         }
         let mut workload = Workload {
             corpus_name: corpus.name(),
+            directory: directory.to_owned(),
             store: directory.join("store"),
             caches: directory.join("caches"),
             secret_key: corpus.secret_key_file(),
@@ -68,6 +76,7 @@ impl Workload {
             empty: String::new(),
             big: String::new(),
             small: Vec::new(),
+            many: Vec::new(),
         };
         let added_file = directory.join("added");
         if is_made {
@@ -87,24 +96,39 @@ impl Workload {
         let mut copy = Command::new("cp");
         run(copy.arg("-a").arg(corpus.store()).arg(&self.store))?;
         let names = write_trees(trees)?;
-        let mut add = self.nix("nix-store")?;
-        add.arg("--store").arg(&self.store).arg("--add");
-        let added = run(add.args(names.iter().map(|name| trees.join(name))))?;
+        let added = self.add_to_store(trees, &names)?;
         self.set_added(&added)?;
         fs::remove_dir_all(trees).context("cannot remove the added trees")?;
 
-        for (below, compression) in [(Self::PLAIN, "none"), (Self::ZSTD, "zstd")] {
-            let url = format!(
-                "file://{}{below}?compression={compression}&secret-key={}",
-                self.caches.display(),
-                self.secret_key.display()
-            );
-            let mut copy = self.nix("nix")?;
-            copy.args(["copy", "--no-check-sigs", "--from"])
-                .arg(&self.store);
-            run(copy.args(["--to", &url, &self.top]).args(added.lines()))?;
+        for cache in [(Self::PLAIN, "none"), (Self::ZSTD, "zstd")] {
+            self.copy_to_cache(cache, iter::once(self.top.as_str()).chain(added.lines()))?;
         }
         Ok(added)
+    }
+
+    /// Adds trees to the store. Returns their paths in order, one per line.
+    fn add_to_store(&self, trees: &Path, names: &[String]) -> Result<String> {
+        let mut add = self.nix("nix-store")?;
+        add.arg("--store").arg(&self.store).arg("--add");
+        run(add.args(names.iter().map(|name| trees.join(name))))
+    }
+
+    /// Copies the closures of paths to a cache with a compression.
+    fn copy_to_cache<'a>(
+        &self,
+        (below, compression): (&str, &str),
+        paths: impl Iterator<Item = &'a str>,
+    ) -> Result<()> {
+        let url = format!(
+            "file://{}{below}?compression={compression}&secret-key={}",
+            self.caches.display(),
+            self.secret_key.display()
+        );
+        let mut copy = self.nix("nix")?;
+        copy.args(["copy", "--no-check-sigs", "--from"])
+            .arg(&self.store);
+        run(copy.args(["--to", &url]).args(paths))?;
+        Ok(())
     }
 
     /// Sets the paths that `nix-store --add` printed, in the order of `write_trees`.
@@ -229,13 +253,23 @@ impl Noise {
     fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + 8);
         while bytes.len() < count {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            bytes.extend(self.0.to_le_bytes());
+            bytes.extend(self.next().to_le_bytes());
         }
         bytes.truncate(count);
         bytes
+    }
+
+    /// A number from `min` to `max`.
+    fn number(&mut self, min: usize, max: usize) -> usize {
+        let random = self.next() % (max - min + 1) as u64;
+        min + random as usize
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
     }
 }
 
