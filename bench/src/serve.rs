@@ -110,9 +110,10 @@ server. The load generator runs on the same cores, on loopback.
 fn notes(root: &Path, session: &Session<'_>, peers: &[Peer]) -> Vec<String> {
     let seconds = session.load_time().as_secs_f64();
     let mut notes = vec![format!(
-        "{} rounds of {seconds} s, the servers taking turns; with 500 paths, of {} s.",
+        "{} rounds of {seconds} s, the servers taking turns; with 500 paths and with large NARs \
+         over TLS, of {} s.",
         session.rounds(),
-        seconds * f64::from(Request::ManyNars.load_times())
+        seconds * f64::from(rows::LONG_LOAD)
     )];
     if session.is_quick() {
         notes.push("A quick run: its figures are too uncertain to be quoted.".into());

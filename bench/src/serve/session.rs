@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
                 Work::TlsHandshakes(..) => Some(&self.full_handshakes),
                 _ => None,
             },
-            time: self.load_time() * plan.work.request().load_times(),
+            time: self.load_time() * plan.work.load_times(),
         };
         match plan.work {
             Work::Concurrent(_, connections)
