@@ -38,8 +38,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     // Name server and proxy for the tests of the network.
     ("dnsmasq-base", &["dnsmasq"]),
     ("tinyproxy-bin", &["tinyproxy"]),
-    // Checks metrics and alert rules.
-    ("prometheus", &["promtool"]),
+    // Scrapes metrics, and checks them and the alert rules.
+    ("prometheus", &["prometheus", "promtool"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
 ];

@@ -2,6 +2,7 @@
 
 mod figures;
 mod listeners;
+mod prometheus;
 mod readiness;
 mod rules;
 mod scrape;

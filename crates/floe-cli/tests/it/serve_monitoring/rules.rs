@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::scrape::Scrape;
 use crate::server_process::ServerProcess;
 
-fn docs(file: &str) -> PathBuf {
+pub(super) fn docs(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs")
         .join(file)
