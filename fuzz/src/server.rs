@@ -3,6 +3,7 @@
 //! The fuzz targets call these functions with the bytes that libFuzzer finds. The tests of
 //! floe-server call them with the committed corpus.
 
+use floe_server::auth::LoginFile;
 use floe_server::http::range::{self, RANGES_MAX, Ranges};
 use floe_server::http::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
 use floe_server::http::route::{Route, route};
@@ -67,6 +68,20 @@ pub fn check_http_range(data: &[u8]) {
             .collect();
         let again = range::parse(Some(&format!("bytes={}", printed.join(","))), len);
         assert_eq!(again, Ranges::Parts(parts));
+    }
+}
+
+/// A login file that parses prints to one with the same logins.
+pub fn check_login_file(data: &[u8]) {
+    let Ok(file) = LoginFile::parse(data) else {
+        return;
+    };
+    let printed = file.to_string();
+    let again = LoginFile::parse(printed.as_bytes());
+    assert_eq!(again.as_ref(), Ok(&file));
+    for login in file.logins() {
+        assert!(!login.name().contains(':') && !login.scopes.is_empty());
+        assert_eq!(file.find(login.name()), Some(login));
     }
 }
 

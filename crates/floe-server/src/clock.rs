@@ -48,7 +48,7 @@ fn apache_time(date: &str) -> Option<String> {
 }
 
 /// Converts the same to `2026-11-21T07:00:00Z`.
-fn utc_time(date: &str) -> Option<String> {
+pub(crate) fn utc_time(date: &str) -> Option<String> {
     let (day, month, year) = (date.get(5..7)?, date.get(8..11)?, date.get(12..16)?);
     let month = 1 + MONTHS.iter().position(|name| *name == month)?;
     Some(format!("{year}-{month:02}-{day}T{}Z", date.get(17..25)?))

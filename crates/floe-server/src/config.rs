@@ -56,6 +56,8 @@ pub struct Config {
     pub write_timeout: Duration,
     /// The format of the access log, and where it is written.
     pub access_log: Option<(LogFormat, Box<dyn LogOutput>)>,
+    /// The file of the logins that clients need. Without it, they need none.
+    pub auth_file: Option<PathBuf>,
     /// Called with each warning for the operator.
     pub warn: Warn,
 }
@@ -94,6 +96,7 @@ impl Config {
             read_timeout: READ_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
             access_log: None,
+            auth_file: None,
             warn: Arc::new(|_| {}),
         }
     }

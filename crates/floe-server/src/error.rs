@@ -36,6 +36,14 @@ pub enum ServeError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The file of the logins cannot be used.
+    #[error("cannot use the login file {}: {reason}", path.display())]
+    LoginFile {
+        /// The file.
+        path: PathBuf,
+        /// The cause, with the number of the line.
+        reason: String,
+    },
     /// The system refuses something that every server needs.
     #[error("cannot {action}: {source}")]
     System {

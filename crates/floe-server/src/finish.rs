@@ -28,10 +28,10 @@ pub(crate) struct Finisher {
 pub(crate) struct Finished<'a> {
     /// The address at the other end of the connection.
     pub(crate) peer: &'a str,
-    /// The name of the user, if the client has logged in.
-    pub(crate) user: Option<&'a str>,
     pub(crate) route: RouteKind,
     pub(crate) request: Subject<'a>,
+    /// The name of the login, or the one that was refused.
+    pub(crate) user: Option<&'a str>,
     pub(crate) summary: Summary,
     pub(crate) clock: &'a Clock,
 }

@@ -5,12 +5,14 @@
 //! Server::run    network threads      net::event_loop: parse, route, respond from memory
 //!                workers              workers: respond from files, send bodies
 //!                one compressor       caches::compressed_nar_cache
+//!                one for passwords    login_worker
 //! ```
 //!
 //! A request takes this way:
 //!
 //! 1. `net::connection` reads bytes, and `http::request` parses the head.
-//! 2. `http::route` finds out what is asked for. It is a pure function.
+//! 2. `http::route` finds out what is asked for. It is a pure function. If the server needs logins,
+//!    `auth` decides whether the client may request this.
 //! 3. `dispatch` calls the handler in `handlers`. A response from memory is sent at once. Otherwise
 //!    the connection is lent to a worker, together with what was looked up so far.
 //! 4. `net::send` sends the body. The framing of a NAR comes from memory, and the contents of large
@@ -20,6 +22,7 @@
 //! is noticed after the head is sent, the connection is closed, so that no client takes a part of
 //! a NAR for the whole.
 
+pub mod auth;
 mod body;
 mod caches;
 mod clock;
@@ -31,6 +34,7 @@ mod error;
 mod finish;
 mod handlers;
 pub mod http;
+mod login_worker;
 mod metrics;
 mod net;
 mod open_beneath;
@@ -43,6 +47,5 @@ pub use config::{
     CertificateFiles, Compress, CompressedCacheOptions, Config, Listen, LogFormat, TlsOptions,
 };
 pub use error::{ServeError, TlsError};
-pub use metrics::MetricsHandle;
 pub use net::address;
 pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};

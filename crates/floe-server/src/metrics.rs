@@ -8,9 +8,9 @@ mod families;
 mod process;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::auth::logins::LoginCounters;
 use counters::{Cell, Cells, Counters};
 use process::ProcessFigures;
 
@@ -21,32 +21,24 @@ pub(crate) struct Metrics {
     /// How many connections may be open at once.
     connections_max: usize,
     workers: usize,
-    failed_logins: AtomicU64,
+    /// `None` if the server needs no login.
+    logins: Option<Arc<LoginCounters>>,
     /// When each certificate expires, in seconds since 1970.
     certificates: Mutex<BTreeMap<String, i64>>,
     process: ProcessFigures,
 }
 
-/// The figures of a server that other parts of the process know.
-#[derive(Clone, Debug)]
-pub struct MetricsHandle {
-    pub(crate) metrics: Arc<Metrics>,
-}
-
-impl MetricsHandle {
-    /// Counts an attempt to log in with wrong credentials.
-    pub fn count_failed_login(&self) {
-        self.metrics.failed_logins.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 impl Metrics {
-    pub(crate) fn new(connections_max: usize, workers: usize) -> Arc<Metrics> {
+    pub(crate) fn new(
+        connections_max: usize,
+        workers: usize,
+        logins: Option<Arc<LoginCounters>>,
+    ) -> Arc<Metrics> {
         Arc::new(Metrics {
             threads: Mutex::default(),
             connections_max,
             workers,
-            failed_logins: AtomicU64::new(0),
+            logins,
             certificates: Mutex::default(),
             process: ProcessFigures::new(),
         })

@@ -6,6 +6,7 @@ pub(crate) mod event_loop;
 pub(crate) mod job_queue;
 pub(crate) mod limits;
 pub(crate) mod listen;
+pub(crate) mod login_queue;
 pub(crate) mod peers;
 mod receive_rate;
 pub(crate) mod send;

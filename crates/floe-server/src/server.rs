@@ -1,5 +1,6 @@
 //! The life of a server: bind, run, shut down.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -7,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use floe_store::LiveStore;
 
+use crate::auth::logins::Logins;
 use crate::body::budget::Budget;
 use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
@@ -20,11 +22,13 @@ use crate::finish::access_log::writer::LogWriter;
 use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
 use crate::http::route::RouteSet;
-use crate::metrics::{Metrics, MetricsHandle};
+use crate::login_worker;
+use crate::metrics::Metrics;
 use crate::net::event_loop::EventLoop;
 use crate::net::job_queue::JobQueue;
 use crate::net::limits::Limits;
 use crate::net::listen::{self, Listener};
+use crate::net::login_queue::LoginQueue;
 use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
 use crate::net::warning::RepeatedWarning;
@@ -63,12 +67,19 @@ pub struct ReloadHandle {
 }
 
 impl ReloadHandle {
-    /// Reads the certificates and keys anew, for new connections. Present connections continue.
+    /// Reads certificates and keys anew, for new connections, and the logins, for new requests.
+    /// Present connections continue.
     ///
     /// Errors: [`ServeError`], if a file cannot be used. Then nothing changes.
     pub fn reload(&self) -> Result<(), ServeError> {
-        if let Some(tls) = &self.shared.tls {
-            tls.replace(tls.read_again()?);
+        let tls = self.shared.tls.as_ref();
+        let tls = tls.map(|tls| Ok::<_, ServeError>((tls, tls.read_again()?)));
+        let tls = tls.transpose()?;
+        if let Some(queue) = &self.shared.login_queue {
+            queue.logins().reload()?;
+        }
+        if let Some((tls, settings)) = tls {
+            tls.replace(settings);
         }
         self.shared.note_certificates();
         Ok(())
@@ -102,6 +113,9 @@ impl Server {
         };
         let log = config.access_log.map(start_log).transpose()?;
         let tls = config.tls.map(TlsAcceptor::new).transpose()?;
+        let open_logins = |path: PathBuf| Logins::open(&path, config.warn.clone());
+        let logins = config.auth_file.map(open_logins).transpose()?;
+        let login_counters = logins.as_ref().map(|logins| logins.counters.clone());
         let signal = Arc::new(Signal::new(config.threads.get())?);
         let mut store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
         let dir = &config.store.store_dir;
@@ -110,7 +124,7 @@ impl Server {
         let context = Context {
             cache_info: cache_info_text(dir, config.priority).into(),
             landing_page: landing_page_text(dir, &config.secret_keys).into(),
-            metrics: Metrics::new(limits.connections_max, workers),
+            metrics: Metrics::new(limits.connections_max, workers, login_counters),
             readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,
             nars: NarCache::new(),
@@ -141,6 +155,7 @@ impl Server {
             listeners: Mutex::new(listeners),
             tls,
             queue: JobQueue::default(),
+            login_queue: logins.map(|logins| LoginQueue::new(Arc::new(logins))),
             open: AtomicUsize::new(0),
             full_warning: RepeatedWarning::default(),
             peer_warning: RepeatedWarning::default(),
@@ -205,13 +220,6 @@ impl Server {
         addresses.map(|address| url("http", address)).collect()
     }
 
-    /// Returns a handle for figures that other parts of the process know.
-    pub fn metrics_handle(&self) -> MetricsHandle {
-        MetricsHandle {
-            metrics: self.shared.context.metrics.clone(),
-        }
-    }
-
     /// Returns a handle that reopens the access log.
     pub fn access_log_handle(&self) -> AccessLogHandle {
         AccessLogHandle {
@@ -247,6 +255,9 @@ impl Server {
             for _ in 0..config::workers(loops.len()) {
                 scope.spawn(|| workers::work(shared));
             }
+            if let Some(queue) = &shared.login_queue {
+                scope.spawn(|| login_worker::work(shared, queue));
+            }
             let compressed_nars = shared.context.compressed_nars.as_ref();
             if let Some(cache) = compressed_nars {
                 scope.spawn(|| cache.run(&*shared.context.warn));
@@ -261,6 +272,9 @@ impl Server {
             }
             shared.signal.stop();
             shared.queue.stop();
+            if let Some(queue) = &shared.login_queue {
+                queue.stop();
+            }
             if let Some(cache) = compressed_nars {
                 cache.stop();
             }

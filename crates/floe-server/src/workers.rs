@@ -125,9 +125,9 @@ impl Worker<'_> {
     ) {
         self.finisher.finish_response(&Finished {
             peer: connection.peer_name(),
-            user: None,
             route,
             request: Subject::Deferred(logged),
+            user: connection.user(),
             summary,
             clock: &self.clock,
         });

@@ -21,6 +21,11 @@ fn http_request_corpus_holds_its_properties() {
 }
 
 #[test]
+fn login_file_corpus_holds_its_properties() {
+    check_prefixes("login_file", server::check_login_file);
+}
+
+#[test]
 fn http_range_corpus_holds_its_properties() {
     check_prefixes("http_range", server::check_http_range);
 }

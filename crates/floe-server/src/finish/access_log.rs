@@ -2,6 +2,7 @@
 
 mod escape;
 mod json;
+mod secrets;
 mod text;
 pub(crate) mod writer;
 
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 use super::Finished;
 use crate::config::LogFormat;
 use crate::http::request::Request;
+use secrets::without_secrets;
 use writer::LogWriter;
 
 /// The access log of a server.
@@ -53,10 +55,10 @@ impl<'b> LoggedRequest<'b> {
     pub(crate) fn new(request: &Request<'b>) -> LoggedRequest<'b> {
         LoggedRequest {
             method: request.method_text.into(),
-            target: request.target.into(),
+            target: without_secrets(request.target),
             is_http10: request.is_http10,
             real_ip: request.real_ip.map(Cow::from),
-            referer: request.referer.map(Cow::from),
+            referer: request.referer.map(without_secrets),
             user_agent: request.user_agent.map(Cow::from),
         }
     }
@@ -126,7 +128,11 @@ fn first_line(bytes: &[u8]) -> Cow<'_, str> {
         .next()
         .unwrap_or_default();
     let line = line.trim_ascii_end();
-    String::from_utf8_lossy(line.get(..REFUSED_LEN_MAX).unwrap_or(line))
+    let shown = String::from_utf8_lossy(line.get(..REFUSED_LEN_MAX).unwrap_or(line));
+    match shown {
+        Cow::Borrowed(text) => without_secrets(text),
+        Cow::Owned(text) => Cow::Owned(without_secrets(&text).into_owned()),
+    }
 }
 
 /// The longest part of a refused request that is logged, in bytes.
@@ -227,7 +233,7 @@ mod tests {
         );
         assert_eq!(
             logged(LogFormat::Verbose, b"GET a b\n"),
-            "127.0.0.1 - GET%20a%20b 400 12 0ns malformedHead\n"
+            "127.0.0.1 - GET%20a%20b 400 12 0ns malformedHead a?user\n"
         );
         assert!(logged(LogFormat::RealIp, b"").contains("\"-\" 400"));
         assert!(logged(LogFormat::Verbose, &[b'x'; 100_000]).len() < 300);

@@ -13,6 +13,14 @@ pub enum Refusal {
     InvalidBodyLength,
     /// There are two lengths, or a length beside `Transfer-Encoding`.
     AmbiguousBodyLength,
+    /// The request has no login, and needs one.
+    LoginRequired,
+    /// The login does not exist, or the password is wrong.
+    LoginFailed,
+    /// The login has expired.
+    LoginExpired,
+    /// The login may not request this.
+    MissingScope,
     /// The method is neither `GET` nor `HEAD`.
     MethodNotAllowed,
     /// The rest of the head did not come in time.
@@ -23,6 +31,10 @@ pub enum Refusal {
     HeadTooLong,
     /// There are too many header fields.
     TooManyFields,
+    /// Too many logins of the address have failed.
+    TooManyLogins,
+    /// Too many passwords wait to be verified.
+    LoginQueueFull,
     /// The address of the client has too many connections.
     AddressLimit,
     /// All decoders for build logs are in use.
@@ -39,17 +51,23 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Refusal; 16] = [
+    pub const ALL: [Refusal; 22] = [
         Refusal::MalformedHead,
         Refusal::InvalidTarget,
         Refusal::InvalidHost,
         Refusal::InvalidBodyLength,
         Refusal::AmbiguousBodyLength,
+        Refusal::LoginRequired,
+        Refusal::LoginFailed,
+        Refusal::LoginExpired,
+        Refusal::MissingScope,
         Refusal::MethodNotAllowed,
         Refusal::HeadTimeout,
         Refusal::RequestLineTooLong,
         Refusal::HeadTooLong,
         Refusal::TooManyFields,
+        Refusal::TooManyLogins,
+        Refusal::LoginQueueFull,
         Refusal::AddressLimit,
         Refusal::LogDecoderLimit,
         Refusal::PlainHttp,
@@ -69,10 +87,13 @@ impl Refusal {
             | Refusal::PlainHttp
             | Refusal::ClientCertificate
             | Refusal::TlsProtocol => 400,
+            Refusal::LoginRequired | Refusal::LoginFailed | Refusal::LoginExpired => 401,
+            Refusal::MissingScope => 403,
             Refusal::MethodNotAllowed => 405,
             Refusal::HeadTimeout | Refusal::TlsTimeout => 408,
             Refusal::RequestLineTooLong => 414,
             Refusal::HeadTooLong | Refusal::TooManyFields => 431,
+            Refusal::TooManyLogins | Refusal::LoginQueueFull => 429,
             Refusal::AddressLimit | Refusal::LogDecoderLimit => 503,
         }
     }
@@ -85,11 +106,17 @@ impl Refusal {
             Refusal::InvalidHost => "invalidHost",
             Refusal::InvalidBodyLength => "invalidBodyLength",
             Refusal::AmbiguousBodyLength => "ambiguousBodyLength",
+            Refusal::LoginRequired => "loginRequired",
+            Refusal::LoginFailed => "loginFailed",
+            Refusal::LoginExpired => "loginExpired",
+            Refusal::MissingScope => "missingScope",
             Refusal::MethodNotAllowed => "methodNotAllowed",
             Refusal::HeadTimeout => "headTimeout",
             Refusal::RequestLineTooLong => "requestLineTooLong",
             Refusal::HeadTooLong => "headTooLong",
             Refusal::TooManyFields => "tooManyFields",
+            Refusal::TooManyLogins => "tooManyLogins",
+            Refusal::LoginQueueFull => "loginQueueFull",
             Refusal::AddressLimit => "addressLimit",
             Refusal::LogDecoderLimit => "logDecoderLimit",
             Refusal::PlainHttp => "plainHttp",

@@ -4,6 +4,7 @@
 //! request, or rejected with a status; none cause a panic.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use httparse::{EMPTY_HEADER, Status as Parsing};
 use percent_encoding::percent_decode_str;
@@ -52,6 +53,8 @@ pub struct Request<'b> {
     pub if_range: Option<&'b str>,
     /// The field `If-None-Match`.
     pub if_none_match: Option<&'b str>,
+    /// The field `Authorization`. Empty, and so invalid, if there are several.
+    pub authorization: Option<Authorization<'b>>,
     /// Whether the client accepts zstd.
     pub accepts_zstd: bool,
     /// The client's address according to a proxy, for the log.
@@ -62,6 +65,16 @@ pub struct Request<'b> {
     pub user_agent: Option<&'b str>,
 }
 
+/// The value of the field `Authorization`. `Debug` hides it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Authorization<'b>(pub &'b str);
+
+impl fmt::Debug for Authorization<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Authorization(…)")
+    }
+}
+
 /// The properties of a request that change the form of every response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseMode {
@@ -69,6 +82,8 @@ pub struct ResponseMode {
     pub head_only: bool,
     /// Whether the client only understands HTTP/1.0.
     pub is_http10: bool,
+    /// Whether the client has logged in, so that no proxy may give the response to another one.
+    pub is_private: bool,
 }
 
 /// The result of parsing the bytes of a connection.
@@ -121,6 +136,7 @@ impl<'b> Request<'b> {
             range: None,
             if_range: None,
             if_none_match: None,
+            authorization: None,
             accepts_zstd: false,
             real_ip: None,
             referer: None,
@@ -151,6 +167,11 @@ impl<'b> Request<'b> {
                     }
                 }
                 10 if is("user-agent") => request.user_agent = Some(value),
+                13 if is("authorization") => {
+                    // A proxy may believe another one of several.
+                    let is_first = request.authorization.is_none();
+                    request.authorization = Some(Authorization(if is_first { value } else { "" }));
+                }
                 13 if is("if-none-match") => request.if_none_match = Some(value),
                 14 if is("content-length") => {
                     let length = body_length(field.value)?;
@@ -185,6 +206,7 @@ impl<'b> Request<'b> {
         ResponseMode {
             head_only: self.method == Method::Head,
             is_http10: self.is_http10,
+            is_private: false,
         }
     }
 
@@ -303,6 +325,15 @@ mod tests {
             head("HEAD / HTTP/1.0\r\nRange: bytes=0-\r\n\r\n").range,
             None
         );
+    }
+
+    #[test]
+    fn credentials_are_hidden_and_invalid_if_repeated() {
+        let one = head("GET / HTTP/1.0\r\nAuthorization: Bearer secret\r\n\r\n");
+        assert_eq!(one.authorization, Some(Authorization("Bearer secret")));
+        assert!(!format!("{one:?}").contains("secret"));
+        let two = "GET / HTTP/1.0\r\nAuthorization: a\r\nauthorization: b\r\n\r\n";
+        assert_eq!(head(two).authorization, Some(Authorization("")));
     }
 
     #[test]

@@ -107,6 +107,12 @@ impl Response {
             | Refusal::InvalidHost
             | Refusal::InvalidBodyLength
             | Refusal::AmbiguousBodyLength => (NOT_STORED, "bad request\n"),
+            Refusal::LoginRequired => (LOGIN, "login required\n"),
+            Refusal::LoginFailed => (LOGIN, "wrong login\n"),
+            Refusal::LoginExpired => (LOGIN, "the login has expired\n"),
+            Refusal::MissingScope => (NOT_STORED, "the login does not allow this\n"),
+            Refusal::TooManyLogins => (RETRY_LOGIN, "too many wrong logins\n"),
+            Refusal::LoginQueueFull => (RETRY_LATER, "too many logins\n"),
             Refusal::MethodNotAllowed => (NOT_ALLOWED, "method not allowed\n"),
             Refusal::PlainHttp => (NOT_STORED, "this port speaks TLS\n"),
             // These get no response.
@@ -152,6 +158,9 @@ impl Response {
         out.extend_from_slice(status_line(self.status).as_bytes());
         out.extend_from_slice(date.as_bytes());
         out.extend_from_slice(self.fields.as_str().as_bytes());
+        if mode.is_private {
+            out.extend_from_slice(b"Cache-Control: private\r\n");
+        }
         match self.length {
             // A 304 has no body, and a length would be understood as that of the 200.
             Some(_) if self.status == 304 => {}
@@ -186,6 +195,12 @@ pub(crate) enum AfterResponse {
 const NOT_STORED: &str = "Content-Type: text/plain\r\nCache-Control: no-store\r\n";
 const RETRY_LATER: &str =
     "Content-Type: text/plain\r\nCache-Control: no-store\r\nRetry-After: 1\r\n";
+/// The seconds are those after which [`crate::auth`] allows another attempt.
+const RETRY_LOGIN: &str =
+    "Content-Type: text/plain\r\nCache-Control: no-store\r\nRetry-After: 6\r\n";
+const LOGIN: &str = "Content-Type: text/plain\r\nCache-Control: no-store\r\n\
+     WWW-Authenticate: Basic realm=\"floe\", charset=\"UTF-8\"\r\n\
+     WWW-Authenticate: Bearer realm=\"floe\"\r\n";
 const NOT_ALLOWED: &str =
     "Content-Type: text/plain\r\nCache-Control: no-store\r\nAllow: GET, HEAD\r\n";
 
@@ -195,11 +210,14 @@ fn status_line(status: u16) -> &'static str {
         206 => "HTTP/1.1 206 Partial Content\r\nServer: floe\r\n",
         304 => "HTTP/1.1 304 Not Modified\r\nServer: floe\r\n",
         400 => "HTTP/1.1 400 Bad Request\r\nServer: floe\r\n",
+        401 => "HTTP/1.1 401 Unauthorized\r\nServer: floe\r\n",
+        403 => "HTTP/1.1 403 Forbidden\r\nServer: floe\r\n",
         404 => "HTTP/1.1 404 Not Found\r\nServer: floe\r\n",
         405 => "HTTP/1.1 405 Method Not Allowed\r\nServer: floe\r\n",
         408 => "HTTP/1.1 408 Request Timeout\r\nServer: floe\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\nServer: floe\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\nServer: floe\r\n",
+        429 => "HTTP/1.1 429 Too Many Requests\r\nServer: floe\r\n",
         503 => "HTTP/1.1 503 Service Unavailable\r\nServer: floe\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\nServer: floe\r\n",
         _ => "HTTP/1.1 500 Internal Server Error\r\nServer: floe\r\n",
@@ -229,8 +247,8 @@ mod tests {
         let head = |response: &Response, persistence, is_http10| {
             let mut out = Vec::new();
             let mode = ResponseMode {
-                head_only: false,
                 is_http10,
+                ..ResponseMode::default()
             };
             response.write_head(&mut out, "Date: now\r\n", mode, persistence);
             String::from_utf8(out).unwrap()

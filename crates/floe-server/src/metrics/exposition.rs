@@ -1,10 +1,11 @@
 //! The figures of a server as metrics. docs/operating.md lists them.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counters::{DURATION_BOUNDS, ListenerKind, STATUSES};
 use super::families::{Families, Histogram};
 use super::{Metrics, lock};
+use crate::auth::logins::LoginCounters;
 use crate::http::refusal::Refusal;
 use crate::http::response::CacheKind;
 use crate::http::route_kind::RouteKind;
@@ -178,12 +179,9 @@ fn add_store(families: &mut Families, metrics: &Metrics) {
 }
 
 fn add_security(families: &mut Families, metrics: &Metrics) {
-    let failed = metrics.failed_logins.load(Ordering::Relaxed);
-    families.single_counter(
-        "floe_login_failures_total",
-        "Attempts to log in with wrong credentials.",
-        as_float(failed),
-    );
+    // Without logins, all of them are 0: an alert needs the zero.
+    let none = LoginCounters::default();
+    add_logins(families, metrics.logins.as_deref().unwrap_or(&none));
     let certificates = lock(&metrics.certificates).clone();
     families.gauge(
         "floe_tls_certificate_expiry_timestamp_seconds",
@@ -191,6 +189,35 @@ fn add_security(families: &mut Families, metrics: &Metrics) {
         certificates
             .into_iter()
             .map(|(name, expiry)| (vec![("certificate", name)], expiry as f64)),
+    );
+}
+
+fn add_logins(families: &mut Families, logins: &LoginCounters) {
+    let load = |counter: &AtomicU64| as_float(counter.load(Ordering::Relaxed));
+    families.single_counter(
+        "floe_login_failures_total",
+        "Attempts to log in with wrong credentials.",
+        load(&logins.failed),
+    );
+    families.single_counter(
+        "floe_logins_accepted_total",
+        "Logins that were accepted. Further requests of a connection do not count.",
+        load(&logins.accepted),
+    );
+    families.single_counter(
+        "floe_logins_throttled_total",
+        "Logins that were refused unseen, because too many of their address had failed.",
+        load(&logins.throttled),
+    );
+    families.single_gauge(
+        "floe_logins_waiting",
+        "Connections that wait for their password to be verified.",
+        load(&logins.waiting),
+    );
+    families.single_counter(
+        "floe_login_file_reload_failures_total",
+        "Attempts to read the login file again that have failed.",
+        load(&logins.reloads_failed),
     );
 }
 

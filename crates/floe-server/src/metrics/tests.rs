@@ -1,5 +1,6 @@
 //! Tests of the figures of all threads together.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn value(text: &str, sample: &str) -> f64 {
 
 #[test]
 fn sum_over_many_threads_is_exact() {
-    let metrics = Metrics::new(10, 8);
+    let metrics = Metrics::new(10, 8, None);
     let scraped = thread::scope(|scope| {
         for _ in 0..THREADS {
             let mut counters = metrics.register();
@@ -82,7 +83,7 @@ fn sum_over_many_threads_is_exact() {
 
 #[test]
 fn gauges_are_differences_of_counters() {
-    let metrics = Metrics::new(10, 8);
+    let metrics = Metrics::new(10, 8, None);
     let (mut network, mut worker) = (metrics.register(), metrics.register());
     for kind in [ListenerKind::Tcp, ListenerKind::Unix, ListenerKind::Tcp] {
         network.count_accepted(kind);
@@ -115,20 +116,20 @@ fn gauges_are_differences_of_counters() {
 
 #[test]
 fn logins_and_certificates_are_set() {
-    let metrics = Metrics::new(10, 8);
-    let handle = MetricsHandle {
-        metrics: metrics.clone(),
-    };
+    let logins: Arc<LoginCounters> = Arc::default();
+    let metrics = Metrics::new(10, 8, Some(logins.clone()));
     let expiry = "floe_tls_certificate_expiry_timestamp_seconds";
     assert!(
         !metrics.text().contains(expiry),
         "there are no certificates"
     );
-    handle.count_failed_login();
+    logins.failed.fetch_add(1, Ordering::Relaxed);
+    logins.waiting.store(3, Ordering::Relaxed);
     let expiries = [("a".into(), 1_800_000_000), ("b".into(), 5)];
     metrics.set_certificate_expiries(expiries.into());
     let text = metrics.text();
     assert_eq!(value(&text, "floe_login_failures_total"), 1.0);
+    assert_eq!(value(&text, "floe_logins_waiting"), 3.0);
     let sample = format!("{expiry}{{certificate=\"a\"}}");
     assert_eq!(value(&text, &sample), 1_800_000_000.0);
     metrics.set_certificate_expiries([("b".into(), 6)].into());

@@ -17,6 +17,8 @@
 //!
 //! - `Idle` and `ReadingHead` belong to the network thread. Requests that the client has pipelined
 //!   are processed in one go: their responses gather in the write buffer.
+//! - `Verifying` lends the connection to the thread that verifies passwords. The head of the
+//!   request stays in the input, and is processed again with the result.
 //! - `Deferred` lends the connection to a worker, which computes the response, begins to send it,
 //!   and returns the connection in `Sending`.
 //! - `Sending` without a body is sent by the network thread. With a body, the network thread
@@ -29,6 +31,8 @@
 //! ([`ReadSide`]), whether the connection stays open after the response ([`AfterResponse`]), and
 //! the deadline, which each state sets for itself.
 
+mod checkpoint;
+mod login;
 mod peer;
 mod refused;
 pub(crate) mod state;
@@ -39,6 +43,8 @@ use super::limits::Limits;
 use super::receive_rate::ReceiveRate;
 use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
+use crate::auth::connection_login::ConnectionLogin;
+use crate::auth::logins::Logins;
 use crate::body::{Body, Piece};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
@@ -52,8 +58,7 @@ use crate::http::route_kind::RouteKind;
 pub(crate) use peer::Peer;
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
-/// A client's connection.
-#[derive(Debug)]
+/// A client's connection. `Debug` hides its input, which may have a password.
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
     peer: Peer,
@@ -63,6 +68,7 @@ pub(crate) struct Connection {
     scanned: usize,
     pub(crate) output: WriteBuffer,
     pub(crate) state: State,
+    login: ConnectionLogin,
     read_side: ReadSide,
     after_response: AfterResponse,
     /// Whether the event loop will resume the connection without an event.
@@ -78,6 +84,7 @@ pub(crate) struct Connection {
 pub(crate) struct ThreadContext<'t> {
     pub(crate) context: &'t Context,
     pub(crate) limits: &'t Limits,
+    pub(crate) logins: Option<&'t Logins>,
     pub(crate) session: &'t mut StoreSession,
     pub(crate) clock: &'t Clock,
     pub(crate) finisher: &'t mut Finisher,
@@ -99,6 +106,7 @@ impl Connection {
             scanned: 0,
             output: WriteBuffer::default(),
             state: State::Idle,
+            login: ConnectionLogin::default(),
             read_side: ReadSide::Ready,
             after_response: AfterResponse::KeepAlive,
             is_queued: false,
@@ -116,6 +124,7 @@ impl Connection {
                 State::Draining => return self.drain_input(),
                 // The worker also sends the earlier responses in the write buffer.
                 State::Deferred(_) => return NextStep::AwaitWorker,
+                State::Verifying(_) => return NextStep::AwaitLogin,
                 State::Sending(_) => {
                     if let Some(next) = self.send(thread) {
                         return next;
@@ -177,7 +186,7 @@ impl Connection {
         }
         match self.state {
             State::Idle | State::ReadingHead | State::Draining => NextStep::Close,
-            State::Deferred(_) | State::Sending(_) => NextStep::AwaitSocket,
+            State::Verifying(_) | State::Deferred(_) | State::Sending(_) => NextStep::AwaitSocket,
         }
     }
 
@@ -235,26 +244,6 @@ impl Connection {
             }
             Content::Body(body) => Some(body),
         }
-    }
-
-    /// Returns a point to which [`Connection::roll_back`] can return.
-    pub(crate) fn checkpoint(&self) -> Checkpoint {
-        Checkpoint {
-            waiting: self.output.len(),
-            sent_ever: self.transport.sent,
-            after_response: self.after_response,
-        }
-    }
-
-    /// Drops what was queued since a checkpoint. Returns `false` if a part of it may be sent
-    /// already, so that the client cannot be sent another response.
-    pub(crate) fn roll_back(&mut self, to: &Checkpoint) -> bool {
-        if self.transport.sent != to.sent_ever || self.transport.has_encrypted() {
-            return false;
-        }
-        self.output.truncate(to.waiting);
-        self.after_response = to.after_response;
-        true
     }
 
     /// Returns how many bytes were sent since the last call.
@@ -341,7 +330,6 @@ impl Connection {
                     self.queue_response(response, mode, thread.clock);
                 }
                 Parsed::Head(request, len) => {
-                    consumed += len;
                     self.state = State::Idle;
                     let is_last = thread.is_stopping || !thread.limits.keep_alive;
                     self.after_response = match request.keep_alive && !is_last {
@@ -350,6 +338,11 @@ impl Connection {
                         false => AfterResponse::Close,
                     };
                     self.process_request(&request, thread);
+                    match self.state {
+                        // The head is processed again with the result.
+                        State::Verifying(_) => self.after_response = AfterResponse::KeepAlive,
+                        _ => consumed += len,
+                    }
                 }
             }
         }
@@ -357,7 +350,9 @@ impl Connection {
         if !input.is_empty() || input.capacity() <= READ_LEN {
             self.input = input;
         }
-        if self.is_receiving() && !self.output.is_empty() {
+        // Earlier responses do not wait for the result.
+        let is_waiting = self.is_receiving() || matches!(self.state, State::Verifying(_));
+        if is_waiting && !self.output.is_empty() {
             self.state = State::Sending(None);
         }
         if matches!(self.state, State::Sending(_)) {
@@ -369,27 +364,31 @@ impl Connection {
         let began = thread.finisher.begin();
         let route = self.peer.routes.find(request, &thread.context.prefix);
         let kind = route.kind();
-        match try_respond(thread.context, request, route, thread.session) {
+        let gate = self.gate(thread.logins);
+        match try_respond(thread.context, request, (route, gate), thread.session) {
             Dispatch::Respond(response) => {
                 thread.finisher.finish_response(&Finished {
                     peer: &self.peer.name,
-                    user: None,
+                    user: self.login.user(),
                     route: kind,
                     request: Subject::Parsed(request),
                     summary: Summary::new(&response, request.mode(), began),
                     clock: thread.clock,
                 });
-                if let Some(body) = self.queue_response(response, request.mode(), thread.clock) {
+                let mode = thread.mode(request);
+                if let Some(body) = self.queue_response(response, mode, thread.clock) {
                     let request = None;
                     self.state = State::Sending(Some(Box::new(Streaming { body, request })));
                 }
             }
             Dispatch::Defer(mut deferred) => {
+                deferred.mode = thread.mode(request);
                 let is_kept = thread.finisher.keeps_requests();
                 deferred.logged = is_kept.then(|| LoggedRequest::new(request).into_owned());
                 deferred.received = Some(thread.now);
                 self.state = State::Deferred(deferred);
             }
+            Dispatch::Verify(check) => self.state = State::Verifying(check),
         }
     }
 
@@ -438,14 +437,6 @@ impl Connection {
         }
         NextStep::Requeue
     }
-}
-
-/// The state of a connection before a response was queued.
-#[derive(Debug)]
-pub(crate) struct Checkpoint {
-    waiting: usize,
-    sent_ever: u64,
-    after_response: AfterResponse,
 }
 
 /// How often a connection reads before other connections of its thread have their turn.

@@ -185,6 +185,7 @@ impl<'s> EventLoop<'s> {
         let mut thread = ThreadContext {
             context: &self.shared.context,
             limits: &self.shared.limits,
+            logins: self.shared.login_queue.as_ref().map(|it| &**it.logins()),
             session: &mut self.session,
             clock: &self.clock,
             finisher: &mut self.finisher,
@@ -218,6 +219,26 @@ impl<'s> EventLoop<'s> {
                     slot,
                 });
             }
+            NextStep::AwaitLogin => self.await_login(slot, connection),
+        }
+    }
+
+    /// Lends a connection to the thread that verifies passwords, or lets it continue with a
+    /// refusal.
+    fn await_login(&mut self, slot: usize, connection: Box<Connection>) {
+        self.put(slot, Slot::Lent(SocketEvent::Ready));
+        let thread = self.number;
+        let job = Job {
+            connection,
+            thread,
+            slot,
+        };
+        let pushed = match &self.shared.login_queue {
+            Some(queue) => queue.push(job, self.now),
+            None => Err(job),
+        };
+        if let Err(job) = pushed {
+            self.apply(slot, job.connection, NextStep::Requeue);
         }
     }
 

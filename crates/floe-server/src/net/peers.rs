@@ -53,6 +53,13 @@ impl PeerCounts {
     }
 }
 
+impl CountedPeer {
+    /// Returns the address, or its network for IPv6.
+    pub(crate) fn network(&self) -> IpAddr {
+        self.network
+    }
+}
+
 impl Drop for CountedPeer {
     fn drop(&mut self) {
         let mut counts = self.counts.counts();

@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::job_queue::{Job, JobQueue};
 use super::limits::Limits;
 use super::listen::Listener;
+use super::login_queue::LoginQueue;
 use super::peers::PeerCounts;
 use super::warning::RepeatedWarning;
 use crate::context::Context;
@@ -26,6 +27,8 @@ pub(crate) struct ServerShared {
     /// For the listeners on TCP, if they use TLS.
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) queue: JobQueue,
+    /// `None` if the server needs no login.
+    pub(crate) login_queue: Option<LoginQueue>,
     /// The number of open connections.
     pub(crate) open: AtomicUsize,
     pub(crate) peers: Arc<PeerCounts>,

@@ -74,12 +74,15 @@ fn write_refusal(out: &mut String, format: LogFormat, bytes: &[u8], finished: &F
     end_apache_line(out, format, [None, None]);
 }
 
-/// Ends a line with the time taken and the reason of a refusal.
+/// Ends a line with the time taken, and the reason and the user of a refusal.
 fn end_verbose_line(out: &mut String, finished: &Finished<'_>) {
     let summary = &finished.summary;
     let _: fmt::Result = write!(out, " {:?}", summary.elapsed);
     if let Some(refusal) = summary.refusal {
         let _: fmt::Result = write!(out, " {}", refusal.name());
+        if let Some(user) = finished.user {
+            let _: fmt::Result = write!(out, " {}", QuotedWord(user));
+        }
     }
     out.push('\n');
 }

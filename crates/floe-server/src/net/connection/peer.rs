@@ -11,5 +11,5 @@ pub(crate) struct Peer {
     /// The routes of the listener that has accepted the connection.
     pub(crate) routes: RouteSet,
     /// Counts the connection until it is dropped. `None` for a client that has no address.
-    pub(crate) _counted: Option<CountedPeer>,
+    pub(crate) counted: Option<CountedPeer>,
 }

@@ -1,5 +1,6 @@
 //! The states of a connection, and what it waits for.
 
+use crate::auth::logins::PasswordCheck;
 use crate::body::Body;
 use crate::deferred::DeferredRequest;
 use crate::net::transport::Received;
@@ -11,6 +12,8 @@ pub(crate) enum State {
     Idle,
     /// A part of a head has come.
     ReadingHead,
+    /// A password has to be verified. The head of its request is still in the input.
+    Verifying(Box<PasswordCheck>),
     /// A worker has to compute a response. The write buffer may hold earlier responses.
     Deferred(Box<DeferredRequest>),
     /// The write buffer is sent, and then the body, if any.
@@ -54,6 +57,8 @@ pub(crate) enum SocketEvent {
 pub(crate) enum NextStep {
     AwaitSocket,
     AwaitWorker,
+    /// The thread that verifies passwords.
+    AwaitLogin,
     /// Its next turn, after the other connections of the thread.
     Requeue,
     Close,

@@ -88,7 +88,7 @@ impl EventLoop<'_> {
                 let peer = Peer {
                     name,
                     routes: listener.routes,
-                    _counted: counted.flatten(),
+                    counted: counted.flatten(),
                 };
                 let limits = &self.shared.limits;
                 self.add(Connection::new(transport, peer, limits, self.now));

@@ -1,0 +1,68 @@
+//! The login of a connection, and its way to the thread that verifies passwords and back.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::state::State;
+use super::{Connection, ThreadContext};
+use crate::auth::connection_login::Verdict;
+use crate::auth::logins::{Client, Logins, PasswordCheck};
+use crate::dispatch::Gate;
+use crate::http::request::{Request, ResponseMode};
+use crate::net::peers::CountedPeer;
+
+impl Connection {
+    /// Returns the name in the request that is processed, for the access log.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.login.user()
+    }
+
+    /// Returns the address of the client, or its network for IPv6.
+    pub(crate) fn network(&self) -> Option<IpAddr> {
+        self.peer.counted.as_ref().map(CountedPeer::network)
+    }
+
+    /// Takes out the password that has to be verified. Then the connection waits for
+    /// [`Connection::set_verdict`].
+    pub(crate) fn take_password_check(&mut self) -> Option<Box<PasswordCheck>> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Verifying(check) => Some(check),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Sets the result for the request at the beginning of the input.
+    pub(crate) fn set_verdict(&mut self, verdict: Verdict) {
+        self.login.set_verdict(verdict);
+    }
+
+    pub(super) fn gate<'g>(&'g mut self, logins: Option<&'g Logins>) -> Gate<'g> {
+        let network = self.network();
+        let state = &mut self.login;
+        Gate {
+            logins,
+            client: Client { state, network },
+        }
+    }
+}
+
+impl ThreadContext<'_> {
+    pub(super) fn mode(&self, request: &Request<'_>) -> ResponseMode {
+        ResponseMode {
+            is_private: self.logins.is_some(),
+            ..request.mode()
+        }
+    }
+}
+
+/// The input is left out, because it may have a password.
+impl fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut this = formatter.debug_struct("Connection");
+        this.field("peer", &self.peer).field("state", &self.state);
+        this.finish_non_exhaustive()
+    }
+}

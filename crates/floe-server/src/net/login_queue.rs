@@ -1,0 +1,157 @@
+//! Connections on their way to the thread that verifies passwords.
+//!
+//! One verification takes a fraction of a second. Therefore all connections with the same name and
+//! password wait for one verification, the number of connections is bounded, and an address that
+//! has failed too often is refused.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::job_queue::Job;
+use crate::auth::connection_login::Verdict;
+use crate::auth::logins::{Logins, PasswordCheck};
+use crate::http::refusal::Refusal;
+
+/// The passwords that wait to be verified.
+#[derive(Debug)]
+pub(crate) struct LoginQueue {
+    logins: Arc<Logins>,
+    state: Mutex<QueueState>,
+    ready: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    /// The first one is being verified.
+    attempts: VecDeque<Attempt>,
+    is_stopped: bool,
+}
+
+/// A name and password, and the connections that wait for the result.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    check: Arc<PasswordCheck>,
+    /// The address that pays if the password is wrong.
+    pub(crate) network: Option<IpAddr>,
+    pub(crate) waiting: Vec<Job>,
+}
+
+impl LoginQueue {
+    pub(crate) fn new(logins: Arc<Logins>) -> LoginQueue {
+        LoginQueue {
+            logins,
+            state: Mutex::default(),
+            ready: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn logins(&self) -> &Arc<Logins> {
+        &self.logins
+    }
+
+    /// Queues a connection.
+    ///
+    /// Errors: the connection cannot wait, and has a refusal as its verdict.
+    pub(crate) fn push(&self, mut job: Job, now: Instant) -> Result<(), Job> {
+        let Some(check) = job.connection.take_password_check() else {
+            return Err(job);
+        };
+        let mut state = self.state();
+        if let Err(refusal) = self.admit(&state, &check, &job, now) {
+            drop(state);
+            job.connection.set_verdict(Verdict::Refused(refusal));
+            return Err(job);
+        }
+        match state.find(&check) {
+            Some(attempt) => attempt.waiting.push(job),
+            None => state.attempts.push_back(Attempt {
+                network: job.connection.network(),
+                check: Arc::from(check),
+                waiting: vec![job],
+            }),
+        }
+        self.note_waiting(&state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Waits for a password. [`LoginQueue::finish`] must follow. `None` when the queue is stopped.
+    pub(crate) fn next(&self) -> Option<Arc<PasswordCheck>> {
+        let must_wait = |state: &mut QueueState| state.attempts.is_empty() && !state.is_stopped;
+        let woken = self.ready.wait_while(self.state(), must_wait);
+        let state = woken.unwrap_or_else(PoisonError::into_inner);
+        match state.is_stopped {
+            true => None,
+            false => state.attempts.front().map(|attempt| attempt.check.clone()),
+        }
+    }
+
+    /// Takes out the connections that wait for the password of the last [`LoginQueue::next`].
+    pub(crate) fn finish(&self) -> Option<Attempt> {
+        let mut state = self.state();
+        let attempt = state.attempts.pop_front();
+        self.note_waiting(&state);
+        attempt
+    }
+
+    /// Ends the thread that verifies passwords.
+    pub(crate) fn stop(&self) {
+        self.state().is_stopped = true;
+        self.ready.notify_all();
+    }
+
+    /// Checks whether a connection may wait. The first one with a password counts as an attempt
+    /// of its address.
+    fn admit(
+        &self,
+        state: &QueueState,
+        check: &PasswordCheck,
+        job: &Job,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        if state.connections() >= CONNECTIONS_MAX {
+            return Err(Refusal::LoginQueueFull);
+        }
+        if state
+            .attempts
+            .iter()
+            .any(|attempt| attempt.check.key == check.key)
+        {
+            return Ok(());
+        }
+        let name = check.logged_name();
+        let network = job.connection.network();
+        self.logins.charge(network, name.as_deref(), now)
+    }
+
+    fn note_waiting(&self, state: &QueueState) {
+        let waiting = state.connections() as u64;
+        let counters = &self.logins.counters;
+        counters.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    fn find(&mut self, check: &PasswordCheck) -> Option<&mut Attempt> {
+        let mut attempts = self.attempts.iter_mut();
+        attempts.find(|attempt| attempt.check.key == check.key)
+    }
+
+    fn connections(&self) -> usize {
+        self.attempts
+            .iter()
+            .map(|attempt| attempt.waiting.len())
+            .sum()
+    }
+}
+
+/// How many connections may wait: those of ten clients of Nix, which have 25 each. If each of them
+/// has another password, the last one waits about ten seconds.
+const CONNECTIONS_MAX: usize = 256;
