@@ -1,5 +1,6 @@
 //! The command line. docs/interface.md describes it.
 
+mod auth;
 mod bench;
 pub(crate) mod examples;
 pub(crate) mod nix_serve;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub(crate) use auth::{AuthCommand, NewLoginArgs, ServeCommand};
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use number::{parse_count, parse_number, parse_port};
 pub(crate) use serve::ServeArgs;
@@ -49,7 +51,7 @@ pub(crate) enum Command {
     #[command(after_help = examples::help("floe-config"))]
     Config(ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
-    #[command(after_help = examples::help("floe-serve"))]
+    #[command(after_help = examples::help("floe-serve"), args_conflicts_with_subcommands = true)]
     Serve(Box<ServeArgs>),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]

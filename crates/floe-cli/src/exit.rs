@@ -97,7 +97,7 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
         return ErrorKind::of_store(error);
     }
     match error.downcast_ref() {
-        Some(ServeError::Config(_)) => ErrorKind::Usage,
+        Some(ServeError::Config(_) | ServeError::LoginFile { .. }) => ErrorKind::Usage,
         Some(ServeError::Store(error)) => ErrorKind::of_store(error),
         _ if error.is::<UsageError>() => ErrorKind::Usage,
         _ => ErrorKind::Failed,

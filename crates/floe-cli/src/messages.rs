@@ -4,6 +4,7 @@
 //! of the libraries' errors stand with their error types.
 
 pub(crate) mod arguments;
+pub(crate) mod auth;
 pub(crate) mod bench;
 pub(crate) mod copy;
 pub(crate) mod serve;

@@ -65,6 +65,8 @@ pub struct ServeSettings {
     pub access_log: ServeSetting<PathBuf>,
     /// The format of the access log.
     pub access_log_format: ServeSetting<AccessLogFormat>,
+    /// The file of the logins that clients need.
+    pub auth_file: ServeSetting<PathBuf>,
     /// The format of lines on stderr.
     pub log_format: ServeSetting<StderrFormat>,
     /// The number of threads that answer requests.
@@ -158,6 +160,7 @@ impl ServeSettings {
             Entry::new("compressed_cache_size", Flag, &mut self.compressed_cache_size),
             Entry::new("access_log", Flag, &mut self.access_log),
             Entry::new("access_log_format", Flag, &mut self.access_log_format),
+            Entry::new("auth_file", Flag, &mut self.auth_file),
             Entry::new("log_format", Flag, &mut self.log_format),
             Entry::new("threads", Flag, &mut self.threads),
             Entry::new("max_connections_total", Flag, &mut self.max_connections_total),

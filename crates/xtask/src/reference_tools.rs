@@ -40,6 +40,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("tinyproxy-bin", &["tinyproxy"]),
     // Scrapes metrics, and checks them and the alert rules.
     ("prometheus", &["prometheus", "promtool"]),
+    // Writes lines of login files.
+    ("apache2-utils", &["htpasswd"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
 ];

@@ -96,6 +96,31 @@ const EXAMPLES: &[Example] = &[
         line: "floe serve --port 80 --print-config > floe.toml && floe serve --config floe.toml",
     },
     Example {
+        pages: &["floe-serve"],
+        purpose: "Serve only clients with a login, which floe serve auth makes",
+        line: "floe serve --auth-file /etc/floe/logins",
+    },
+    Example {
+        pages: &["floe-serve-auth-add-user", "floe-serve-auth"],
+        purpose: "Add a user, and type the password",
+        line: "floe serve auth add-user --auth-file /etc/floe/logins alice",
+    },
+    Example {
+        pages: &["floe-serve-auth-add-token", "floe-serve-auth"],
+        purpose: "Make a token for a machine that reads the cache for 90 days",
+        line: "floe serve auth add-token --auth-file /etc/floe/logins --expires 90d builder",
+    },
+    Example {
+        pages: &["floe-serve-auth-remove", "floe-serve-auth"],
+        purpose: "Remove a login; the server must then read the file again, at SIGHUP",
+        line: "floe serve auth remove --auth-file /etc/floe/logins alice",
+    },
+    Example {
+        pages: &["floe-serve-auth-list"],
+        purpose: "Show the logins, without passwords and tokens",
+        line: "floe serve auth list --auth-file /etc/floe/logins",
+    },
+    Example {
         pages: &["nix-serve"],
         purpose: "Serve the store of this machine on port 8080 of all addresses",
         line: "nix-serve --port 8080",

@@ -9,12 +9,15 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floe_config::{AccessLogFormat, ByteSize, Choice};
 use floe_server::{Compress, Listen};
 
+use super::auth::ServeCommand;
 use super::{LogArgs, parse_count, parse_number, parse_port, parse_timeout};
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ServeCommand>,
     /// Listen on HOST:PORT, :PORT or unix:PATH, IPv6 hosts in brackets; may be repeated [default:
     /// 127.0.0.1:5000]
     #[arg(long, short, value_name = "HOST:PORT", value_parser = floe_server::address::parse)]
@@ -75,6 +78,9 @@ pub(crate) struct ServeArgs {
     /// The format of these lines, which go to stdout without --access-log
     #[arg(long, value_name = "FORMAT", value_parser = choice::<AccessLogFormat>())]
     pub(crate) access_log_format: Option<AccessLogFormat>,
+    /// Demand a login of this file from each client; floe serve auth makes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) auth_file: Option<PathBuf>,
     /// The number of threads that answer requests [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,

@@ -1,6 +1,7 @@
 //! `floe serve`: serves a live store as a binary cache over HTTP.
 
 pub(super) mod access_log;
+mod auth;
 mod check;
 pub(super) mod identity;
 pub(super) mod limits;
@@ -15,7 +16,7 @@ use floe_config::{AccessLogFormat, Environment, ServeSettings};
 use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
 use super::print;
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, ServeCommand};
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
 use crate::open_files;
@@ -23,6 +24,9 @@ use crate::options;
 use process::ProcessOptions;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    if let Some(ServeCommand::Auth(command)) = &args.command {
+        return auth::run(command);
+    }
     let environment = options::environment();
     let open_files = open_files::raise();
     let settings = settings::load(args, &environment, open_files)?;
@@ -73,6 +77,7 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
     config.keep_alive_timeout = keep_alive_timeout.value_or(config.keep_alive_timeout);
     config.read_timeout = settings.read_timeout.value_or(config.read_timeout);
     config.write_timeout = settings.timeout.value_or(config.write_timeout);
+    config.auth_file = settings.auth_file.get().cloned();
     config.warn = process::warning_sink();
     Ok(config)
 }

@@ -30,10 +30,10 @@ pub(crate) fn serving_metrics(url: impl Display) -> String {
 }
 
 pub(crate) const STOPPED: &str = "the server has ended";
-pub(crate) const RELOADED: &str = "reloaded certificates and keys";
+pub(crate) const RELOADED: &str = "reloaded certificates, keys and logins";
 
 pub(crate) fn reload_failed(cause: impl Display) -> String {
-    format!("{cause}; keeping the earlier certificates and keys")
+    format!("{cause}; keeping the earlier certificates, keys and logins")
 }
 
 pub(crate) fn open_files(limit: u64, needed: u64) -> String {

@@ -49,6 +49,7 @@ compressed_cache = '/c'
 compressed_cache_size = '5G'
 access_log = '-'
 access_log_format = 'real-ip'
+auth_file = '/logins'
 log_format = 'json'
 threads = 3
 max_connections_total = 100
@@ -79,6 +80,7 @@ fn file_with_every_key_is_read() {
     );
     let access_log_format = settings.access_log_format.get();
     assert_eq!(access_log_format, Some(&AccessLogFormat::RealIp));
+    assert_eq!(settings.auth_file.get(), Some(&PathBuf::from("/logins")));
     assert_eq!(settings.log_format.get(), Some(&StderrFormat::Json));
     assert_eq!(settings.threads.get(), NonZeroUsize::new(3).as_ref());
     let timeout = settings.keepalive_timeout.get();

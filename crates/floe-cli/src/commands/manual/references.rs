@@ -92,7 +92,15 @@ const RELATED: &[(&str, &[&str])] = &[
     ("floe-verify", &["floe-install(1)", "nix-store(1)"]),
     ("floe-info", &["floe-copy(1)", "nix.conf(5)"]),
     ("floe-config", &["nix.conf(5)"]),
-    ("floe-serve", &["floe-key(1)", "nix-serve(1)"]),
+    (
+        "floe-serve",
+        &["floe-serve-auth(1)", "floe-key(1)", "nix-serve(1)"],
+    ),
+    ("floe-serve-auth", &["floe-serve(1)", "htpasswd(1)"]),
+    ("floe-serve-auth-add-user", &["floe-serve-auth(1)"]),
+    ("floe-serve-auth-add-token", &["floe-serve-auth(1)"]),
+    ("floe-serve-auth-remove", &["floe-serve-auth(1)"]),
+    ("floe-serve-auth-list", &["floe-serve-auth(1)"]),
     ("nix-serve", &["floe-serve(1)", "floe-key(1)"]),
     (
         "floe-key",

@@ -20,6 +20,11 @@ pub(super) fn of_command(command: &Command) -> Roff {
             roff.text(argument_parts(argument));
         }
         if command.has_subcommands() {
+            // A command that also works without another one has no options before the other one.
+            if !command.is_subcommand_required_set() {
+                roff.control("YS", []);
+                roff.control("SY", [&*program]);
+            }
             roff.text([italic("COMMAND"), roman(" ...")]);
         }
         roff.control("YS", []);

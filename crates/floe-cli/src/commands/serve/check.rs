@@ -26,6 +26,8 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
     ];
     let public = |key: &floe_format::SecretKey| format!("key {}", key.public());
     lines.extend(config.secret_keys.iter().map(public));
+    let auth_file = config.auth_file.as_ref();
+    lines.extend(auth_file.map(|file| format!("auth-file {}", file.display())));
     let cache = config.compressed_cache.take();
     let dir = cache.as_ref().map_or(Path::new(""), |cache| &cache.dir);
     lines.push(match config.compress {

@@ -59,6 +59,7 @@ fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
     settings.compressed_cache_size.set_flag("--compressed-cache-size", args.compressed_cache_size);
     settings.access_log.set_flag("--access-log", args.access_log);
     settings.access_log_format.set_flag("--access-log-format", args.access_log_format);
+    settings.auth_file.set_flag("--auth-file", args.auth_file);
     settings.log_format.set_flag("--log-format", log_format);
     settings.threads.set_flag("--threads", args.threads);
     settings.max_connections_total.set_flag("--max-connections", args.max_connections);

@@ -1,4 +1,4 @@
-//! Signals that end a server, or reopen its access log.
+//! Signals that end a server, reopen its access log, or make it read its files again.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -74,7 +74,7 @@ impl TaskSignal {
         TaskSignal::catch(SIGUSR1)
     }
 
-    /// SIGHUP, which reads certificates and keys anew.
+    /// SIGHUP, which reads certificates, keys and logins anew.
     ///
     /// Errors: the system refuses the handler.
     pub(crate) fn reload() -> anyhow::Result<TaskSignal> {
@@ -107,7 +107,8 @@ impl TaskSignal {
     }
 }
 
-/// Reads certificates and keys anew. If one cannot be used, the server keeps all earlier ones.
+/// Reads certificates, keys and logins anew. If a file cannot be used, the server keeps all earlier
+/// ones.
 pub(crate) fn reload(server: &ReloadHandle) {
     match server.reload() {
         Ok(()) => report_event("reloaded", messages::RELOADED),

@@ -146,7 +146,7 @@ fn reload(server: &ServerProcess, times: usize) {
     let count = || {
         server
             .stderr()
-            .matches("reloaded certificates and keys")
+            .matches("reloaded certificates, keys and logins")
             .count()
     };
     wait_until("the server reloads", || count() == times);

@@ -68,7 +68,9 @@ fn reload_changes_new_connections_and_drops_none() {
     fs::copy(&renewed.key, &fixture.server.key).unwrap();
     server.signal(Signal::HUP);
     wait_until("the server reloads", || {
-        server.stderr().contains("reloaded certificates and keys")
+        server
+            .stderr()
+            .contains("reloaded certificates, keys and logins")
     });
     assert_eq!(subject(&fixture, &server), "CN = floe renewed");
     ask("Connection: close\r\n");

@@ -75,7 +75,7 @@ fn files() -> impl Strategy<Value = String> {
         Just("enable_compression = true\n"),
         Just("enable_compression = false\n"),
         Just("compress = 'always'\naccess_log = '/log'\n"),
-        Just("access_log_format = 'debug'\n"),
+        Just("access_log_format = 'debug'\nauth_file = '/f'\n"),
         Just(""),
     ];
     let numbers = (any::<i32>(), 1_u32..1000, 0.001_f64..1e6).prop_map(|(a, b, c)| {

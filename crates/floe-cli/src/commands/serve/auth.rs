@@ -1,0 +1,118 @@
+//! `floe serve auth`: changes the file of the logins.
+
+mod edit;
+mod password;
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use floe_server::auth::token::{TOKEN_BYTES, Token};
+use floe_server::auth::{Login, LoginFile, SecretHash, secret_hash};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::args::{AuthCommand, NewLoginArgs};
+use crate::commands::print;
+use crate::exit::UsageError;
+use crate::messages::NO_RANDOMNESS;
+use crate::messages::auth as messages;
+use edit::edit;
+
+pub(super) fn run(command: &AuthCommand) -> anyhow::Result<()> {
+    match command {
+        AuthCommand::AddUser(args) => add_user(args),
+        AuthCommand::AddToken(args) => add_token(args),
+        AuthCommand::Remove { file, name } => remove(&file.path, name),
+        AuthCommand::List(file) => list(&file.path),
+    }
+}
+
+fn add_user(args: &NewLoginArgs) -> anyhow::Result<()> {
+    // The user learns of these errors before typing a password.
+    check_name(args)?;
+    if !is_new(&args.file.path)? {
+        check_is_absent(&LoginFile::read(&args.file.path)?, args)?;
+    }
+    let password = password::read(&args.name)?;
+    let salt: [u8; secret_hash::SALT_LEN] = random()?;
+    let secret = SecretHash::of_password(&password, &salt).context(messages::HASH)?;
+    add(args, secret)
+}
+
+fn add_token(args: &NewLoginArgs) -> anyhow::Result<()> {
+    check_name(args)?;
+    let token = Token::from_random(random::<TOKEN_BYTES>()?);
+    add(args, SecretHash::of_token(token.secret()))?;
+    print(token.secret())
+}
+
+fn add(args: &NewLoginArgs, secret: SecretHash) -> anyhow::Result<()> {
+    let mut login = new_login(&args.name, secret)?;
+    login.scopes = args.scopes();
+    login.expiry = args.expires;
+    edit(&args.file.path, |file| {
+        check_is_absent(file, args)?;
+        file.insert(login);
+        Ok(())
+    })
+}
+
+fn remove(path: &Path, name: &str) -> anyhow::Result<()> {
+    // A file that is absent is not created.
+    LoginFile::read(path)?;
+    edit(path, |file| match file.remove(name) {
+        true => Ok(()),
+        false => Err(UsageError(messages::no_such_login(name, path)).into()),
+    })
+}
+
+fn list(path: &Path) -> anyhow::Result<()> {
+    let (file, now) = (LoginFile::read(path)?, SystemTime::now());
+    file.logins()
+        .map(|login| line(login, now))
+        .try_for_each(print)
+}
+
+/// Returns the line of a login in the list. It has no secret.
+fn line(login: &Login, now: SystemTime) -> String {
+    let (name, kind, scopes) = (login.name(), login.secret.kind(), login.scopes);
+    let expiry = match login.expiry {
+        None => "never".to_owned(),
+        Some(expiry) if expiry.is_past(now) => format!("{expiry} expired"),
+        Some(expiry) => expiry.to_string(),
+    };
+    format!("{name} {kind} {scopes} {expiry}")
+}
+
+fn check_name(args: &NewLoginArgs) -> Result<(), UsageError> {
+    new_login(&args.name, SecretHash::of_token("")).map(drop)
+}
+
+fn new_login(name: &str, secret: SecretHash) -> Result<Login, UsageError> {
+    Login::new(name, secret).map_err(|error| UsageError(messages::new_login(name, error)))
+}
+
+fn check_is_absent(file: &LoginFile, args: &NewLoginArgs) -> Result<(), UsageError> {
+    let (name, path) = (&args.name, &args.file.path);
+    match file.find(name) {
+        Some(_) => Err(UsageError(messages::login_exists(name, path))),
+        None => Ok(()),
+    }
+}
+
+/// Whether a file is absent or empty, so that floe makes its contents.
+fn is_new(path: &Path) -> anyhow::Result<bool> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_file() && metadata.len() == 0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error).with_context(|| messages::login_file(path)),
+    }
+}
+
+fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| anyhow::anyhow!(NO_RANDOMNESS))?;
+    Ok(bytes)
+}
