@@ -4,26 +4,30 @@
 //! floe-server call them with the committed corpus.
 
 use floe_server::auth::LoginFile;
+use floe_server::config::HEAD_LEN_MAX;
 use floe_server::http::range::{self, RANGES_MAX, Ranges};
-use floe_server::http::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
+use floe_server::http::request::{Method, Parsed, Request, may_be_complete};
 use floe_server::http::route::{Route, route};
 
 /// Parsing a head does not depend on the bytes behind it, and every head has a route.
 pub fn check_http_request(data: &[u8]) {
-    let Parsed::Head(request, len) = Request::parse(data) else {
+    let Parsed::Head(request, len) = Request::parse(data, HEAD_LEN_MAX) else {
         return;
     };
     assert!(0 < len && len <= data.len() && len <= HEAD_LEN_MAX);
     let head = &data[..len];
     assert_eq!(
-        Request::parse(head),
+        Request::parse(head, HEAD_LEN_MAX),
         Parsed::Head(request.clone(), len),
         "the bytes behind the head make a difference"
     );
-    assert!(may_be_complete(head, 0) && may_be_complete(head, len - 1));
+    assert!(may_be_complete(head, 0, HEAD_LEN_MAX) && may_be_complete(head, len - 1, HEAD_LEN_MAX));
     for cut in 0..len.min(CUTS_MAX) {
         // The beginning of a head is never parsed as a whole head.
-        assert!(!matches!(Request::parse(&head[..cut]), Parsed::Head(..)));
+        assert!(!matches!(
+            Request::parse(&head[..cut], HEAD_LEN_MAX),
+            Parsed::Head(..)
+        ));
     }
     assert!(request.method == Method::Get || request.range.is_none());
     assert!(!(request.has_body && request.keep_alive));

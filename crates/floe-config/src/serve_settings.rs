@@ -74,6 +74,16 @@ pub struct ServeSettings {
     /// The number of connections at once (`--max-connections`). The key `max_connections` is
     /// harmonia's and counts the connections of one worker.
     pub max_connections_total: ServeSetting<NonZeroUsize>,
+    /// The number of connections of one address.
+    pub max_connections_per_address: ServeSetting<NonZeroUsize>,
+    /// The number of requests of one connection.
+    pub max_requests_per_connection: ServeSetting<NonZeroUsize>,
+    /// The longest head of a request.
+    pub max_header_size: ServeSetting<ByteSize>,
+    /// The number of NARs that are compressed at once.
+    pub max_encoders: ServeSetting<NonZeroUsize>,
+    /// The least rate at which a client takes a response, in bytes per second.
+    pub min_rate: ServeSetting<ByteSize>,
     /// The longest idle time of a connection.
     pub keepalive_timeout: ServeSetting<Duration>,
     /// The longest time to receive the head of a request.
@@ -164,6 +174,11 @@ impl ServeSettings {
             Entry::new("log_format", Flag, &mut self.log_format),
             Entry::new("threads", Flag, &mut self.threads),
             Entry::new("max_connections_total", Flag, &mut self.max_connections_total),
+            Entry::new("max_connections_per_address", Flag, &mut self.max_connections_per_address),
+            Entry::new("max_requests_per_connection", Flag, &mut self.max_requests_per_connection),
+            Entry::new("max_header_size", Flag, &mut self.max_header_size),
+            Entry::new("max_encoders", Flag, &mut self.max_encoders),
+            Entry::new("min_rate", Flag, &mut self.min_rate),
             Entry::new("keepalive_timeout", Flag, &mut self.keepalive_timeout),
             Entry::new("read_timeout", Flag, &mut self.read_timeout),
             Entry::new("timeout", Flag, &mut self.timeout),

@@ -53,6 +53,8 @@ pub(crate) struct Stream {
     pub(crate) chunked: bool,
     /// Counts the decoder of a build log until the stream is dropped.
     pub(crate) log_decoder: Option<Permit>,
+    /// Counts the encoder of a NAR until the stream is dropped.
+    pub(crate) _encoder: Option<Permit>,
 }
 
 impl Body {

@@ -44,8 +44,20 @@ pub struct Config {
     pub compressed_cache: Option<CompressedCacheOptions>,
     /// The number of network threads, by default one for each core.
     pub threads: NonZeroUsize,
-    /// How many connections may be open at once. Further ones wait in the backlog.
+    /// How many connections may be open at once. Further ones get a 503.
     pub connections_max: usize,
+    /// How many connections one address may have. Without it, the limit is three times the number
+    /// of free connections. At least 32 are always allowed. For IPv6 the first 64 bits count.
+    pub connections_per_address_max: Option<NonZeroUsize>,
+    /// How many requests a connection may serve before the server closes it; any number without it.
+    pub requests_per_connection_max: Option<NonZeroUsize>,
+    /// The longest head of a request in bytes.
+    pub head_len_max: usize,
+    /// A client that takes fewer bytes of a response per second is slow.
+    pub rate_min: u64,
+    /// How many NARs are compressed at once for [`Compress::Always`]. Further ones are sent
+    /// uncompressed. By default, one for each network thread.
+    pub encoders_max: Option<NonZeroUsize>,
     /// Whether a connection may serve more than one request.
     pub keep_alive: bool,
     /// How long a connection may be idle between two requests.
@@ -91,6 +103,11 @@ impl Config {
             compressed_cache: None,
             threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             connections_max: CONNECTIONS_MAX,
+            connections_per_address_max: None,
+            requests_per_connection_max: None,
+            head_len_max: HEAD_LEN_MAX,
+            rate_min: RATE_MIN,
+            encoders_max: None,
             keep_alive: true,
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
             read_timeout: READ_TIMEOUT,
@@ -184,6 +201,12 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The default of [`Config::connections_max`], as of harmonia with four workers. It is enough for
 /// 300 clients with the 25 connections of Nix.
 pub const CONNECTIONS_MAX: usize = 8192;
+
+/// The default of [`Config::head_len_max`]. Browsers and proxies send less than 8 KiB.
+pub const HEAD_LEN_MAX: usize = 16 * 1024;
+
+/// The default of [`Config::rate_min`]. A telephone line takes five times as much.
+pub const RATE_MIN: u64 = 1024;
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]

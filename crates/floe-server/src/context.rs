@@ -29,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) readahead: ReadaheadBudget,
     /// The number of decoders for build logs.
     pub(crate) log_decoders: Budget,
+    /// The number of encoders for `--compress always`.
+    pub(crate) encoders: Budget,
     pub(crate) compressed_nars: Option<CompressedNarCache>,
     /// The text of `/nix-cache-info`.
     pub(crate) cache_info: Arc<str>,

@@ -8,6 +8,7 @@ mod families;
 mod process;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::auth::logins::LoginCounters;
@@ -23,6 +24,8 @@ pub(crate) struct Metrics {
     workers: usize,
     /// `None` if the server needs no login.
     logins: Option<Arc<LoginCounters>>,
+    /// How many NARs were sent uncompressed because all encoders were in use.
+    encoder_limit: AtomicU64,
     /// When each certificate expires, in seconds since 1970.
     certificates: Mutex<BTreeMap<String, i64>>,
     process: ProcessFigures,
@@ -39,6 +42,7 @@ impl Metrics {
             connections_max,
             workers,
             logins,
+            encoder_limit: AtomicU64::new(0),
             certificates: Mutex::default(),
             process: ProcessFigures::new(),
         })
@@ -48,6 +52,11 @@ impl Metrics {
     /// files.
     pub(crate) fn set_certificate_expiries(&self, expiries: BTreeMap<String, i64>) {
         *lock(&self.certificates) = expiries;
+    }
+
+    /// Counts a NAR that is sent uncompressed because all encoders are in use.
+    pub(crate) fn count_encoder_limit(&self) {
+        self.encoder_limit.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns counters for one more thread. The figures outlive the thread.

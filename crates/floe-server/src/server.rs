@@ -119,6 +119,7 @@ impl Server {
         let signal = Arc::new(Signal::new(config.threads.get())?);
         let mut store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
         let dir = &config.store.store_dir;
+        let encoders_max = config.encoders_max.unwrap_or(config.threads).get();
         let workers = config::workers(config.threads.get());
         let compressed_nars = config.compressed_cache.map(CompressedNarCache::open);
         let context = Context {
@@ -130,6 +131,7 @@ impl Server {
             nars: NarCache::new(),
             readahead: ReadaheadBudget::default(),
             log_decoders: Budget::new(DECODERS_MAX),
+            encoders: Budget::new(encoders_max as u64),
             compressed_nars: compressed_nars.transpose()?,
             compress: config.compress,
             prefix: config.path_prefix,
@@ -150,7 +152,7 @@ impl Server {
         let listeners = listeners.into_iter().map(Arc::new).collect();
         let shared = ServerShared {
             context,
-            peers: PeerCounts::new(limits.connections_max),
+            peers: PeerCounts::new(config.connections_per_address_max),
             limits,
             listeners: Mutex::new(listeners),
             tls,

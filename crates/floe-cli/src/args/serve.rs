@@ -84,7 +84,25 @@ pub(crate) struct ServeArgs {
     /// The number of threads that answer requests [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// The number of connections at once; more connections wait [default: 8192, or what the limit
+    /// The number of connections of one address, or of one IPv6 network of 64 bits [default: three
+    /// times the number of free connections]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) max_connections_per_address: Option<NonZeroUsize>,
+    /// The number of requests of one connection [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) max_requests_per_connection: Option<NonZeroUsize>,
+    /// The longest head of a request, such as 32K [default: 16K]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) max_header_size: Option<ByteSize>,
+    /// The number of NARs that --compress always compresses at once; further ones are sent
+    /// uncompressed [default: the number of threads]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) max_encoders: Option<NonZeroUsize>,
+    /// The least number of bytes per second that a client takes; slower ones are closed after the
+    /// --timeout, or after 15 seconds if the server is full [default: 1024]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) min_rate: Option<ByteSize>,
+    /// The number of connections at once; more get a 503 [default: 8192, or what the limit
     /// of open files allows]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) max_connections: Option<NonZeroUsize>,

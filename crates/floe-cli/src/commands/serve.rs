@@ -73,6 +73,16 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
     config.connections_max = connections
         .get()
         .map_or(config.connections_max, |it| it.get());
+    config.connections_per_address_max = settings.max_connections_per_address.get().copied();
+    config.requests_per_connection_max = settings.max_requests_per_connection.get().copied();
+    config.encoders_max = settings.max_encoders.get().copied();
+    config.head_len_max = settings
+        .max_header_size
+        .get()
+        .map_or(config.head_len_max, |it| {
+            usize::try_from(it.0).unwrap_or(usize::MAX)
+        });
+    config.rate_min = settings.min_rate.get().map_or(config.rate_min, |it| it.0);
     let keep_alive_timeout = &settings.keepalive_timeout;
     config.keep_alive_timeout = keep_alive_timeout.value_or(config.keep_alive_timeout);
     config.read_timeout = settings.read_timeout.value_or(config.read_timeout);

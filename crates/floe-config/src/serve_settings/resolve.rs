@@ -33,6 +33,10 @@ impl ServeSettings {
         self.priority.set_default(defaults.priority);
         self.threads.set_default(defaults.threads);
         self.max_connections_total.set_default(CONNECTIONS);
+        self.max_header_size
+            .set_default(ByteSize(defaults.head_len_max as u64));
+        self.max_encoders.set_default(defaults.threads);
+        self.min_rate.set_default(ByteSize(defaults.rate_min));
         let keep_alive_timeout = defaults.keep_alive_timeout;
         self.keepalive_timeout.set_default(keep_alive_timeout);
         self.read_timeout.set_default(defaults.read_timeout);

@@ -145,6 +145,7 @@ mod tests {
     use super::super::{Subject, Summary};
     use super::*;
     use crate::clock::Clock;
+    use crate::config::HEAD_LEN_MAX;
     use crate::http::refusal::Refusal;
     use crate::http::request::Parsed;
     use crate::http::response::{CacheKind, CacheUse};
@@ -174,7 +175,7 @@ mod tests {
 
     /// Returns the line of a request, which is the same in a network thread and in a worker.
     fn logged(format: LogFormat, head: &str) -> String {
-        let Parsed::Head(request, _) = Request::parse(head.as_bytes()) else {
+        let Parsed::Head(request, _) = Request::parse(head.as_bytes(), HEAD_LEN_MAX) else {
             panic!("{head:?} is not a request");
         };
         let summary = Summary {

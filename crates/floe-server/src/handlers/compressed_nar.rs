@@ -20,7 +20,8 @@ pub(super) fn is_cacheable(context: &Context, nar: &NarTarget) -> bool {
 }
 
 /// Responds to a client that accepts zstd and wants all of a NAR. `None` if the NAR is to be sent
-/// as it is: it is small, or no compressed copy is ready and `--compress always` is not set.
+/// as it is: it is small, or no compressed copy is ready, and `--compress always` is not set or too
+/// many NARs are being compressed.
 pub(super) fn respond(
     context: &Context,
     nar: &NarTarget,
@@ -62,6 +63,10 @@ pub(super) fn respond(
     if request.mode.head_only {
         return Ok(Some(Response::head(fields, None)));
     }
+    let Some(permit) = context.encoders.acquire(1) else {
+        context.metrics.count_encoder_limit();
+        return Ok(None);
+    };
     let plan = context.nars.plan(nar_info.hash, &path)?;
     if plan.nar_size() != size {
         return Ok(None);
@@ -77,6 +82,7 @@ pub(super) fn respond(
         reader: Box::new(encoder),
         chunked: !request.mode.is_http10,
         log_decoder: None,
+        _encoder: Some(permit),
     });
     let response = Response::streamed(fields, None, [piece]);
     Ok(Some(

@@ -143,6 +143,7 @@ fn decompressed(context: &Context, file: File, request: &DeferredRequest) -> Res
         reader: Box::new(bzip2::read::MultiBzDecoder::new(file)),
         chunked: !request.mode.is_http10,
         log_decoder: Some(permit),
+        _encoder: None,
     });
     Response::streamed(fields, None, [piece])
 }

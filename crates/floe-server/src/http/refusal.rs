@@ -37,6 +37,8 @@ pub enum Refusal {
     LoginQueueFull,
     /// The address of the client has too many connections.
     AddressLimit,
+    /// All connections of the server are in use.
+    ConnectionLimit,
     /// All decoders for build logs are in use.
     LogDecoderLimit,
     /// The client speaks HTTP to a port for TLS.
@@ -51,7 +53,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Refusal; 22] = [
+    pub const ALL: [Refusal; 23] = [
         Refusal::MalformedHead,
         Refusal::InvalidTarget,
         Refusal::InvalidHost,
@@ -69,6 +71,7 @@ impl Refusal {
         Refusal::TooManyLogins,
         Refusal::LoginQueueFull,
         Refusal::AddressLimit,
+        Refusal::ConnectionLimit,
         Refusal::LogDecoderLimit,
         Refusal::PlainHttp,
         Refusal::ClientCertificate,
@@ -94,7 +97,7 @@ impl Refusal {
             Refusal::RequestLineTooLong => 414,
             Refusal::HeadTooLong | Refusal::TooManyFields => 431,
             Refusal::TooManyLogins | Refusal::LoginQueueFull => 429,
-            Refusal::AddressLimit | Refusal::LogDecoderLimit => 503,
+            Refusal::AddressLimit | Refusal::ConnectionLimit | Refusal::LogDecoderLimit => 503,
         }
     }
 
@@ -118,6 +121,7 @@ impl Refusal {
             Refusal::TooManyLogins => "tooManyLogins",
             Refusal::LoginQueueFull => "loginQueueFull",
             Refusal::AddressLimit => "addressLimit",
+            Refusal::ConnectionLimit => "connectionLimit",
             Refusal::LogDecoderLimit => "logDecoderLimit",
             Refusal::PlainHttp => "plainHttp",
             Refusal::ClientCertificate => "clientCertificate",

@@ -11,9 +11,6 @@ use percent_encoding::percent_decode_str;
 
 use super::refusal::Refusal;
 
-/// The longest head that is accepted, in bytes. Browsers and proxies send less than 8 KiB.
-pub const HEAD_LEN_MAX: usize = 16 * 1024;
-
 /// The most header fields that are accepted. Requests through several proxies have about 30.
 const FIELDS_MAX: usize = 100;
 
@@ -98,17 +95,17 @@ pub enum Parsed<'b> {
 }
 
 impl<'b> Request<'b> {
-    /// Parses the head at the start of some bytes.
-    pub fn parse(bytes: &'b [u8]) -> Parsed<'b> {
+    /// Parses the head at the start of some bytes. A head of more than `len_max` bytes is rejected.
+    pub fn parse(bytes: &'b [u8], len_max: usize) -> Parsed<'b> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];
         let mut head = httparse::Request::new(&mut fields);
         match head.parse(bytes) {
-            Ok(Parsing::Complete(len)) if len > HEAD_LEN_MAX => too_long(bytes),
+            Ok(Parsing::Complete(len)) if len > len_max => too_long(bytes),
             Ok(Parsing::Complete(len)) => match Request::read(&head) {
                 Ok(request) => Parsed::Head(request, len),
                 Err(refusal) => Parsed::Rejected(refusal),
             },
-            Ok(Parsing::Partial) if bytes.len() >= HEAD_LEN_MAX => too_long(bytes),
+            Ok(Parsing::Partial) if bytes.len() >= len_max => too_long(bytes),
             Ok(Parsing::Partial) => Parsed::Incomplete,
             Err(httparse::Error::TooManyHeaders) => Parsed::Rejected(Refusal::TooManyFields),
             Err(_) => Parsed::Rejected(Refusal::MalformedHead),
@@ -273,14 +270,15 @@ fn accepts_zstd(list: &str) -> bool {
     })
 }
 
-/// Whether a head may end in these bytes. The first `scanned` bytes have been checked before.
+/// Whether a head may end in these bytes, or is longer than `len_max`. The first `scanned` bytes
+/// have been checked before.
 ///
 /// Without this check, a client that sends byte by byte would make the server parse the head from
 /// its beginning for each byte.
-pub fn may_be_complete(bytes: &[u8], scanned: usize) -> bool {
+pub fn may_be_complete(bytes: &[u8], scanned: usize, len_max: usize) -> bool {
     let start = scanned.saturating_sub(3);
     let fresh = bytes.get(start..).unwrap_or_default();
-    bytes.len() >= HEAD_LEN_MAX
+    bytes.len() >= len_max
         || fresh.windows(2).any(|pair| pair == b"\n\n")
         || fresh.windows(3).any(|triple| triple == b"\n\r\n")
 }
@@ -290,9 +288,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::HEAD_LEN_MAX;
 
     fn head(text: &str) -> Request<'_> {
-        match Request::parse(text.as_bytes()) {
+        match Request::parse(text.as_bytes(), HEAD_LEN_MAX) {
             Parsed::Head(request, len) => {
                 assert_eq!(len, text.len());
                 request
@@ -302,7 +301,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> Refusal {
-        match Request::parse(text.as_bytes()) {
+        match Request::parse(text.as_bytes(), HEAD_LEN_MAX) {
             Parsed::Rejected(refusal) => refusal,
             other => panic!("{text:?}: {other:?}"),
         }
@@ -427,15 +426,15 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
-            let _: Parsed<'_> = Request::parse(&bytes);
+            let _: Parsed<'_> = Request::parse(&bytes, HEAD_LEN_MAX);
         }
 
         #[test]
         fn split_head_is_complete_only_with_its_last_byte(split in 0usize..40) {
             let text = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
             let split = split.min(text.len() - 1);
-            prop_assert!(!may_be_complete(&text[..split], 0));
-            prop_assert!(may_be_complete(text, split));
+            prop_assert!(!may_be_complete(&text[..split], 0, HEAD_LEN_MAX));
+            prop_assert!(may_be_complete(text, split, HEAD_LEN_MAX));
         }
     }
 }

@@ -122,7 +122,9 @@ impl Response {
             Refusal::HeadTooLong | Refusal::TooManyFields => {
                 (NOT_STORED, "request header too long\n")
             }
-            Refusal::AddressLimit => (RETRY_LATER, "too many connections\n"),
+            Refusal::AddressLimit | Refusal::ConnectionLimit => {
+                (RETRY_LATER, "too many connections\n")
+            }
             Refusal::LogDecoderLimit => (RETRY_LATER, "too many logs are being decompressed\n"),
         };
         Response {

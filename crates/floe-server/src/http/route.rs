@@ -194,6 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::HEAD_LEN_MAX;
     use crate::http::request::Parsed;
 
     const HASH: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
@@ -205,7 +206,7 @@ mod tests {
 
     fn find_below(target: &str, prefix: &str) -> Route {
         let head = format!("GET {target} HTTP/1.0\r\n\r\n");
-        match Request::parse(head.as_bytes()) {
+        match Request::parse(head.as_bytes(), HEAD_LEN_MAX) {
             Parsed::Head(request, _) => route(&request, prefix),
             other => panic!("{target}: {other:?}"),
         }
@@ -344,7 +345,7 @@ mod tests {
         #[test]
         fn any_path_is_routed_without_panic(path in "/[!-~]{0,80}") {
             let head = format!("GET {path} HTTP/1.0\r\n\r\n");
-            if let Parsed::Head(request, _) = Request::parse(head.as_bytes()) {
+            if let Parsed::Head(request, _) = Request::parse(head.as_bytes(), HEAD_LEN_MAX) {
                 let _: Route = route(&request, "");
             }
         }

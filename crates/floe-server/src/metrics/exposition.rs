@@ -22,6 +22,7 @@ pub(super) fn text(metrics: &Metrics) -> String {
     add_connections(&mut families, metrics);
     add_workers(&mut families, metrics);
     add_store(&mut families, metrics);
+    add_limits(&mut families, metrics);
     add_security(&mut families, metrics);
     metrics.process.add_to(&mut families);
     families.text()
@@ -175,6 +176,14 @@ fn add_store(families: &mut Families, metrics: &Metrics) {
         "Times that a thread opened the database again, because its file was replaced or could \
          not be read. Each thread counts by itself.",
         as_float(metrics.sum(|cells| &cells.database_reopenings)),
+    );
+}
+
+fn add_limits(families: &mut Families, metrics: &Metrics) {
+    families.single_counter(
+        "floe_encoder_limit_total",
+        "NARs sent uncompressed because all encoders were in use.",
+        as_float(metrics.encoder_limit.load(Ordering::Relaxed)),
     );
 }
 

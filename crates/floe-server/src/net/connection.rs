@@ -52,7 +52,7 @@ use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::finish::access_log::LoggedRequest;
 use crate::finish::{Finished, Finisher, Subject, Summary};
-use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
+use crate::http::request::{Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
 use crate::http::route_kind::RouteKind;
 pub(crate) use peer::Peer;
@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     login: ConnectionLogin,
     read_side: ReadSide,
     after_response: AfterResponse,
+    /// How many requests were read.
+    requests: usize,
     /// Whether the event loop will resume the connection without an event.
     pub(crate) is_queued: bool,
     /// When the connection is closed unless something happens.
@@ -109,9 +111,10 @@ impl Connection {
             login: ConnectionLogin::default(),
             read_side: ReadSide::Ready,
             after_response: AfterResponse::KeepAlive,
+            requests: 0,
             is_queued: false,
             deadline: now + limits.read_timeout,
-            receive_rate: ReceiveRate::new(now),
+            receive_rate: ReceiveRate::new(now, limits.rate_min),
             counted_sent: 0,
         }
     }
@@ -305,12 +308,13 @@ impl Connection {
             }
             // The parser looks at the first bytes even if they are not a whole head. So a client
             // that uses TLS instead of HTTP gets an error at once.
-            if self.scanned > 0 && !may_be_complete(rest, self.scanned) {
+            if self.scanned > 0 && !may_be_complete(rest, self.scanned, thread.limits.head_len_max)
+            {
                 self.scanned = rest.len();
                 break;
             }
             self.scanned = 0;
-            match Request::parse(rest) {
+            match Request::parse(rest, thread.limits.head_len_max) {
                 Parsed::Incomplete => {
                     self.scanned = rest.len();
                     break;
@@ -331,7 +335,11 @@ impl Connection {
                 }
                 Parsed::Head(request, len) => {
                     self.state = State::Idle;
-                    let is_last = thread.is_stopping || !thread.limits.keep_alive;
+                    self.requests += 1;
+                    let most = thread.limits.requests_per_connection_max;
+                    let is_last = thread.is_stopping
+                        || !thread.limits.keep_alive
+                        || most.is_some_and(|most| self.requests >= most.get());
                     self.after_response = match request.keep_alive && !is_last {
                         true => AfterResponse::KeepAlive,
                         false if request.has_body => AfterResponse::CloseUnread,
@@ -454,5 +462,3 @@ const IDLE_WHEN_FULL: Duration = Duration::from_secs(5);
 
 /// How long the input of a finished connection is discarded: some round trips.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-
-const _: () = assert!(READ_LEN < HEAD_LEN_MAX);

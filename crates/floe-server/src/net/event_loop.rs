@@ -55,7 +55,7 @@ pub(crate) struct EventLoop<'s> {
     now: Instant,
     phase: Phase,
     stopping_since: Option<Instant>,
-    /// Whether new clients wait in the backlog: there are too many connections or descriptors.
+    /// Whether new clients wait in the backlog, because there are too many descriptors.
     is_accept_paused: bool,
 }
 

@@ -1,5 +1,6 @@
 //! The settings that connections need.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -11,6 +12,9 @@ pub(crate) struct Limits {
     pub(crate) read_timeout: Duration,
     pub(crate) write_timeout: Duration,
     pub(crate) connections_max: usize,
+    pub(crate) requests_per_connection_max: Option<NonZeroUsize>,
+    pub(crate) head_len_max: usize,
+    pub(crate) rate_min: u64,
 }
 
 impl Limits {
@@ -21,6 +25,9 @@ impl Limits {
             read_timeout: config.read_timeout,
             write_timeout: config.write_timeout,
             connections_max: config.connections_max.max(1),
+            requests_per_connection_max: config.requests_per_connection_max,
+            head_len_max: config.head_len_max,
+            rate_min: config.rate_min,
         }
     }
 }

@@ -1,18 +1,21 @@
 //! Limits how many connections one peer address may have.
 //!
-//! A single client must not be able to use all connections of a server. A quarter of them stays
-//! free for other addresses. A proxy in front of the server is one address for all its clients, so
-//! the limit is not lower.
+//! An address may have three times as many connections as are free. A single one can therefore have
+//! three quarters of all, two can have three sevenths each, and any number of them leaves some
+//! connections free for the next address (the dynamic threshold of Choudhury and Hahne for shared
+//! buffers). A proxy in front of the server is one address for all its clients, so the limit is not
+//! lower.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of open connections of each address.
 #[derive(Debug)]
 pub(crate) struct PeerCounts {
-    /// How many connections one address may have.
-    pub(crate) max: usize,
+    /// How many connections one address may have, however many are free.
+    max: usize,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -24,25 +27,32 @@ pub(crate) struct CountedPeer {
 }
 
 impl PeerCounts {
-    /// Makes the counts for a server with at most `connections_max` connections.
-    pub(crate) fn new(connections_max: usize) -> Arc<PeerCounts> {
+    /// Makes the counts. `max` is the limit that the operator sets.
+    pub(crate) fn new(max: Option<NonZeroUsize>) -> Arc<PeerCounts> {
         Arc::new(PeerCounts {
-            max: (connections_max - connections_max / 4).max(PEER_CONNECTIONS_MIN),
+            max: max.map_or(usize::MAX, NonZeroUsize::get),
             counts: Mutex::default(),
         })
     }
 
-    /// Counts a connection. `None` if the address has too many.
-    pub(crate) fn count(self: &Arc<PeerCounts>, address: IpAddr) -> Option<CountedPeer> {
+    /// Counts a connection while so many are free.
+    ///
+    /// Errors: the address has too many, namely this number.
+    pub(crate) fn count(
+        self: &Arc<PeerCounts>,
+        address: IpAddr,
+        free: usize,
+    ) -> Result<CountedPeer, usize> {
         let network = network(address);
+        let share = (free * SHARE_OF_FREE).max(PEER_CONNECTIONS_MIN);
         let mut counts = self.counts();
         let count = counts.entry(network).or_default();
-        if *count >= self.max {
-            return None;
+        if *count >= share.min(self.max) {
+            return Err(*count);
         }
         *count += 1;
         drop(counts);
-        Some(CountedPeer {
+        Ok(CountedPeer {
             counts: self.clone(),
             network,
         })
@@ -81,6 +91,9 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// How many connections an address may have for each that is free.
+const SHARE_OF_FREE: usize = 3;
+
 /// Smaller limits would refuse a single client of Nix, which has up to 25 connections, on a server
 /// for which the operator has chosen few connections.
 const PEER_CONNECTIONS_MIN: usize = 32;
@@ -89,28 +102,63 @@ const PEER_CONNECTIONS_MIN: usize = 32;
 mod tests {
     use super::*;
 
+    /// Adds connections of an address to a server with `max` until one is refused.
+    fn fill(
+        counts: &Arc<PeerCounts>,
+        open: &mut Vec<CountedPeer>,
+        max: usize,
+        address: &str,
+    ) -> usize {
+        let before = open.len();
+        while open.len() < max {
+            match counts.count(address.parse().unwrap(), max - open.len()) {
+                Ok(counted) => open.push(counted),
+                Err(_) => break,
+            }
+        }
+        open.len() - before
+    }
+
     #[test]
-    fn address_is_refused_at_its_limit_and_others_are_not() {
-        let counts = PeerCounts::new(200);
-        let client: IpAddr = "2001:db8::1".parse().unwrap();
-        let mut open: Vec<_> = (0..150).map(|_| counts.count(client).unwrap()).collect();
-        assert!(counts.count("2001:db8::2".parse().unwrap()).is_none());
-        assert!(counts.count("2001:db8:0:1::1".parse().unwrap()).is_some());
-        open.pop();
-        open.push(counts.count(client).unwrap());
-        assert!(counts.count(client).is_none());
+    fn address_is_refused_at_its_share_and_others_are_not() {
+        let (counts, mut open) = (PeerCounts::new(None), Vec::new());
+        assert_eq!(fill(&counts, &mut open, 200, "2001:db8::1"), 150);
+        assert_eq!(
+            fill(&counts, &mut open, 200, "2001:db8::2"),
+            0,
+            "the same network"
+        );
+        assert_eq!(fill(&counts, &mut open, 200, "2001:db8:0:1::1"), 38);
         drop(open);
         assert!(counts.counts().is_empty(), "nothing is kept");
     }
 
     #[test]
+    fn greedy_addresses_leave_room_for_the_next_one() {
+        let (counts, mut open) = (PeerCounts::new(None), Vec::new());
+        for greedy in 1..=4 {
+            fill(&counts, &mut open, 8192, &format!("192.0.2.{greedy}"));
+        }
+        assert!(fill(&counts, &mut open, 8192, "198.51.100.1") >= 24);
+    }
+
+    #[test]
+    fn limit_of_the_operator_holds_however_many_are_free() {
+        let counts = PeerCounts::new(NonZeroUsize::new(5));
+        let mut open = Vec::new();
+        assert_eq!(fill(&counts, &mut open, 8192, "192.0.2.1"), 5);
+        let refused = counts.count("192.0.2.1".parse().unwrap(), 8000);
+        assert_eq!(refused.unwrap_err(), 5);
+    }
+
+    #[test]
     fn ipv4_address_is_the_same_on_a_socket_for_both_families() {
-        let counts = PeerCounts::new(1);
+        let counts = PeerCounts::new(None);
         let mapped = "::ffff:192.0.2.1".parse().unwrap();
         let _open: Vec<_> = (0..PEER_CONNECTIONS_MIN)
-            .map(|_| counts.count(mapped).unwrap())
+            .map(|_| counts.count(mapped, 0).unwrap())
             .collect();
-        assert!(counts.count("192.0.2.1".parse().unwrap()).is_none());
-        assert!(counts.count("192.0.2.2".parse().unwrap()).is_some());
+        assert!(counts.count("192.0.2.1".parse().unwrap(), 0).is_err());
+        assert!(counts.count("192.0.2.2".parse().unwrap(), 0).is_ok());
     }
 }

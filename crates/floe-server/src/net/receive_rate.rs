@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 /// The rate at which a client takes bytes, measured over windows of [`WINDOW`].
 #[derive(Debug)]
 pub(crate) struct ReceiveRate {
+    /// The least rate, in bytes per second.
+    rate_min: u64,
     window_began: Instant,
     /// How many bytes the connection had sent when the window began.
     sent_before: u64,
@@ -16,8 +18,9 @@ pub(crate) struct ReceiveRate {
 }
 
 impl ReceiveRate {
-    pub(crate) fn new(now: Instant) -> ReceiveRate {
+    pub(crate) fn new(now: Instant, rate_min: u64) -> ReceiveRate {
         ReceiveRate {
+            rate_min,
             window_began: now,
             sent_before: 0,
             slow_since: None,
@@ -35,7 +38,7 @@ impl ReceiveRate {
     pub(crate) fn observe(&mut self, now: Instant, sent: u64) -> Option<Duration> {
         let elapsed = now.duration_since(self.window_began);
         if elapsed >= WINDOW {
-            let is_slow = sent - self.sent_before < RATE_MIN * elapsed.as_secs();
+            let is_slow = sent - self.sent_before < self.rate_min * elapsed.as_secs();
             self.slow_since = match is_slow {
                 true => self.slow_since.or(Some(self.window_began)),
                 false => None,
@@ -51,21 +54,19 @@ impl ReceiveRate {
     }
 }
 
-/// The least rate, in bytes per second. A telephone line takes five times as much.
-pub(crate) const RATE_MIN: u64 = 1024;
-
 /// How long the rate is measured. The socket takes bytes in pieces, after pauses of some seconds.
 pub(crate) const WINDOW: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RATE_MIN;
 
     #[test]
     fn client_is_slow_from_the_first_slow_window_on() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut rate = ReceiveRate::new(start);
+        let mut rate = ReceiveRate::new(start, RATE_MIN);
         assert_eq!(rate.observe(at(14), 0), None, "the window is not over");
         let slow = Some(Duration::from_secs(15));
         assert_eq!(rate.observe(at(15), 15 * RATE_MIN - 1), slow);

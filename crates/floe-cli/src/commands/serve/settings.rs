@@ -63,6 +63,13 @@ fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
     settings.log_format.set_flag("--log-format", log_format);
     settings.threads.set_flag("--threads", args.threads);
     settings.max_connections_total.set_flag("--max-connections", args.max_connections);
+    let per_address = args.max_connections_per_address;
+    settings.max_connections_per_address.set_flag("--max-connections-per-address", per_address);
+    let per_connection = args.max_requests_per_connection;
+    settings.max_requests_per_connection.set_flag("--max-requests-per-connection", per_connection);
+    settings.max_header_size.set_flag("--max-header-size", args.max_header_size);
+    settings.max_encoders.set_flag("--max-encoders", args.max_encoders);
+    settings.min_rate.set_flag("--min-rate", args.min_rate);
     settings.keepalive_timeout.set_flag("--keepalive-timeout", args.keepalive_timeout);
     settings.read_timeout.set_flag("--read-timeout", args.read_timeout);
     settings.timeout.set_flag("--timeout", args.timeout);

@@ -48,7 +48,8 @@ impl Fixture {
 
     fn check(&mut self, field: &str) -> Access {
         let head = format!("GET / HTTP/1.0\r\n{field}\r\n");
-        let Parsed::Head(request, _) = Request::parse(head.as_bytes()) else {
+        let Parsed::Head(request, _) = Request::parse(head.as_bytes(), crate::config::HEAD_LEN_MAX)
+        else {
             panic!("{head}");
         };
         let client = Client {

@@ -21,29 +21,19 @@ use crate::net::shared::Phase;
 use crate::net::transport::{Transport, WriteHint};
 
 impl EventLoop<'_> {
-    /// Accepts clients of each listener that has room for them.
     pub(super) fn start_accepting(&mut self) -> Result<(), Errno> {
-        let mut is_complete = true;
         for (index, listener) in self.listeners.iter().enumerate() {
-            if !self.has_room_for(listener.routes) {
-                is_complete = false;
-                continue;
-            }
             let data = epoll::EventData::new_u64(LISTENERS + index as u64);
             // A new client wakes one thread, not all of them.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
             epoll::add(&self.epoll, &listener.socket, data, flags)?;
         }
-        self.is_accept_paused = !is_complete;
+        self.is_accept_paused = false;
         Ok(())
     }
 
     pub(super) fn pause_accepting(&mut self) {
-        self.pause_accepting_if(|_| true);
-    }
-
-    fn pause_accepting_if(&mut self, is_affected: impl Fn(&Listener) -> bool) {
-        for listener in self.listeners.iter().filter(|it| is_affected(it)) {
+        for listener in &self.listeners {
             // It is absent if an earlier attempt to add it has failed.
             let _: Result<(), Errno> = epoll::delete(&self.epoll, &listener.socket);
         }
@@ -58,12 +48,6 @@ impl EventLoop<'_> {
         if self.phase != Phase::Running {
             return;
         }
-        if !self.has_room_for(listener.routes) {
-            self.warn_of_full_server();
-            // Listeners for monitoring have room for longer than the others.
-            self.pause_accepting_if(|other| other.routes == listener.routes);
-            return;
-        }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match acceptfrom_with(&listener.socket, flags) {
             Ok((socket, address)) => {
@@ -73,7 +57,9 @@ impl EventLoop<'_> {
                 let counts = &self.shared.peers;
                 // The address of a monitoring program may be that of a proxy with many connections.
                 let limited = address.filter(|_| listener.routes != RouteSet::Monitoring);
-                let counted = limited.map(|address| counts.count(address));
+                let open = self.shared.open.load(Ordering::Relaxed);
+                let free = self.shared.limits.connections_max.saturating_sub(open);
+                let counted = limited.map(|address| counts.count(address, free));
                 let name = match (&self.shared.log, address) {
                     (Some(_), Some(address)) => address.to_string(),
                     _ => "-".into(),
@@ -81,14 +67,21 @@ impl EventLoop<'_> {
                 let Some(transport) = self.transport(socket, &listener) else {
                     return;
                 };
-                if counted.as_ref().is_some_and(Option::is_none) {
-                    self.refuse(transport, &name);
-                    return;
-                }
+                let counted = match counted.transpose() {
+                    _ if !self.has_room_for(listener.routes) => {
+                        self.refuse(transport, &name, Refusal::ConnectionLimit);
+                        return self.warn_of_full_server();
+                    }
+                    Err(connections) => {
+                        self.refuse(transport, &name, Refusal::AddressLimit);
+                        return self.warn_of_greedy_address(connections);
+                    }
+                    Ok(counted) => counted,
+                };
                 let peer = Peer {
                     name,
                     routes: listener.routes,
-                    counted: counted.flatten(),
+                    counted,
                 };
                 let limits = &self.shared.limits;
                 self.add(Connection::new(transport, peer, limits, self.now));
@@ -124,15 +117,23 @@ impl EventLoop<'_> {
         if self.shared.full_warning.is_due(self.now) {
             let max = self.shared.limits.connections_max;
             (self.shared.context.warn)(&format!(
-                "letting new clients wait: all {max} connections are in use; raise \
-                 --max-connections"
+                "refusing new clients: all {max} connections are in use; raise --max-connections"
             ));
         }
     }
 
-    /// Tells a client that its address has too many connections, and closes this one.
-    fn refuse(&mut self, mut transport: Transport, peer: &str) {
-        let response = Response::refused(Refusal::AddressLimit);
+    fn warn_of_greedy_address(&self, connections: usize) {
+        if self.shared.peer_warning.is_due(self.now) {
+            (self.shared.context.warn)(&format!(
+                "refusing connections: an address has {connections} connections, which is its \
+                 limit; raise --max-connections or --max-connections-per-address"
+            ));
+        }
+    }
+
+    /// Tells a client that the server has no connection for it now, and closes this one.
+    fn refuse(&mut self, mut transport: Transport, peer: &str, refusal: Refusal) {
+        let response = Response::refused(refusal);
         let mut bytes = Vec::new();
         let mode = ResponseMode::default();
         response.write_head(
@@ -158,13 +159,6 @@ impl EventLoop<'_> {
         });
         self.finisher.counters.count_sent(transport.sent);
         self.finisher.counters.count_closed();
-        if self.shared.peer_warning.is_due(self.now) {
-            let max = self.shared.peers.max;
-            (self.shared.context.warn)(&format!(
-                "refusing connections: an address has {max} connections, the most for one \
-                 address; raise --max-connections"
-            ));
-        }
     }
 
     fn add(&mut self, connection: Connection) {
