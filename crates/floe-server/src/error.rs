@@ -52,6 +52,9 @@ pub enum ServeError {
         /// The error of the system.
         source: io::Error,
     },
+    /// A network thread has panicked, which is a fault of floe.
+    #[error("cannot serve any longer: a network thread has panicked; please report it")]
+    ThreadPanic,
     /// Two settings contradict each other. The text says which.
     #[error("{0}")]
     Config(&'static str),

@@ -1,5 +1,6 @@
 //! The life of a server: bind, run, shut down.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -245,7 +246,7 @@ impl Server {
 
     /// Serves until a [`ShutdownHandle`] stops the server. Blocks the calling thread.
     ///
-    /// Errors: the system refuses what the server needs to start.
+    /// Errors: the system refuses what the server needs to start, or a network thread panics.
     pub fn run(mut self) -> Result<(), ServeError> {
         self.prepare()?;
         let shared = &*self.shared;
@@ -253,6 +254,7 @@ impl Server {
         for (number, store) in self.stores.into_iter().enumerate() {
             loops.push(EventLoop::new(shared, number, store)?);
         }
+        let mut has_panicked = false;
         thread::scope(|scope| {
             for _ in 0..config::workers(loops.len()) {
                 scope.spawn(|| workers::work(shared));
@@ -266,11 +268,21 @@ impl Server {
             }
             let network: Vec<_> = loops
                 .into_iter()
-                .map(|event_loop| scope.spawn(move || event_loop.run()))
+                .map(|event_loop| {
+                    scope.spawn(move || {
+                        // Without this thread, its clients would wait for ever. So the other
+                        // threads finish their responses, and the server ends.
+                        let ended = catch_unwind(AssertUnwindSafe(|| event_loop.run()));
+                        if let Err(panic) = ended {
+                            shared.signal.advance();
+                            resume_unwind(panic);
+                        }
+                    })
+                })
                 .collect();
             for thread in network {
-                // A panic has been reported by its thread. The other threads continue.
-                let _: thread::Result<()> = thread.join();
+                // A panic has been reported by its thread.
+                has_panicked |= thread.join().is_err();
             }
             shared.signal.stop();
             shared.queue.stop();
@@ -284,7 +296,10 @@ impl Server {
         if let Some(log) = &shared.log {
             log.writer.finish();
         }
-        Ok(())
+        match has_panicked {
+            true => Err(ServeError::ThreadPanic),
+            false => Ok(()),
+        }
     }
 }
 

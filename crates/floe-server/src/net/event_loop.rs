@@ -145,8 +145,14 @@ impl<'s> EventLoop<'s> {
     fn turn(&mut self, events: &[epoll::Event]) {
         for event in events {
             let slot = usize::try_from(event.data.u64()).ok();
-            if let Some(Slot::Open(connection)) = slot.and_then(|slot| self.slots.get_mut(slot)) {
-                connection.prefetch_input(socket_event(event.flags));
+            let Some(slot) = slot else { continue };
+            if let Some(Slot::Open(connection)) = self.slots.get_mut(slot) {
+                let event = socket_event(event.flags);
+                let context = &self.shared.context;
+                let read = context.catch_panic(|| connection.prefetch_input(event));
+                if read.is_none() {
+                    self.close_broken(slot);
+                }
             }
         }
         for slot in std::mem::take(&mut self.runnable) {
@@ -164,6 +170,13 @@ impl<'s> EventLoop<'s> {
                     self.resume(slot, socket_event(event.flags));
                 }
             }
+        }
+    }
+
+    /// Closes a connection whose request has caused a panic.
+    fn close_broken(&mut self, slot: usize) {
+        if let Slot::Open(connection) = self.take(slot) {
+            self.close(slot, connection);
         }
     }
 

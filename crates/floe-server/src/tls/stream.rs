@@ -155,7 +155,6 @@ impl TlsStream {
                 }
                 Err(error) => {
                     self.progress = Progress::Failed(TlsFailure::of(&error));
-                    self.encode_alert();
                     true
                 }
             };
@@ -163,6 +162,10 @@ impl TlsStream {
             if is_done {
                 break;
             }
+        }
+        if matches!(self.progress, Progress::Failed(failure) if failure != TlsFailure::PlainHttp) {
+            let rest = incoming.get_mut(used..).unwrap_or_default();
+            self.encode_alert(rest);
         }
         // Most reads are of whole records, and an idle connection needs no buffer.
         if used < incoming.len() && !matches!(self.progress, Progress::Failed(_)) {
@@ -199,6 +202,10 @@ impl TlsStream {
         mut start: usize,
         mut write: impl FnMut(&mut WriteTraffic<'_, ServerConnectionData>, &mut [u8]) -> Encrypted,
     ) -> Result<usize, Closed> {
+        // The library remembers places in the bytes of a failed connection, which are gone.
+        if matches!(self.progress, Progress::Failed(_)) {
+            return Err(Closed);
+        }
         loop {
             // `decrypt` has processed all whole records of `incoming`.
             let UnbufferedStatus { discard, state } =
@@ -218,18 +225,30 @@ impl TlsStream {
         }
     }
 
-    fn encode_alert(&mut self) {
+    /// Encodes the alert that tells the client why the connection has failed, after the messages
+    /// that wait before it. `rest` is what was not processed of the bytes that have failed: the
+    /// library remembers places in them.
+    fn encode_alert(&mut self, rest: &mut [u8]) {
+        let mut used = 0;
         loop {
-            match self.connection.process_tls_records(&mut []).state {
-                Ok(ConnectionState::EncodeTlsData(mut alert)) => {
-                    append(&mut alert, &mut self.outgoing);
-                }
-                Ok(ConnectionState::TransmitTlsData(alerts)) => alerts.done(),
-                _ => return,
+            let rest = rest.get_mut(used..).unwrap_or_default();
+            let UnbufferedStatus { discard, state } = self.connection.process_tls_records(rest);
+            let Ok(ConnectionState::EncodeTlsData(mut message)) = state else {
+                return;
+            };
+            let start = self.outgoing.len();
+            append(&mut message, &mut self.outgoing);
+            used += discard;
+            // The next call would process the bytes that have failed once more.
+            if self.outgoing.get(start) == Some(&ALERT) {
+                return;
             }
         }
     }
 }
+
+/// The type of a record with an alert (RFC 8446, section 5.1).
+const ALERT: u8 = 21;
 
 /// The connection can send nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

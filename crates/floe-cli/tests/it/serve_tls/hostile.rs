@@ -72,6 +72,80 @@ fn client_without_tls_is_told_to_use_https() {
 }
 
 #[test]
+fn broken_handshake_messages_end_only_their_connection() {
+    let Some(fixture) = Fixture::new("jq") else {
+        return;
+    };
+    let server = fixture.serve(&["--threads", "1"]);
+    for bytes in [
+        // Two messages in a record.
+        &b"\x16\x03\x01\x00\x08\x14\x00\x00\x00\x14\x00\x00\x00"[..],
+        // A part of a ClientHello, and then a record of another type.
+        b"\x16\x03\x01\x00\x05\x01\x00\x00\xff\x03\x15\x03\x01\x00\x02\x01\x00",
+        b"\x16\x03\x01\x00\x05\x01\x00\x00\xff\x03\x17\x03\x01\x00\x02\x01\x00",
+        b"\x16\x03\x01\x00\x05\x01\x00\x00\xff\x03\x16\x03\x01\x50\x00\x01\x00",
+    ] {
+        exchange(&server, bytes);
+        let mut pieces = connect(&server);
+        for byte in bytes {
+            if pieces.write_all(&[*byte]).is_err() {
+                break;
+            }
+        }
+        let found = fixture.curl(&[&fixture.narinfo(&server)]).expect(0);
+        assert!(found.stdout.contains("NarHash: "), "{}", found.stdout);
+    }
+    let stderr = server.stop();
+    assert!(!stderr.contains("panic"), "{stderr}");
+}
+
+#[test]
+fn mutated_client_hello_causes_no_panic() {
+    let Some(fixture) = Fixture::new("jq") else {
+        return;
+    };
+    let server = fixture.serve(&["--threads", "1"]);
+    let hello = client_hello(&fixture, &server);
+    let mut random = 0x_f10e_u64;
+    for _ in 0..400 {
+        let mut bytes = hello.clone();
+        for _ in 0..3 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let place = usize::try_from(random >> 8).unwrap() % bytes.len();
+            bytes[place] ^= 1 << (random % 8);
+        }
+        let mut stream = connect(&server);
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let _: std::io::Result<usize> = stream.read_to_end(&mut answer);
+    }
+    let found = fixture.curl(&[&fixture.narinfo(&server)]).expect(0);
+    assert!(found.stdout.contains("NarHash: "), "{}", found.stdout);
+    let stderr = server.stop();
+    assert!(!stderr.contains("panic"), "{stderr}");
+}
+
+/// Returns the first message of a real client.
+fn client_hello(fixture: &Fixture, server: &ServerProcess) -> Vec<u8> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = fixture.narinfo(server);
+    let url = url.replace(&port(server), &address.port().to_string());
+    std::thread::scope(|scope| {
+        scope.spawn(|| fixture.curl(&[&url]));
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).unwrap();
+        let mut body = vec![0; u16::from_be_bytes([head[3], head[4]]).into()];
+        stream.read_exact(&mut body).unwrap();
+        [&head[..], &body].concat()
+    })
+}
+
+#[test]
 fn unfinished_handshake_ends_after_the_read_timeout() {
     let Some(fixture) = Fixture::new("jq") else {
         return;
