@@ -172,7 +172,8 @@ fn check_access(metadata: &Metadata, user: u32) -> Result<(), String> {
         return Err("it is not a regular file".into());
     }
     let owner = metadata.uid();
-    if owner != user && owner != ROOT {
+    // Root tests and changes the file of a service that runs as another user.
+    if owner != user && ![owner, user].contains(&ROOT) {
         return Err(format!(
             "it belongs to the user {owner}, and not to the user {user} of this process or to \
              root; try chown"
@@ -278,6 +279,13 @@ mod tests {
         }
         // A file of root is accepted for every user, another one only for its owner.
         assert_eq!(check(0o600, user + 1).is_ok(), user == ROOT);
+        if user == ROOT {
+            const OTHER: u32 = 12_345;
+            std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).unwrap();
+            check(0o600, ROOT).unwrap();
+            check(0o600, OTHER).unwrap();
+            assert!(check(0o600, OTHER + 1).unwrap_err().contains("chown"));
+        }
         let fault = check_access(&fs::metadata(dir.path()).unwrap(), user).unwrap_err();
         assert!(fault.contains("regular"), "{fault}");
     }

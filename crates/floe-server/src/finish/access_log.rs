@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use super::Finished;
 use crate::config::LogFormat;
 use crate::http::request::Request;
-use secrets::without_secrets;
+use secrets::{without_credentials, without_secrets};
 use writer::LogWriter;
 
 /// The access log of a server.
@@ -54,12 +54,12 @@ pub(crate) struct LoggedRequest<'b> {
 impl<'b> LoggedRequest<'b> {
     pub(crate) fn new(request: &Request<'b>) -> LoggedRequest<'b> {
         LoggedRequest {
-            method: request.method_text.into(),
+            method: without_secrets(request.method_text),
             target: without_secrets(request.target),
             is_http10: request.is_http10,
-            real_ip: request.real_ip.map(Cow::from),
+            real_ip: request.real_ip.map(without_secrets),
             referer: request.referer.map(without_secrets),
-            user_agent: request.user_agent.map(Cow::from),
+            user_agent: request.user_agent.map(without_secrets),
         }
     }
 
@@ -129,10 +129,11 @@ fn first_line(bytes: &[u8]) -> Cow<'_, str> {
         .unwrap_or_default();
     let line = line.trim_ascii_end();
     let shown = String::from_utf8_lossy(line.get(..REFUSED_LEN_MAX).unwrap_or(line));
-    match shown {
+    let shown = match shown {
         Cow::Borrowed(text) => without_secrets(text),
         Cow::Owned(text) => Cow::Owned(without_secrets(&text).into_owned()),
-    }
+    };
+    without_credentials(shown)
 }
 
 /// The longest part of a refused request that is logged, in bytes.

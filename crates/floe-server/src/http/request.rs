@@ -239,8 +239,9 @@ fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
 /// Splits a target into path and query. A proxy may send a whole URL as the target.
 fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), Refusal> {
     let target = match target.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains('/') => {
-            rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
+        Some((scheme, rest)) if is_scheme(scheme) => {
+            let end = rest.find(['/', '?']);
+            end.and_then(|at| rest.get(at..)).unwrap_or("/")
         }
         _ => target,
     };
@@ -248,9 +249,19 @@ fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), Refusal> {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
+    let path = match path {
+        "" => "/",
+        path => path,
+    };
     let path = percent_decode_str(path).decode_utf8();
     let path = path.map_err(|_| Refusal::InvalidTarget)?;
     Ok((path, query))
+}
+
+/// Whether a text is the scheme of a URL (RFC 3986, section 3.1).
+fn is_scheme(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    text.bytes().all(is_part) && text.starts_with(|first: char| first.is_ascii_alphabetic())
 }
 
 /// Whether `Accept-Encoding` lists zstd with a weight other than zero.
@@ -354,6 +365,12 @@ mod tests {
             "/a"
         );
         assert_eq!(head("GET http://h HTTP/1.1\r\nHost: h\r\n\r\n").path, "/");
+        let query = head("GET http://h?/health HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!((&*query.path, query.query), ("/", Some("/health")));
+        for target in ["?://h/health", "a?b://h/health", "1://h/health"] {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_ne!(head(&text).path, "/health", "{target}");
+        }
         assert_eq!(
             head("GET /a://b HTTP/1.1\r\nHost: h\r\n\r\n").path,
             "/a://b"

@@ -202,9 +202,13 @@ impl Connection {
                 None
             }
         };
-        let is_unused = matches!(self.state, State::Idle)
-            && self.transport.sent > 0
-            && now + limits.keep_alive_timeout >= self.deadline + IDLE_WHEN_FULL;
+        // The deadline of an idle connection counts from its last response, or from its beginning.
+        let allowed = match self.transport.sent {
+            0 => limits.read_timeout,
+            _ => limits.keep_alive_timeout,
+        };
+        let is_unused =
+            matches!(self.state, State::Idle) && now + allowed >= self.deadline + IDLE_WHEN_FULL;
         if self.deadline <= now || slow.is_some_and(|slow| slow >= limits.write_timeout) {
             Expiry::Timeout
         } else if shortage.connections && (slow.is_some() || is_unused) {

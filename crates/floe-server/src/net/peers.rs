@@ -1,10 +1,9 @@
 //! Limits how many connections one peer address may have.
 //!
 //! An address may have three times as many connections as are free. A single one can therefore have
-//! three quarters of all, two can have three sevenths each, and any number of them leaves some
-//! connections free for the next address (the dynamic threshold of Choudhury and Hahne for shared
-//! buffers). A proxy in front of the server is one address for all its clients, so the limit is not
-//! lower.
+//! three quarters of all, the next one three quarters of the rest, and so on (the dynamic threshold
+//! of Choudhury and Hahne for shared buffers). At least 32 are allowed if they are free. A proxy in
+//! front of the server is one address for all its clients, so the limit is not lower.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

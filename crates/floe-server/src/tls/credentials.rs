@@ -1,7 +1,7 @@
 //! Reads certificates and keys from PEM files (RFC 7468).
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use floe_store::open_regular_file;
 use httpdate::fmt_http_date;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_cert::Certificate;
@@ -94,17 +94,26 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
     match certificates {
         Ok(certificates) if certificates.is_empty() => Err(unusable(path, NO_CERTIFICATE.into())),
         Ok(certificates) => Ok(certificates),
-        Err(error) => Err(unusable(path, format!("{error}; {TRY_COPY}"))),
+        Err(error) => Err(unusable(path, format!("{}; {TRY_COPY}", pem_fault(&error)))),
+    }
+}
+
+/// Returns the fault of a PEM file. The library's own texts contain bytes of the file.
+fn pem_fault(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no end",
+        pem::Error::IllegalSectionStart { .. } => "a section begins with an invalid line",
+        pem::Error::Base64Decode(_) => "a section is not Base64",
+        _ => "it is not a PEM file",
     }
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| TlsError::Key {
         path: path.into(),
-        // The library's errors name kinds and numbers, but no contents.
         reason: match error {
-            rustls::pki_types::pem::Error::NoItemsFound => "it has no private key".into(),
-            error => error.to_string(),
+            pem::Error::NoItemsFound => "it has no private key".into(),
+            error => pem_fault(&error).into(),
         },
     })
 }
@@ -112,8 +121,11 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let read = |file: File| {
         let mut bytes = Vec::new();
-        file.take(FILE_LEN_MAX).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > FILE_LEN_MAX {
+            true => Err(io::ErrorKind::FileTooLarge.into()),
+            false => Ok(bytes),
+        }
     };
     open_regular_file(path)
         .and_then(read)
@@ -134,5 +146,5 @@ const NO_CERTIFICATE: &str = "it has no certificate; try a PEM file that begins 
                               -----BEGIN CERTIFICATE-----";
 const TRY_COPY: &str = "try to copy the file again";
 
-/// How much of a file is read. A bundle of all public authorities has 200 KiB.
+/// The largest file. A bundle of all public authorities has 200 KiB.
 const FILE_LEN_MAX: u64 = 4 * 1024 * 1024;

@@ -1,5 +1,6 @@
 //! The lines of the access log in JSON: one object a line. docs/operating.md lists the fields.
 
+use super::secrets::without_secrets;
 use std::fmt::{Display, Write as _};
 
 use super::escape::JsonText;
@@ -16,7 +17,7 @@ pub(super) fn write_line(out: &mut String, id: RequestId, finished: &Finished<'_
         "remoteAddress",
         Some(finished.peer).filter(|peer| *peer != "-"),
     );
-    line.text("user", finished.user);
+    line.text("user", finished.user.map(without_secrets).as_deref());
     match finished.request {
         Subject::Parsed(request) => line.request(&LoggedRequest::new(request)),
         Subject::Deferred(Some(request)) => line.request(request),

@@ -4,29 +4,39 @@ use std::borrow::Cow;
 
 use crate::auth::token::PREFIX;
 
-/// Returns a target or a URL without the login before its host, and without tokens.
+/// Returns text of a client without the logins before the hosts of its URLs, and without tokens.
 pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
-    let is_url = !text.starts_with('/') && text.contains("://");
-    if !is_url && !text.contains(PREFIX) {
+    if !text.contains('@') && !text.contains(PREFIX) {
         return Cow::Borrowed(text);
     }
-    let text = match is_url {
-        true => without_login(text),
-        false => text.to_owned(),
-    };
-    Cow::Owned(without_tokens(&text))
+    Cow::Owned(without_tokens(&without_logins(text)))
 }
 
-fn without_login(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
+/// Returns the first line of bytes that are no valid request without the value of a field
+/// `Authorization`.
+pub(super) fn without_credentials(line: Cow<'_, str>) -> Cow<'_, str> {
+    let is_field = |name: &str| {
+        let start = line.get(..name.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(name))
     };
-    let end = rest.find(['/', '?', '#', ' ']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{rest}")
+    let fields = ["authorization", "proxy-authorization"];
+    match fields.into_iter().find(|name| is_field(name)) {
+        Some(name) => Cow::Owned(format!("{name}: ...")),
+        None => line,
+    }
+}
+
+/// Leaves out `USER:PASSWORD@` at the beginning of a word, and `USER@` after `//`.
+fn without_logins(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for word in text.split_inclusive(WORD_ENDS) {
+        let is_host = shown.ends_with("//");
+        shown.push_str(match word.rsplit_once('@') {
+            Some((login, rest)) if is_host || login.contains(':') => rest,
+            _ => word,
+        });
+    }
+    shown
 }
 
 fn without_tokens(text: &str) -> String {
@@ -46,6 +56,9 @@ fn without_tokens(text: &str) -> String {
     shown
 }
 
+/// The characters that end a word of a target, of a URL or of a line.
+const WORD_ENDS: [char; 10] = ['/', '?', '#', ' ', '&', '=', ',', ';', '"', '\''];
+
 /// A shorter word, such as one in the name of a package, is no token. A token that is cut at the
 /// end of a line may have fewer characters than a whole one.
 const TOKEN_LEN_MIN: usize = 16;
@@ -62,6 +75,10 @@ mod tests {
             ("http://u:p@host/a@b?c", "http://host/a@b?c"),
             ("http://host/a@b", "http://host/a@b"),
             ("GET http://u:p@q@host HTTP/1.1", "GET http://host HTTP/1.1"),
+            ("//u:p@host/", "//host/"),
+            ("u:p@host/", "host/"),
+            ("CONNECT u:p@host:443", "CONNECT host:443"),
+            ("/x?u=http://u:p@host/&v", "/x?u=http://host/&v"),
             ("/floe_server/floe_x", "/floe_server/floe_x"),
             (&format!("/x?token={token}&y"), "/x?token=floe_...&y"),
             (&format!("{token}{token}"), "floe_...floe_..."),
@@ -71,6 +88,18 @@ mod tests {
             ),
         ] {
             assert_eq!(without_secrets(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_a_first_line_are_removed() {
+        for (line, shown) in [
+            ("Authorization: Basic dTpw", "authorization: ..."),
+            ("PROXY-AUTHORIZATION: Bearer x", "proxy-authorization: ..."),
+            ("GET /authorization HTTP/9", "GET /authorization HTTP/9"),
+            ("auth\u{e9}", "auth\u{e9}"),
+        ] {
+            assert_eq!(without_credentials(line.into()), shown);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The lines of the access log in the formats of Apache and in `verbose`.
 
+use super::secrets::without_secrets;
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -40,7 +41,8 @@ fn write_request(
         let _: fmt::Result = write!(out, "{host} {method} {target} {status} {length}");
         return end_verbose_line(out, finished);
     }
-    let user = OrDash(finished.user.map(QuotedWord));
+    let user = finished.user.map(without_secrets);
+    let user = OrDash(user.as_deref().map(QuotedWord));
     let time = &finished.clock.log_time;
     let version = if request.is_http10 { "1.0" } else { "1.1" };
     let _: fmt::Result = write!(
@@ -81,7 +83,7 @@ fn end_verbose_line(out: &mut String, finished: &Finished<'_>) {
     if let Some(refusal) = summary.refusal {
         let _: fmt::Result = write!(out, " {}", refusal.name());
         if let Some(user) = finished.user {
-            let _: fmt::Result = write!(out, " {}", QuotedWord(user));
+            let _: fmt::Result = write!(out, " {}", QuotedWord(&without_secrets(user)));
         }
     }
     out.push('\n');
