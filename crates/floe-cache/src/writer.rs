@@ -11,12 +11,12 @@ mod debug_info;
 mod nar_file;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{CacheInfo, Compression, NarInfo, SecretKey, StoreDir, StorePath};
-use floe_store::open_regular_file;
+use floe_store::read_regular_file;
 use floe_transfer::{
     CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target, codec,
 };
@@ -358,9 +358,7 @@ impl Target for BinaryCacheWriter {
 ///
 /// Errors: [`Error::File`]; [`Error::SecretKey`], which never contains the key.
 pub fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
-    let mut bytes = Vec::new();
-    open_regular_file(path)
-        .and_then(|file| file.take(SECRET_KEY_LEN_MAX).read_to_end(&mut bytes))
+    let bytes = read_regular_file(path, SECRET_KEY_LEN_MAX)
         .map_err(file_error("read the secret key", path))?;
     let text = String::from_utf8(bytes).unwrap_or_default();
     SecretKey::parse(text.trim()).map_err(|error| Error::SecretKey {

@@ -17,7 +17,8 @@ pub(crate) mod verify;
 
 use std::io::{self, Write as _};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::messages;
 
@@ -32,4 +33,12 @@ pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns random bytes of the system, for keys and tokens.
+fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
+    Ok(bytes)
 }

@@ -144,6 +144,12 @@ impl Config {
                 "cannot use TLS: no certificate is given",
             ));
         }
+        if self.head_len_max < HEAD_LEN_LEAST {
+            return Err(ServeError::Config(
+                "cannot limit heads to so few bytes: no request would be accepted; try \
+                 --max-header-size 16K",
+            ));
+        }
         if self.compress == Compress::Cached && self.compressed_cache.is_none() {
             return Err(ServeError::Config(
                 "cannot cache compressed NARs: no directory for them is given",
@@ -204,6 +210,9 @@ pub const CONNECTIONS_MAX: usize = 8192;
 
 /// The default of [`Config::head_len_max`]. Browsers and proxies send less than 8 KiB.
 pub const HEAD_LEN_MAX: usize = 16 * 1024;
+
+/// The smallest [`Config::head_len_max`]. Nix sends about 200 bytes, and a login some hundreds.
+const HEAD_LEN_LEAST: usize = 1024;
 
 /// The default of [`Config::rate_min`]. A telephone line takes five times as much.
 pub const RATE_MIN: u64 = 1024;

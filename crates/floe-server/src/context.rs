@@ -21,6 +21,8 @@ use crate::readiness::Readiness;
 pub(crate) struct Context {
     pub(crate) layout: StoreLayout,
     pub(crate) log_dir: PathBuf,
+    /// Whether each client needs a login.
+    pub(crate) needs_login: bool,
     /// The prefix of every route, such as `/cache`.
     pub(crate) prefix: String,
     pub(crate) compress: Compress,

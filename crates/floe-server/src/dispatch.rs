@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use floe_store::StoreError;
 
-use crate::auth::logins::{Access, Client, Logins, PasswordCheck};
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
@@ -25,32 +24,17 @@ pub(crate) enum Dispatch {
     Respond(Response),
     /// A worker has to respond.
     Defer(Box<DeferredRequest>),
-    /// The request can be processed when its password is verified.
-    Verify(Box<PasswordCheck>),
-}
-
-/// The client of a request, and the logins of a server that needs them.
-pub(crate) struct Gate<'g> {
-    pub(crate) logins: Option<&'g Logins>,
-    pub(crate) client: Client<'g>,
 }
 
 /// Responds to a request if that needs neither files nor waiting.
 pub(crate) fn try_respond(
     context: &Context,
     request: &Request<'_>,
-    (route, gate): (Route, Gate<'_>),
+    route: Route,
     session: &mut StoreSession,
 ) -> Dispatch {
     if request.method == Method::Other {
         return Dispatch::Respond(Response::refused(Refusal::MethodNotAllowed));
-    }
-    if let Some(logins) = gate.logins {
-        match logins.check(request, &route, gate.client) {
-            Access::Granted => {}
-            Access::Refused(refusal) => return Dispatch::Respond(Response::refused(refusal)),
-            Access::Verify(check) => return Dispatch::Verify(check),
-        }
     }
     let mut target = None;
     let response = match &route {

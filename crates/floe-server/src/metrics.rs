@@ -10,6 +10,7 @@ mod process;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::auth::logins::LoginCounters;
 use counters::{Cell, Cells, Counters};
@@ -26,8 +27,8 @@ pub(crate) struct Metrics {
     logins: Option<Arc<LoginCounters>>,
     /// How many NARs were sent uncompressed because all encoders were in use.
     encoder_limit: AtomicU64,
-    /// When each certificate expires, in seconds since 1970.
-    certificates: Mutex<BTreeMap<String, i64>>,
+    /// When each certificate expires, as the time since 1970, by its file.
+    certificates: Mutex<BTreeMap<String, Duration>>,
     process: ProcessFigures,
 }
 
@@ -48,9 +49,8 @@ impl Metrics {
         })
     }
 
-    /// Replaces the times at which the certificates for TLS expire, in seconds since 1970, by their
-    /// files.
-    pub(crate) fn set_certificate_expiries(&self, expiries: BTreeMap<String, i64>) {
+    /// Replaces the times since 1970 at which the certificates for TLS expire, by their files.
+    pub(crate) fn set_certificate_expiries(&self, expiries: BTreeMap<String, Duration>) {
         *lock(&self.certificates) = expiries;
     }
 

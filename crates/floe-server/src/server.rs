@@ -1,6 +1,6 @@
 //! The life of a server: bind, run, shut down.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -135,6 +135,7 @@ impl Server {
             encoders: Budget::new(encoders_max as u64),
             compressed_nars: compressed_nars.transpose()?,
             compress: config.compress,
+            needs_login: logins.is_some(),
             prefix: config.path_prefix,
             log_dir: config.log_dir,
             layout: config.store,
@@ -213,8 +214,7 @@ impl Server {
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
         let settings = self.shared.tls.as_ref()?.settings();
         let first = settings.expiries.values().min()?;
-        let first = Duration::from_secs(u64::try_from(*first).ok()?);
-        Some(SystemTime::UNIX_EPOCH + first)
+        Some(SystemTime::UNIX_EPOCH + *first)
     }
 
     /// Returns the addresses of [`Config::metrics_listen`] as clients write them.
@@ -270,19 +270,19 @@ impl Server {
                 .into_iter()
                 .map(|event_loop| {
                     scope.spawn(move || {
-                        // Without this thread, its clients would wait for ever. So the other
-                        // threads finish their responses, and the server ends.
                         let ended = catch_unwind(AssertUnwindSafe(|| event_loop.run()));
-                        if let Err(panic) = ended {
+                        // The clients of a thread that has panicked would wait for ever, so the
+                        // other threads finish their responses, and the server ends.
+                        let has_panicked = ended.is_err();
+                        if has_panicked {
                             shared.signal.advance();
-                            resume_unwind(panic);
                         }
+                        has_panicked
                     })
                 })
                 .collect();
             for thread in network {
-                // A panic has been reported by its thread.
-                has_panicked |= thread.join().is_err();
+                has_panicked |= thread.join().unwrap_or(true);
             }
             shared.signal.stop();
             shared.queue.stop();

@@ -10,7 +10,7 @@ pub(crate) mod stream;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
@@ -37,8 +37,8 @@ pub(crate) struct TlsAcceptor {
 #[derive(Debug)]
 pub(crate) struct Settings {
     config: Arc<ServerConfig>,
-    /// When each certificate expires, in seconds since 1970, by its file.
-    pub(crate) expiries: BTreeMap<String, i64>,
+    /// When each certificate expires, as the time since 1970, by its file.
+    pub(crate) expiries: BTreeMap<String, Duration>,
     /// The certificates that may issue those of clients; none if clients need none.
     client_ca: Vec<CertificateDer<'static>>,
     /// Encrypts session tickets.
@@ -93,11 +93,9 @@ impl Settings {
             options.certificates.iter().map(read).collect();
         let credentials = credentials?;
         let files = options.certificates.iter().map(|files| &files.certificate);
-        let expiries = credentials
-            .iter()
-            .map(|credentials| seconds(credentials.expires));
-        let expiries = files.map(|file| file.display().to_string()).zip(expiries);
-        let expiries = expiries.collect();
+        let files = files.map(|file| file.display().to_string());
+        let expiries = credentials.iter().map(|credentials| credentials.expires);
+        let expiries = files.zip(expiries).collect();
         let client_ca = options.client_ca.as_deref();
         let client_ca = client_ca
             .map(read_client_ca)
@@ -144,13 +142,6 @@ fn server_config(
     // Tickets need no memory in the server, and they outlive a reload.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
-}
-
-fn seconds(time: SystemTime) -> i64 {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The protocols that the server speaks.

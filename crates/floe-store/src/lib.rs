@@ -49,7 +49,7 @@ pub use options::{StoreEvent, StoreEvents, WriteOptions};
 pub use profile::Profile;
 pub use reader::StoreReader;
 pub use register::{RegisterOutcome, StagedPath};
-pub use regular_file::open_regular_file;
+pub use regular_file::{open_regular_file, read_regular_file};
 pub use sync_record::LostRecord;
 pub use temp_roots::TempRoots;
 pub use verify::{Damage, ProblemCause, Verification, VerifyObserver, VerifyProblem};

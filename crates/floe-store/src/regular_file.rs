@@ -2,7 +2,7 @@
 //! causes an error and never blocks.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
@@ -13,6 +13,19 @@ use rustix::io::Errno;
 /// Errors: those of the system, and [`io::ErrorKind::InvalidData`] for another kind of file.
 pub fn open_regular_file(path: &Path) -> io::Result<File> {
     open(path, OFlags::empty())
+}
+
+/// Reads a regular file of at most `len_max` bytes. Follows symbolic links.
+///
+/// Errors: those of [`open_regular_file`], and [`io::ErrorKind::FileTooLarge`].
+pub fn read_regular_file(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = open_regular_file(path)?.take(len_max.saturating_add(1));
+    file.read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > len_max {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
 }
 
 /// Opens a regular file of an untrusted tree for reading. A symbolic link counts as another kind of
@@ -44,7 +57,6 @@ const NOT_REGULAR: &str = "it is not a regular file";
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Read as _;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
@@ -76,5 +88,17 @@ mod tests {
         assert!(open_regular_file_nofollow(&place("file")).is_ok());
         let error = open_regular_file_nofollow(&place("link")).unwrap_err();
         assert_eq!(error.to_string(), NOT_REGULAR);
+    }
+
+    #[test]
+    fn file_is_read_up_to_the_limit_and_no_further() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_regular_file(&file, 5).unwrap(), b"12345");
+        let error = read_regular_file(&file, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        let error = read_regular_file(Path::new("/dev/zero"), 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

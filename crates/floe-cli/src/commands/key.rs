@@ -6,9 +6,8 @@ use anyhow::{Context as _, anyhow};
 use floe_cache::read_secret_key;
 use floe_format::SecretKey;
 use floe_format::signature::SEED_LEN;
-use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::print;
+use super::{print, random};
 use crate::args::KeyCommand;
 use crate::exit::UsageError;
 use crate::messages;
@@ -33,10 +32,7 @@ fn secret_key_on_stdin() -> anyhow::Result<SecretKey> {
 ///
 /// Errors: the name cannot be that of a key.
 pub(crate) fn generate(name: &str) -> anyhow::Result<SecretKey> {
-    let mut seed = [0; SEED_LEN];
-    let filled = SystemRandom::new().fill(&mut seed);
-    filled.map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
-    SecretKey::from_seed(name, seed)
+    SecretKey::from_seed(name, random::<SEED_LEN>()?)
         .map_err(|error| UsageError(messages::invalid_key_name(name, error)).into())
 }
 

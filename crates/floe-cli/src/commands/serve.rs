@@ -12,11 +12,12 @@ mod signals;
 
 use std::path::PathBuf;
 
-use floe_config::{AccessLogFormat, Environment, ServeSettings};
+use floe_config::{AccessLogFormat, Environment, ServeSettings, secret_key_warnings};
 use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
 use super::print;
 use crate::args::{ServeArgs, ServeCommand};
+use crate::display::warn;
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
 use crate::open_files;
@@ -54,12 +55,15 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result<Config> {
     let store = settings.served_store(environment)?;
     options::warn_of_ignored(&store.ignored_parameters);
-    let connections = &settings.max_connections_total;
     let (cache, cache_size) = (&settings.compressed_cache, &settings.compressed_cache_size);
     let cache = cache.get().zip(cache_size.get());
     let secret_keys = process::secret_keys(&settings.secret_key_files(), environment)?;
     let mut config = Config::new(store.layout, settings.listen.value_or(Vec::new()));
     config.tls = tls(settings)?;
+    let tls_keys = settings.tls_key.value_or(Vec::new());
+    secret_key_warnings(&tls_keys, environment)
+        .iter()
+        .for_each(warn);
     config.metrics_listen = settings.metrics_listen.value_or(Vec::new());
     config.log_dir = store.log_dir;
     config.secret_keys = secret_keys;
@@ -70,26 +74,27 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
         max_bytes: size.0,
     });
     config.threads = settings.threads.value_or(config.threads);
-    config.connections_max = connections
-        .get()
-        .map_or(config.connections_max, |it| it.get());
+    set_limits(&mut config, settings);
+    config.auth_file = settings.auth_file.get().cloned();
+    config.warn = process::warning_sink();
+    Ok(config)
+}
+
+fn set_limits(config: &mut Config, settings: &ServeSettings) {
+    let connections = settings.max_connections_total.get();
+    config.connections_max = connections.map_or(config.connections_max, |it| it.get());
     config.connections_per_address_max = settings.max_connections_per_address.get().copied();
     config.requests_per_connection_max = settings.max_requests_per_connection.get().copied();
     config.encoders_max = settings.max_encoders.get().copied();
-    config.head_len_max = settings
-        .max_header_size
-        .get()
-        .map_or(config.head_len_max, |it| {
-            usize::try_from(it.0).unwrap_or(usize::MAX)
-        });
+    let head_len_max = settings.max_header_size.get().map(|size| size.0);
+    config.head_len_max = head_len_max.map_or(config.head_len_max, |len| {
+        usize::try_from(len).unwrap_or(usize::MAX)
+    });
     config.rate_min = settings.min_rate.get().map_or(config.rate_min, |it| it.0);
     let keep_alive_timeout = &settings.keepalive_timeout;
     config.keep_alive_timeout = keep_alive_timeout.value_or(config.keep_alive_timeout);
     config.read_timeout = settings.read_timeout.value_or(config.read_timeout);
     config.write_timeout = settings.timeout.value_or(config.write_timeout);
-    config.auth_file = settings.auth_file.get().cloned();
-    config.warn = process::warning_sink();
-    Ok(config)
 }
 
 /// Returns the files for TLS.

@@ -63,6 +63,10 @@ fn invalid_options_exit_with_2_and_are_named() {
             "--compressed-cache-size 5G: there is no",
         ),
         (&["serve", "--timeout", "0"], "--timeout"),
+        (
+            &["serve", "--max-header-size", "100"],
+            "--max-header-size 16K",
+        ),
         (&["nix-serve", "--wrokers", "5"], "--wrokers"),
         (&["nix-serve", "--listen", ":443:ssl"], "--ssl-cert"),
         (&["nix-serve", "--enable-ssl"], "--ssl-cert"),

@@ -1,10 +1,11 @@
 //! Reads the configuration file of `floe serve`.
 
-use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use floe_store::read_regular_file;
 use floe_transfer::nearest_name;
 use toml::de::DeTable;
 
@@ -17,10 +18,13 @@ impl ServeSettings {
     ///
     /// Errors: [`ConfigError::ServeFileRead`], [`ConfigError::ServeFile`].
     pub fn read(file: &Path) -> Result<ServeSettings, ConfigError> {
-        let text = fs::read_to_string(file).map_err(|source| ConfigError::ServeFileRead {
+        let failed = |source| ConfigError::ServeFileRead {
             file: file.to_owned(),
             source,
-        })?;
+        };
+        let bytes = read_regular_file(file, FILE_LEN_MAX).map_err(failed)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         ServeSettings::parse(file, &text)
     }
 
@@ -97,3 +101,6 @@ fn unknown_key(key: &str, nearest: Option<&str>, origin: &Origin) -> ConfigError
         reason: format!("unknown key {key}; {fix}"),
     }
 }
+
+/// The largest file in bytes. Larger files are surely mistakes.
+const FILE_LEN_MAX: u64 = 1024 * 1024;

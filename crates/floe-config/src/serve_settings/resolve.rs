@@ -107,6 +107,8 @@ impl ServeSettings {
         if has_address && host.is_none() && port.is_none() {
             return;
         }
+        // A variable that is not set must not let every machine connect.
+        let host = host.filter(|host| !host.is_empty());
         let host_origins = match host {
             Some(_) => hosts,
             None => vec![Origin::Default],

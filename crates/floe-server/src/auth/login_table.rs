@@ -18,7 +18,7 @@ pub(super) struct LoginTable {
     /// By name.
     passwords: HashMap<String, Arc<Login>>,
     /// The logins of `passwords`, in the order of the file.
-    decoys: Vec<Arc<Login>>,
+    stand_ins: Vec<Arc<Login>>,
 }
 
 impl LoginTable {
@@ -26,7 +26,7 @@ impl LoginTable {
         let mut table = LoginTable {
             tokens: HashMap::new(),
             passwords: HashMap::new(),
-            decoys: Vec::new(),
+            stand_ins: Vec::new(),
         };
         for login in file.logins() {
             let shared = Arc::new(login.clone());
@@ -35,7 +35,7 @@ impl LoginTable {
                     table.tokens.insert(*digest, shared);
                 }
                 None => {
-                    table.decoys.push(shared.clone());
+                    table.stand_ins.push(shared.clone());
                     table.passwords.insert(login.name().to_owned(), shared);
                 }
             }
@@ -55,7 +55,7 @@ impl LoginTable {
     }
 
     pub(super) fn has_passwords(&self) -> bool {
-        !self.decoys.is_empty()
+        !self.stand_ins.is_empty()
     }
 
     /// Returns the login with a name and a password. Takes a fraction of a second, also if there
@@ -63,7 +63,7 @@ impl LoginTable {
     pub(super) fn verify_password(&self, name: &str, password: &[u8]) -> Option<Arc<Login>> {
         let known = self.passwords.get(name);
         let is_right = known
-            .or_else(|| self.decoy(name))?
+            .or_else(|| self.stand_in(name))?
             .secret
             .is_of_password(password);
         known.filter(|_| is_right).cloned()
@@ -71,10 +71,10 @@ impl LoginTable {
 
     /// Returns the login whose hash is verified instead of that of an unknown name. It is always
     /// the same for a name, because the hashes of the file may take different times.
-    fn decoy(&self, name: &str) -> Option<&Arc<Login>> {
+    fn stand_in(&self, name: &str) -> Option<&Arc<Login>> {
         let number = self.passwords.hasher().hash_one(name);
-        let index = number.checked_rem(self.decoys.len() as u64)?;
-        self.decoys.get(usize::try_from(index).ok()?)
+        let index = number.checked_rem(self.stand_ins.len() as u64)?;
+        self.stand_ins.get(usize::try_from(index).ok()?)
     }
 }
 
@@ -109,9 +109,9 @@ mod tests {
     #[test]
     fn unknown_name_is_verified_against_some_hash() {
         let one = table(&[("alice", weak_argon2("a"))]);
-        assert!(one.decoy("carol").is_some() && one.has_passwords());
+        assert!(one.stand_in("carol").is_some() && one.has_passwords());
         let none = table(&[("ci", SecretHash::of_token("t"))]);
-        assert!(none.decoy("carol").is_none() && !none.has_passwords());
+        assert!(none.stand_in("carol").is_none() && !none.has_passwords());
     }
 
     #[test]

@@ -182,14 +182,14 @@ impl Logins {
     /// often.
     ///
     /// Errors: the address has to wait.
-    pub(crate) fn charge(
+    pub(crate) fn count_attempt(
         &self,
         network: Option<IpAddr>,
         name: Option<&str>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let charged = lock(&self.throttle).charge(network, now);
-        charged.map_err(|throttled| {
+        let counted = lock(&self.throttle).count_attempt(network, now);
+        counted.map_err(|throttled| {
             count(&self.counters.throttled);
             if throttled.is_warning_due {
                 self.warn_of_throttled(network, name);
@@ -199,8 +199,8 @@ impl Logins {
     }
 
     /// Takes an attempt back that has succeeded.
-    pub(crate) fn refund(&self, network: Option<IpAddr>) {
-        lock(&self.throttle).refund(network);
+    pub(crate) fn take_back(&self, network: Option<IpAddr>) {
+        lock(&self.throttle).take_back(network);
     }
 
     /// Finds the login of credentials that the connection has not used before.
@@ -244,9 +244,9 @@ impl Logins {
                 against: current,
             })));
         }
-        let charged = self.charge(network, logged.as_deref(), Instant::now());
+        let counted = self.count_attempt(network, logged.as_deref(), Instant::now());
         state.set_refused_name(logged);
-        Err(Access::Refused(match charged {
+        Err(Access::Refused(match counted {
             Ok(()) => {
                 count(&self.counters.failed);
                 Refusal::LoginFailed

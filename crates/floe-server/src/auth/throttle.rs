@@ -1,20 +1,19 @@
 //! Limits the failed attempts to log in of each address.
 //!
-//! Each failure adds to the debt of its address, which time pays off. An address whose debt is
-//! too high gets no further attempt. The attempts that are refused add nothing, so the longest wait
-//! is [`FAILURE_COST`].
+//! An address may fail [`FAILURES_MAX`] times at once, and then once per [`FAILURE_INTERVAL`]. The
+//! attempts that are refused do not count, so an address waits for one interval at most.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::caches::lru::LruCache;
 
-/// The debts of the addresses.
+/// The recent failures of the addresses.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    /// The time at which the debt of an address is paid off. `None` stands for the clients of Unix
-    /// sockets, which have no address.
-    paid_at: LruCache<Option<IpAddr>, Instant>,
+    /// The time from which on no failure of an address counts any more. `None` stands for the
+    /// clients of Unix sockets, which have no address.
+    forgotten_at: LruCache<Option<IpAddr>, Instant>,
     warned_at: Option<Instant>,
 }
 
@@ -28,7 +27,7 @@ pub(super) struct Throttled {
 impl Throttle {
     pub(super) fn new() -> Throttle {
         Throttle {
-            paid_at: LruCache::new(ADDRESSES_MAX),
+            forgotten_at: LruCache::new(ADDRESSES_MAX),
             warned_at: None,
         }
     }
@@ -36,9 +35,13 @@ impl Throttle {
     /// Counts an attempt that has failed or may fail.
     ///
     /// Errors: the address has to wait, and the attempt is not counted.
-    pub(super) fn charge(&mut self, from: Option<IpAddr>, now: Instant) -> Result<(), Throttled> {
-        let paid_at = self.paid_at.get(&from).unwrap_or(now).max(now) + FAILURE_COST;
-        if paid_at > now + DEBT_MAX {
+    pub(super) fn count_attempt(
+        &mut self,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<(), Throttled> {
+        let forgotten_at = self.forgotten_at.get(&from).unwrap_or(now).max(now) + FAILURE_INTERVAL;
+        if forgotten_at > now + WINDOW {
             let due = |at: Instant| now.duration_since(at) >= WARNING_INTERVAL;
             let is_warning_due = self.warned_at.is_none_or(due);
             if is_warning_due {
@@ -46,16 +49,16 @@ impl Throttle {
             }
             return Err(Throttled { is_warning_due });
         }
-        self.paid_at.put(from, paid_at, 1);
+        self.forgotten_at.put(from, forgotten_at, 1);
         Ok(())
     }
 
     /// Takes an attempt back that was counted and has succeeded.
-    pub(super) fn refund(&mut self, from: Option<IpAddr>) {
-        if let Some(paid_at) = self.paid_at.get(&from)
-            && let Some(paid_at) = paid_at.checked_sub(FAILURE_COST)
+    pub(super) fn take_back(&mut self, from: Option<IpAddr>) {
+        if let Some(forgotten_at) = self.forgotten_at.get(&from)
+            && let Some(forgotten_at) = forgotten_at.checked_sub(FAILURE_INTERVAL)
         {
-            self.paid_at.put(from, paid_at, 1);
+            self.forgotten_at.put(from, forgotten_at, 1);
         }
     }
 }
@@ -64,10 +67,10 @@ impl Throttle {
 /// for clients with an old password that retry each request a few times.
 pub(super) const FAILURES_MAX: u32 = 10;
 
-/// The time that pays off one failure. 10 attempts a minute find no password of any strength.
-pub(super) const FAILURE_COST: Duration = Duration::from_secs(6);
+/// The time after which one failure no longer counts. 10 attempts a minute find no password of any strength.
+pub(super) const FAILURE_INTERVAL: Duration = Duration::from_secs(6);
 
-const DEBT_MAX: Duration = Duration::from_secs(FAILURE_COST.as_secs() * FAILURES_MAX as u64);
+const WINDOW: Duration = Duration::from_secs(FAILURE_INTERVAL.as_secs() * FAILURES_MAX as u64);
 
 /// The number of addresses that are remembered, about 1 MB. The least recently used are forgotten.
 const ADDRESSES_MAX: usize = 8192;
@@ -84,29 +87,43 @@ mod tests {
         let (mut throttle, start) = (Throttle::new(), Instant::now());
         let bad: Option<IpAddr> = Some([192, 0, 2, 1].into());
         for _ in 0..FAILURES_MAX {
-            throttle.charge(bad, start).unwrap();
+            throttle.count_attempt(bad, start).unwrap();
         }
-        let first = throttle.charge(bad, start).unwrap_err();
+        let first = throttle.count_attempt(bad, start).unwrap_err();
         assert!(first.is_warning_due);
-        assert!(!throttle.charge(bad, start).unwrap_err().is_warning_due);
-        throttle.charge(None, start).unwrap();
+        assert!(
+            !throttle
+                .count_attempt(bad, start)
+                .unwrap_err()
+                .is_warning_due
+        );
+        throttle.count_attempt(None, start).unwrap();
         // The attempts that were refused have not made the wait longer.
-        throttle.charge(bad, start + FAILURE_COST).unwrap();
-        throttle.charge(bad, start + FAILURE_COST).unwrap_err();
-        let later = start + FAILURE_COST + WARNING_INTERVAL + DEBT_MAX;
+        throttle
+            .count_attempt(bad, start + FAILURE_INTERVAL)
+            .unwrap();
+        throttle
+            .count_attempt(bad, start + FAILURE_INTERVAL)
+            .unwrap_err();
+        let later = start + FAILURE_INTERVAL + WARNING_INTERVAL + WINDOW;
         for _ in 0..FAILURES_MAX {
-            throttle.charge(bad, later).unwrap();
+            throttle.count_attempt(bad, later).unwrap();
         }
-        assert!(throttle.charge(bad, later).unwrap_err().is_warning_due);
+        assert!(
+            throttle
+                .count_attempt(bad, later)
+                .unwrap_err()
+                .is_warning_due
+        );
     }
 
     #[test]
-    fn successful_attempts_cost_nothing() {
+    fn successful_attempts_do_not_count() {
         let (mut throttle, now) = (Throttle::new(), Instant::now());
         for _ in 0..100 {
-            throttle.charge(None, now).unwrap();
-            throttle.refund(None);
+            throttle.count_attempt(None, now).unwrap();
+            throttle.take_back(None);
         }
-        throttle.refund(Some([192, 0, 2, 1].into()));
+        throttle.take_back(Some([192, 0, 2, 1].into()));
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn respond(
     let etag = format!("\"{}-zstd\"", nar_info.nar_hash());
     let fields = format!(
         "{NAR_TYPE}{}Content-Encoding: zstd\r\nVary: Accept-Encoding\r\nETag: {etag}\r\n",
-        cache_control(nar)
+        cache_control(context, nar)
     );
     let path = context.layout.real_path(&nar_info.info.path);
     // If the files of the path are gone, no compressed copy is served either.

@@ -172,7 +172,7 @@ fn whole(fields: String, bytes: Arc<[u8]>) -> Response {
 fn fields(context: &Context, nar: &NarTarget, content_type: &str) -> String {
     let mut fields = String::with_capacity(FIELDS_LEN_TYPICAL);
     fields.push_str(content_type);
-    fields.push_str(cache_control(nar));
+    fields.push_str(cache_control(context, nar));
     if context.compress != Compress::Off {
         fields.push_str("Vary: Accept-Encoding\r\n");
     }
@@ -182,10 +182,13 @@ fn fields(context: &Context, nar: &NarTarget, content_type: &str) -> String {
     fields
 }
 
-pub(super) fn cache_control(nar: &NarTarget) -> &'static str {
-    match nar.is_immutable {
-        true => "Cache-Control: public, max-age=31536000, immutable\r\n",
-        false => "Cache-Control: max-age=3600\r\n",
+/// Returns how long a client may keep a NAR. With logins, `public` would let a shared cache keep it
+/// for every client.
+pub(super) fn cache_control(context: &Context, nar: &NarTarget) -> &'static str {
+    match (nar.is_immutable, context.needs_login) {
+        (true, false) => "Cache-Control: public, max-age=31536000, immutable\r\n",
+        (true, true) => "Cache-Control: max-age=31536000, immutable\r\n",
+        (false, _) => "Cache-Control: max-age=3600\r\n",
     }
 }
 

@@ -197,7 +197,7 @@ fn add_security(families: &mut Families, metrics: &Metrics) {
         "The time at which a certificate expires, in seconds since 1970.",
         certificates
             .into_iter()
-            .map(|(name, expiry)| (vec![("certificate", name)], expiry as f64)),
+            .map(|(name, expiry)| (vec![("certificate", name)], expiry.as_secs_f64())),
     );
 }
 

@@ -125,14 +125,17 @@ fn logins_and_certificates_are_set() {
     );
     logins.failed.fetch_add(1, Ordering::Relaxed);
     logins.waiting.store(3, Ordering::Relaxed);
-    let expiries = [("a".into(), 1_800_000_000), ("b".into(), 5)];
+    let expiries = [
+        ("a".into(), Duration::from_secs(1_800_000_000)),
+        ("b".into(), Duration::from_secs(5)),
+    ];
     metrics.set_certificate_expiries(expiries.into());
     let text = metrics.text();
     assert_eq!(value(&text, "floe_login_failures_total"), 1.0);
     assert_eq!(value(&text, "floe_logins_waiting"), 3.0);
     let sample = format!("{expiry}{{certificate=\"a\"}}");
     assert_eq!(value(&text, &sample), 1_800_000_000.0);
-    metrics.set_certificate_expiries([("b".into(), 6)].into());
+    metrics.set_certificate_expiries([("b".into(), Duration::from_secs(6))].into());
     let text = metrics.text();
     assert!(!text.contains(&sample), "the certificate was replaced");
     assert_eq!(value(&text, &format!("{expiry}{{certificate=\"b\"}}")), 6.0);

@@ -44,7 +44,7 @@ use super::receive_rate::ReceiveRate;
 use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
 use crate::auth::connection_login::ConnectionLogin;
-use crate::auth::logins::Logins;
+use crate::auth::logins::{Access, Logins};
 use crate::body::{Body, Piece};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
@@ -71,7 +71,7 @@ pub(crate) struct Connection {
     login: ConnectionLogin,
     read_side: ReadSide,
     after_response: AfterResponse,
-    /// How many requests were read.
+    /// How many requests were processed.
     requests: usize,
     /// Whether the event loop will resume the connection without an event.
     pub(crate) is_queued: bool,
@@ -114,7 +114,7 @@ impl Connection {
             requests: 0,
             is_queued: false,
             deadline: now + limits.read_timeout,
-            receive_rate: ReceiveRate::new(now, limits.rate_min),
+            receive_rate: ReceiveRate::new(now),
             counted_sent: 0,
         }
     }
@@ -196,7 +196,10 @@ impl Connection {
     /// Decides whether the connection has to be closed now.
     pub(crate) fn expiry(&mut self, now: Instant, limits: &Limits, shortage: Shortage) -> Expiry {
         let slow = match self.state {
-            State::Sending(_) => self.receive_rate.observe(now, self.transport.sent),
+            State::Sending(_) => {
+                self.receive_rate
+                    .observe(now, self.transport.sent, limits.rate_min)
+            }
             _ => {
                 self.receive_rate.reset(now, self.transport.sent);
                 None
@@ -339,11 +342,10 @@ impl Connection {
                 }
                 Parsed::Head(request, len) => {
                     self.state = State::Idle;
-                    self.requests += 1;
                     let most = thread.limits.requests_per_connection_max;
                     let is_last = thread.is_stopping
                         || !thread.limits.keep_alive
-                        || most.is_some_and(|most| self.requests >= most.get());
+                        || most.is_some_and(|most| self.requests + 1 >= most.get());
                     self.after_response = match request.keep_alive && !is_last {
                         true => AfterResponse::KeepAlive,
                         false if request.has_body => AfterResponse::CloseUnread,
@@ -353,7 +355,10 @@ impl Connection {
                     match self.state {
                         // The head is processed again with the result.
                         State::Verifying(_) => self.after_response = AfterResponse::KeepAlive,
-                        _ => consumed += len,
+                        _ => {
+                            consumed += len;
+                            self.requests += 1;
+                        }
                     }
                 }
             }
@@ -376,8 +381,15 @@ impl Connection {
         let began = thread.finisher.begin();
         let route = self.peer.routes.find(request, &thread.context.prefix);
         let kind = route.kind();
-        let gate = self.gate(thread.logins);
-        match try_respond(thread.context, request, (route, gate), thread.session) {
+        let dispatch = match self.check_login(request, &route, thread.logins) {
+            Access::Granted => try_respond(thread.context, request, route, thread.session),
+            Access::Refused(refusal) => Dispatch::Respond(Response::refused(refusal)),
+            Access::Verify(check) => {
+                self.state = State::Verifying(check);
+                return;
+            }
+        };
+        match dispatch {
             Dispatch::Respond(response) => {
                 thread.finisher.finish_response(&Finished {
                     peer: &self.peer.name,
@@ -400,7 +412,6 @@ impl Connection {
                 deferred.received = Some(thread.now);
                 self.state = State::Deferred(deferred);
             }
-            Dispatch::Verify(check) => self.state = State::Verifying(check),
         }
     }
 

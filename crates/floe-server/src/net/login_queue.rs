@@ -34,7 +34,7 @@ struct QueueState {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     check: Arc<PasswordCheck>,
-    /// The address that pays if the password is wrong.
+    /// The address whose attempt counts if the password is wrong.
     pub(crate) network: Option<IpAddr>,
     pub(crate) waiting: Vec<Job>,
 }
@@ -124,7 +124,7 @@ impl LoginQueue {
         }
         let name = check.logged_name();
         let network = job.connection.network();
-        self.logins.charge(network, name.as_deref(), now)
+        self.logins.count_attempt(network, name.as_deref(), now)
     }
 
     fn note_waiting(&self, state: &QueueState) {

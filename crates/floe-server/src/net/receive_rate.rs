@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 /// The rate at which a client takes bytes, measured over windows of [`WINDOW`].
 #[derive(Debug)]
 pub(crate) struct ReceiveRate {
-    /// The least rate, in bytes per second.
-    rate_min: u64,
     window_began: Instant,
     /// How many bytes the connection had sent when the window began.
     sent_before: u64,
@@ -18,9 +16,8 @@ pub(crate) struct ReceiveRate {
 }
 
 impl ReceiveRate {
-    pub(crate) fn new(now: Instant, rate_min: u64) -> ReceiveRate {
+    pub(crate) fn new(now: Instant) -> ReceiveRate {
         ReceiveRate {
-            rate_min,
             window_began: now,
             sent_before: 0,
             slow_since: None,
@@ -33,12 +30,12 @@ impl ReceiveRate {
         self.slow_since = None;
     }
 
-    /// Notes how many bytes the connection has sent so far. Returns how long the client has been
-    /// too slow.
-    pub(crate) fn observe(&mut self, now: Instant, sent: u64) -> Option<Duration> {
+    /// Notes how many bytes the connection has sent so far. Returns how long the client has taken
+    /// fewer than `rate_min` bytes per second.
+    pub(crate) fn observe(&mut self, now: Instant, sent: u64, rate_min: u64) -> Option<Duration> {
         let elapsed = now.duration_since(self.window_began);
         if elapsed >= WINDOW {
-            let is_slow = sent - self.sent_before < self.rate_min * elapsed.as_secs();
+            let is_slow = sent - self.sent_before < rate_min.saturating_mul(elapsed.as_secs());
             self.slow_since = match is_slow {
                 true => self.slow_since.or(Some(self.window_began)),
                 false => None,
@@ -66,21 +63,29 @@ mod tests {
     fn client_is_slow_from_the_first_slow_window_on() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut rate = ReceiveRate::new(start, RATE_MIN);
-        assert_eq!(rate.observe(at(14), 0), None, "the window is not over");
-        let slow = Some(Duration::from_secs(15));
-        assert_eq!(rate.observe(at(15), 15 * RATE_MIN - 1), slow);
+        let mut rate = ReceiveRate::new(start);
         assert_eq!(
-            rate.observe(at(20), u64::MAX / 2),
+            rate.observe(at(14), 0, RATE_MIN),
+            None,
+            "the window is not over"
+        );
+        let slow = Some(Duration::from_secs(15));
+        assert_eq!(rate.observe(at(15), 15 * RATE_MIN - 1, RATE_MIN), slow);
+        assert_eq!(
+            rate.observe(at(20), u64::MAX / 2, RATE_MIN),
             Some(Duration::from_secs(20))
         );
         assert_eq!(
-            rate.observe(at(30), 40 * RATE_MIN),
+            rate.observe(at(30), 40 * RATE_MIN, RATE_MIN),
             None,
             "the second was good"
         );
-        rate.observe(at(45), 40 * RATE_MIN);
+        rate.observe(at(45), 40 * RATE_MIN, RATE_MIN);
         rate.reset(at(46), 40 * RATE_MIN);
-        assert_eq!(rate.observe(at(60), 40 * RATE_MIN), None, "a new response");
+        assert_eq!(
+            rate.observe(at(60), 40 * RATE_MIN, RATE_MIN),
+            None,
+            "a new response"
+        );
     }
 }

@@ -1,12 +1,10 @@
 //! Reads certificates and keys from PEM files (RFC 7468).
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use floe_store::open_regular_file;
+use floe_store::read_regular_file;
 use httpdate::fmt_http_date;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -22,7 +20,8 @@ use crate::error::TlsError;
 #[derive(Debug)]
 pub(super) struct Credentials {
     pub(super) key: Arc<CertifiedKey>,
-    pub(super) expires: SystemTime,
+    /// The end of the validity, as the time since 1970.
+    pub(super) expires: Duration,
 }
 
 impl Credentials {
@@ -34,8 +33,9 @@ impl Credentials {
     ) -> Result<Credentials, TlsError> {
         let chain = read_certificates(&files.certificate)?;
         let expires = expiry(&files.certificate, &chain)?;
-        if expires <= now {
-            let date = fmt_http_date(expires);
+        let end = SystemTime::UNIX_EPOCH + expires;
+        if end <= now {
+            let date = fmt_http_date(end);
             return Err(unusable(
                 &files.certificate,
                 format!("the certificate expired on {date}; try to renew it"),
@@ -69,18 +69,15 @@ pub(super) fn read_client_ca(path: &Path) -> Result<Vec<CertificateDer<'static>>
     Ok(authorities)
 }
 
-/// Returns when the first certificate of a chain expires.
-fn expiry(path: &Path, chain: &[CertificateDer<'_>]) -> Result<SystemTime, TlsError> {
-    let mut earliest = None;
-    for certificate in chain {
-        let validity = parse(path, certificate)?;
-        let end = SystemTime::UNIX_EPOCH + validity;
-        earliest = Some(earliest.map_or(end, |earliest| end.min(earliest)));
-    }
+/// Returns when the first certificate of a chain expires, as the time since 1970.
+fn expiry(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Duration, TlsError> {
+    let ends = chain.iter().map(|certificate| parse(path, certificate));
+    let ends: Result<Vec<Duration>, TlsError> = ends.collect();
+    let earliest = ends?.into_iter().min();
     earliest.ok_or_else(|| unusable(path, NO_CERTIFICATE.into()))
 }
 
-/// Parses a certificate, and returns the end of its validity, since the epoch.
+/// Parses a certificate, and returns the end of its validity, as the time since 1970.
 fn parse(path: &Path, certificate: &CertificateDer<'_>) -> Result<Duration, TlsError> {
     let parsed = SliceReader::new(certificate).and_then(|mut der| Certificate::decode(&mut der));
     let parsed = parsed.map_err(|error| unusable(path, format!("{error}; {TRY_COPY}")))?;
@@ -119,20 +116,10 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let read = |file: File| {
-        let mut bytes = Vec::new();
-        file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > FILE_LEN_MAX {
-            true => Err(io::ErrorKind::FileTooLarge.into()),
-            false => Ok(bytes),
-        }
-    };
-    open_regular_file(path)
-        .and_then(read)
-        .map_err(|source| TlsError::Read {
-            path: path.into(),
-            source,
-        })
+    read_regular_file(path, FILE_LEN_MAX).map_err(|source| TlsError::Read {
+        path: path.into(),
+        source,
+    })
 }
 
 fn unusable(path: &Path, reason: String) -> TlsError {

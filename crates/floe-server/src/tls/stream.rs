@@ -202,7 +202,7 @@ impl TlsStream {
         mut start: usize,
         mut write: impl FnMut(&mut WriteTraffic<'_, ServerConnectionData>, &mut [u8]) -> Encrypted,
     ) -> Result<usize, Closed> {
-        // The library remembers places in the bytes of a failed connection, which are gone.
+        // The library keeps offsets into the buffer of a failed connection, which is gone.
         if matches!(self.progress, Progress::Failed(_)) {
             return Err(Closed);
         }
@@ -225,9 +225,9 @@ impl TlsStream {
         }
     }
 
-    /// Encodes the alert that tells the client why the connection has failed, after the messages
-    /// that wait before it. `rest` is what was not processed of the bytes that have failed: the
-    /// library remembers places in them.
+    /// Encodes the messages that still wait, and at last the alert with the reason of the failure.
+    /// `rest` must be the unprocessed end of the buffer in which the failure was found: the library
+    /// keeps offsets into this buffer.
     fn encode_alert(&mut self, rest: &mut [u8]) {
         let mut used = 0;
         loop {
@@ -239,7 +239,7 @@ impl TlsStream {
             let start = self.outgoing.len();
             append(&mut message, &mut self.outgoing);
             used += discard;
-            // The next call would process the bytes that have failed once more.
+            // Another call would process the invalid bytes once more.
             if self.outgoing.get(start) == Some(&ALERT) {
                 return;
             }

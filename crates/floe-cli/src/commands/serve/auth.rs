@@ -10,12 +10,10 @@ use std::time::SystemTime;
 use anyhow::Context as _;
 use floe_server::auth::token::{TOKEN_BYTES, Token};
 use floe_server::auth::{Login, LoginFile, SecretHash, secret_hash};
-use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::args::{AuthCommand, NewLoginArgs};
-use crate::commands::print;
+use crate::commands::{print, random};
 use crate::exit::UsageError;
-use crate::messages::NO_RANDOMNESS;
 use crate::messages::auth as messages;
 use edit::edit;
 
@@ -108,11 +106,4 @@ fn is_new(path: &Path) -> anyhow::Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error).with_context(|| messages::login_file(path)),
     }
-}
-
-fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| anyhow::anyhow!(NO_RANDOMNESS))?;
-    Ok(bytes)
 }

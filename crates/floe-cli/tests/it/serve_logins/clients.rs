@@ -32,6 +32,15 @@ fn nix_copy(nix: &Nix, corpus: &Corpus, server: &ServerProcess, root: &Path) -> 
     command
 }
 
+/// Returns `floe install` of the corpus up to the option for the netrc file.
+fn floe_install(corpus: &Corpus, server: &ServerProcess, root: &Path) -> Command {
+    let mut command = floe(["install", "--from", &server.url(), "--root"]);
+    command.arg(root).arg(&corpus.root);
+    command.args(["--trusted-public-keys", &corpus.key]);
+    command.args(["--option", "netrc-file"]);
+    command
+}
+
 #[test]
 fn nix_logs_in_with_netrc_and_fails_without() {
     let Some(corpus) = corpus("jq") else { return };
@@ -72,14 +81,7 @@ fn floe_logs_in_with_netrc_and_names_it_in_its_error() {
     let expired = add_token(&logins.file, &["late", "--scope", "metrics"]);
     let server = logins.serve(&corpus, &[]);
     let install = |netrc: &Path, root: &str| {
-        let mut command = floe(["install", "--from", &server.url(), "--root"]);
-        command.arg(scratch.join(root)).arg(&corpus.root);
-        command.args([
-            "--trusted-public-keys",
-            &corpus.key,
-            "--option",
-            "netrc-file",
-        ]);
+        let mut command = floe_install(&corpus, &server, &scratch.join(root));
         run(command.arg(netrc))
     };
     install(&netrc(scratch.path(), "alice", PASSWORD), "password").expect(0);
@@ -169,14 +171,7 @@ fn clients_log_in_over_tls_from_a_private_authority() {
         assert_ne!(copy(&wrong, format!("no-{number}")).code, Some(0));
     }
     let install = |netrc: &Path, root: &str| {
-        let mut command = floe(["install", "--from", &server.url(), "--root"]);
-        command.arg(scratch.join(root)).arg(&corpus.root);
-        command.args([
-            "--trusted-public-keys",
-            &corpus.key,
-            "--option",
-            "netrc-file",
-        ]);
+        let mut command = floe_install(&corpus, &server, &scratch.join(root));
         run(command.arg(netrc).env("NIX_SSL_CERT_FILE", &certificate))
     };
     install(&right, "floe").expect(0);

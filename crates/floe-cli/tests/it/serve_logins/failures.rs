@@ -43,6 +43,13 @@ fn responses_tell_why_a_login_is_refused() {
         "{}",
         granted.head
     );
+    let nar = server.get_with(&narinfo_of(&corpus.root), &basic("alice", PASSWORD));
+    let nar = format!("/{}", nar.narinfo_field("URL"));
+    let granted = server.get_with(&nar, &basic("alice", PASSWORD));
+    assert_eq!(granted.status, 200);
+    // A shared cache must not keep it for clients without a login.
+    assert!(!granted.head.contains("public"), "{}", granted.head);
+    assert!(granted.head.contains("private"), "{}", granted.head);
     for (field, status, body) in [
         (basic("alice", WRONG), 401, "wrong login\n"),
         (basic("carol", PASSWORD), 401, "wrong login\n"),
@@ -246,4 +253,20 @@ fn no_output_of_the_server_has_a_secret() {
             "{lines}"
         );
     }
+}
+
+#[test]
+fn request_that_waits_for_its_password_counts_once() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let logins = Logins::new(&scratch);
+    let server = logins.serve(&corpus, &["--max-requests-per-connection", "2"]);
+    let field = basic("alice", PASSWORD);
+    let mut client = server.connect();
+    for expected in [None, Some("close")] {
+        let response = client.request("GET", "/nix-cache-info", &field);
+        assert_eq!(response.status, 200);
+        assert_eq!(response.field("Connection"), expected);
+    }
+    server.stop();
 }

@@ -1,6 +1,7 @@
 //! The configuration file of `floe serve`, and `--print-config`.
 
 use std::fs;
+use std::path::Path;
 
 use floe_testkit::{corpus, run, scratch};
 
@@ -137,4 +138,15 @@ fn path_that_is_not_utf8_cannot_be_printed() {
     run(command.arg(path))
         .expect(2)
         .stderr_contains("cannot print access_log: the path is not UTF-8");
+}
+
+#[test]
+fn configuration_file_must_be_a_regular_file() {
+    let scratch = scratch();
+    let pipe = scratch.join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    for file in [pipe.as_path(), Path::new("/dev/zero")] {
+        let ran = run(serve(&["serve", "--check", "--config"]).arg(file)).expect(1);
+        ran.stderr_contains("not a regular file");
+    }
 }

@@ -1,6 +1,7 @@
 //! Certificates and keys that the server refuses at its start.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use floe_testkit::run;
 
@@ -99,4 +100,18 @@ fn certificates_without_keys_are_a_usage_error() {
             .expect(2)
             .stderr_contains("--tls-cert");
     }
+}
+
+#[test]
+fn key_that_other_users_can_read_causes_a_warning() {
+    let Some(fixture) = Fixture::new("jq") else {
+        return;
+    };
+    let key = &fixture.server.key;
+    fs::set_permissions(key, fs::Permissions::from_mode(0o644)).unwrap();
+    let stderr = fixture.serve(&[]).stop();
+    assert!(
+        stderr.contains(key) && stderr.contains("chmod 600"),
+        "{stderr}"
+    );
 }

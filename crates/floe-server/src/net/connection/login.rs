@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use super::state::State;
 use super::{Connection, ThreadContext};
 use crate::auth::connection_login::Verdict;
-use crate::auth::logins::{Client, Logins, PasswordCheck};
-use crate::dispatch::Gate;
+use crate::auth::logins::{Access, Client, Logins, PasswordCheck};
 use crate::http::request::{Request, ResponseMode};
+use crate::http::route::Route;
 use crate::net::peers::CountedPeer;
 
 impl Connection {
@@ -39,13 +39,19 @@ impl Connection {
         self.login.set_verdict(verdict);
     }
 
-    pub(super) fn gate<'g>(&'g mut self, logins: Option<&'g Logins>) -> Gate<'g> {
+    /// Decides whether the client may send a request. A server without logins grants every one.
+    pub(super) fn check_login(
+        &mut self,
+        request: &Request<'_>,
+        route: &Route,
+        logins: Option<&Logins>,
+    ) -> Access {
+        let Some(logins) = logins else {
+            return Access::Granted;
+        };
         let network = self.network();
         let state = &mut self.login;
-        Gate {
-            logins,
-            client: Client { state, network },
-        }
+        logins.check(request, route, Client { state, network })
     }
 }
 
