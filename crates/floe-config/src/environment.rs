@@ -217,8 +217,8 @@ impl Environment {
         self.directory(NIX_LOG_DIR)
     }
 
-    /// The variables for the directories of a served store, as far as they are set. `floe serve` has
-    /// no settings with the same meaning.
+    /// The variables for the directories of a served store, as far as they are set. `floe serve`
+    /// has no settings with the same meaning.
     pub(crate) fn store_directories(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         [NIX_STORE_DIR, NIX_STATE_DIR, NIX_LOG_DIR]
             .into_iter()

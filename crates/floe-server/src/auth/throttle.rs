@@ -67,7 +67,8 @@ impl Throttle {
 /// for clients with an old password that retry each request a few times.
 pub(super) const FAILURES_MAX: u32 = 10;
 
-/// The time after which one failure no longer counts. 10 attempts a minute find no password of any strength.
+/// The time after which one failure no longer counts. 10 attempts a minute find no password of any
+/// strength.
 pub(super) const FAILURE_INTERVAL: Duration = Duration::from_secs(6);
 
 const WINDOW: Duration = Duration::from_secs(FAILURE_INTERVAL.as_secs() * FAILURES_MAX as u64);
