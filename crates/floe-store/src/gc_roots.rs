@@ -4,6 +4,10 @@
 //! The store finds it through a second link, `gcroots/auto/HASH`, which points to the first. floe
 //! makes both as Nix does (`addPermRoot`), so Nix's collectors honour them and remove a link that
 //! points to nothing.
+//!
+//! A collector that has found a second link that points to nothing may remove it a moment later,
+//! when a new root already has this name. The new root then gets another second link, whose name no
+//! collector has seen. Any file in `gcroots/auto` counts as a root, whatever its name.
 
 use std::ffi::OsString;
 use std::fs;
@@ -64,11 +68,17 @@ impl StoreWriter {
         self.add_temp_roots([path].into_iter())?;
         link.recheck(self.layout())?;
         create_parent(&link.0)?;
-        let target = PathBuf::from(self.layout().store_dir.full_path(path));
-        replace_link(&target, &link.0)?;
         let auto = self.layout().state_dir.join("gcroots/auto");
         create_directory(&auto)?;
-        replace_link(&link.0, &auto.join(auto_root_name(&link.0)))?;
+        let name = auto_root_name(&link.0);
+        let registration = auto.join(&name);
+        let may_be_removed = !is_there(&link.0) && is_there(&registration);
+        let target = PathBuf::from(self.layout().store_dir.full_path(path));
+        replace_link(&target, &link.0)?;
+        replace_link(&link.0, &registration)?;
+        if may_be_removed {
+            create_link_under_new_name(&link.0, &auto, &name)?;
+        }
         // A collector that began after the first call may have read the permanent roots before the
         // link existed. The second call makes sure that it knows the temporary root.
         self.add_temp_roots([path].into_iter())
@@ -88,6 +98,27 @@ pub(crate) fn read_existing_link(path: &Path) -> Result<ExistingLink, StoreError
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ExistingLink::None),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(ExistingLink::NotALink),
         Err(error) => Err(error).io_context("examine", path),
+    }
+}
+
+/// Whether there is a file or a link, even one that points to nothing.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Creates a link whose name begins with `prefix` and was not used before.
+fn create_link_under_new_name(
+    target: &Path,
+    directory: &Path,
+    prefix: &str,
+) -> Result<(), StoreError> {
+    loop {
+        let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let link = directory.join(format!("{prefix}-{}-{number}", std::process::id()));
+        match symlink(target, &link) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.io_context("create the link", &link),
+        }
     }
 }
 
@@ -180,6 +211,21 @@ mod tests {
         let known = nix32::decode(&auto_root_name(Path::new("/a/b"))).unwrap();
         let known: String = known.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(known, "a51458f8d2c1fbd82e413e3ddd561e9462e8f61b");
+    }
+
+    #[test]
+    fn new_name_is_never_that_of_an_existing_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let links = || fs::read_dir(directory.path()).unwrap().count();
+        let next = SERIAL.load(Ordering::Relaxed);
+        for number in next..next + 20 {
+            let name = format!("hash-{}-{number}", std::process::id());
+            symlink("/elsewhere", directory.path().join(name)).unwrap();
+        }
+        for count in 21..=23 {
+            create_link_under_new_name(Path::new("/link"), directory.path(), "hash").unwrap();
+            assert_eq!(links(), count);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod in_process;
 mod old_collector;
+mod stale_root;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,8 +59,9 @@ impl SharedStore<'_> {
         match ran.code {
             Some(0) => results.succeeded += 1,
             _ => {
-                let mut lines = ran.stderr.lines().rev();
-                let said = lines.find(|line| line.starts_with("error"));
+                // An error with a trace has its own text in the last of several lines.
+                let mut lines = ran.stderr.lines().map(str::trim).rev();
+                let said = lines.find(|line| line.starts_with("error: "));
                 results.failed.push(said.unwrap_or(&ran.stderr).to_owned());
             }
         }
