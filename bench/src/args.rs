@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Closures(RunArgs),
     /// Serves a store, beside nginx and other servers
     Serve(ServeArgs),
+    /// Serves one client while another address has 2,000 connections
+    ManyConnections(RunArgs),
     /// Submits requests to libfloe from many threads
     Submit(LibfloeArgs),
     /// Encodes and decodes the messages of libfloe

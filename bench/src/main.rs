@@ -56,6 +56,7 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Verify(args) => closures::run(root, args, Some(Group::Verify)),
         Command::Closures(args) => closures::run(root, args, None),
         Command::Serve(args) => serve::run(root, args),
+        Command::ManyConnections(args) => serve::many_connections::run(root, args),
         Command::Submit(args) => libfloe::run(root, "submit", args),
         Command::Codec(args) => libfloe::run(root, "codec", args),
         Command::Call(args) => libfloe::run(root, "call", args),

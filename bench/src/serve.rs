@@ -3,6 +3,7 @@
 
 mod checks;
 mod load;
+pub(crate) mod many_connections;
 mod nix_client;
 mod peers;
 mod processes;
