@@ -5,6 +5,7 @@
 
 use floe_server::auth::LoginFile;
 use floe_server::config::HEAD_LEN_MAX;
+use floe_server::http::proxy_header::{self, ParsedHeader};
 use floe_server::http::range::{self, RANGES_MAX, Ranges};
 use floe_server::http::request::{Method, Parsed, Request, may_be_complete};
 use floe_server::http::route::{Route, route};
@@ -86,6 +87,22 @@ pub fn check_login_file(data: &[u8]) {
     for login in file.logins() {
         assert!(!login.name().contains(':') && !login.scopes.is_empty());
         assert_eq!(file.find(login.name()), Some(login));
+    }
+}
+
+/// A header of the PROXY protocol ends where its last byte is, whatever follows.
+pub fn check_proxy_header(data: &[u8]) {
+    let complete = proxy_header::parse(data);
+    let ParsedHeader::Complete { len, .. } = complete else {
+        return;
+    };
+    let header = &data[..len];
+    assert_eq!(proxy_header::parse(header), complete);
+    for cut in 0..len.min(CUTS_MAX) {
+        assert_eq!(
+            proxy_header::parse(&header[..cut]),
+            ParsedHeader::Incomplete
+        );
     }
 }
 

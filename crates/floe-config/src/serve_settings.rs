@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use floe_server::{Compress, Listen};
+use floe_server::{Compress, Listen, TrustedProxy};
 
 pub use choice::{AccessLogFormat, Choice, StderrFormat};
 pub use setting::ServeSetting;
@@ -39,6 +39,10 @@ pub struct ServeSettings {
     pub socket: ServeSetting<PathBuf>,
     /// The addresses for metrics alone.
     pub metrics_listen: ServeSetting<Vec<Listen>>,
+    /// The proxies that may name the client of a request.
+    pub trusted_proxy: ServeSetting<Vec<TrustedProxy>>,
+    /// Whether connections of these proxies begin with a header of the PROXY protocol.
+    pub proxy_protocol: ServeSetting<bool>,
     /// The files of the certificates for TLS.
     pub tls_cert: ServeSetting<Vec<PathBuf>>,
     /// The files of their keys, in the same order.
@@ -157,6 +161,8 @@ impl ServeSettings {
             Entry::new("port", Address, &mut self.port),
             Entry::new("socket", Address, &mut self.socket),
             Entry::new("metrics_listen", Flag, &mut self.metrics_listen),
+            Entry::new("trusted_proxy", Flag, &mut self.trusted_proxy),
+            Entry::new("proxy_protocol", Flag, &mut self.proxy_protocol),
             Entry::new("tls_cert", Flag, &mut self.tls_cert),
             Entry::new("tls_key", Flag, &mut self.tls_key),
             Entry::new("tls_client_ca", Flag, &mut self.tls_client_ca),

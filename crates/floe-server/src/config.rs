@@ -14,6 +14,7 @@ use floe_format::SecretKey;
 use floe_store::StoreLayout;
 
 use crate::error::ServeError;
+use crate::trusted_proxies::TrustedProxy;
 
 /// All settings of a server.
 #[non_exhaustive]
@@ -49,6 +50,12 @@ pub struct Config {
     /// How many connections one address may have. Without it, the limit is three times the number
     /// of free connections. At least 32 are always allowed. For IPv6 the first 64 bits count.
     pub connections_per_address_max: Option<NonZeroUsize>,
+    /// The proxies whose field `X-Forwarded-For` names the client of a request. The limit of the
+    /// connections of one address does not apply to them.
+    pub trusted_proxies: Vec<TrustedProxy>,
+    /// Whether each connection of a trusted proxy to an address of [`Config::listen`] begins with a
+    /// header of the PROXY protocol, version 1 or 2.
+    pub proxy_protocol: bool,
     /// How many requests a connection may serve before the server closes it; any number without it.
     pub requests_per_connection_max: Option<NonZeroUsize>,
     /// The longest head of a request in bytes.
@@ -104,6 +111,8 @@ impl Config {
             threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             connections_max: CONNECTIONS_MAX,
             connections_per_address_max: None,
+            trusted_proxies: Vec::new(),
+            proxy_protocol: false,
             requests_per_connection_max: None,
             head_len_max: HEAD_LEN_MAX,
             rate_min: RATE_MIN,
@@ -148,6 +157,11 @@ impl Config {
             return Err(ServeError::Config(
                 "cannot limit heads to so few bytes: no request would be accepted; try \
                  --max-header-size 16K",
+            ));
+        }
+        if self.proxy_protocol && self.trusted_proxies.is_empty() {
+            return Err(ServeError::Config(
+                "cannot use the PROXY protocol: no proxy is trusted; try --trusted-proxy ADDRESS",
             ));
         }
         if self.compress == Compress::Cached && self.compressed_cache.is_none() {

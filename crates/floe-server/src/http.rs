@@ -1,5 +1,6 @@
 //! HTTP/1: requests, routes, ranges and responses.
 
+pub mod proxy_header;
 pub mod range;
 pub mod refusal;
 pub mod request;

@@ -41,6 +41,7 @@ mod open_beneath;
 mod readiness;
 mod server;
 mod tls;
+mod trusted_proxies;
 mod workers;
 
 pub use config::{
@@ -49,3 +50,4 @@ pub use config::{
 pub use error::{ServeError, TlsError};
 pub use net::address;
 pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};
+pub use trusted_proxies::{NoProxy, TrustedProxy};

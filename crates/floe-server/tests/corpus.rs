@@ -29,3 +29,8 @@ fn login_file_corpus_holds_its_properties() {
 fn http_range_corpus_holds_its_properties() {
     check_prefixes("http_range", server::check_http_range);
 }
+
+#[test]
+fn proxy_header_corpus_holds_its_properties() {
+    check_prefixes("proxy_header", server::check_proxy_header);
+}

@@ -10,6 +10,7 @@
 
 pub mod fault_server;
 pub mod fuzz_corpus;
+mod haproxy;
 pub mod http_client;
 pub mod nars;
 pub mod recording_disk;
@@ -34,6 +35,7 @@ pub use certificates::{Authority, Certificates, Issued, create_certificates};
 pub use command::{CommandOutput, hide_nix_conf, run};
 pub use copy::{copy_program, copy_tree};
 pub use corpus::{Corpus, corpora, corpus};
+pub use haproxy::{Haproxy, haproxy};
 pub use memory_source::{MemorySource, SourceFault};
 pub use memory_target::{MemoryTarget, Registration};
 pub use nginx::{Nginx, nginx};

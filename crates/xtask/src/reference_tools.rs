@@ -18,6 +18,8 @@ use xtask::system::{find_command, is_root, search_path};
 const TOOLS: &[(&str, &[&str])] = &[
     ("nix-bin", &["nix", "nix-store", "nix-hash", "nix-build"]),
     ("nginx", &["nginx"]),
+    // A proxy with the PROXY protocol.
+    ("haproxy", &["haproxy"]),
     // Makes the certificates of TLS servers.
     ("openssl", &["openssl"]),
     ("acl", &["setfacl", "getfacl"]),

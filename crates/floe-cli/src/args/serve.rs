@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floe_config::{AccessLogFormat, ByteSize, Choice};
-use floe_server::{Compress, Listen};
+use floe_server::{Compress, Listen, NoProxy, TrustedProxy};
 
 use super::auth::ServeCommand;
 use super::{LogArgs, parse_count, parse_number, parse_port, parse_timeout};
@@ -45,6 +45,14 @@ pub(crate) struct ServeArgs {
     /// may be repeated
     #[arg(long, value_name = "HOST:PORT", value_parser = floe_server::address::parse)]
     pub(crate) metrics_listen: Vec<Listen>,
+    /// Believe the X-Forwarded-For of this proxy: an address, a network such as 10.0.0.0/8, or unix
+    /// for every program on a Unix socket; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_proxy)]
+    pub(crate) trusted_proxy: Vec<TrustedProxy>,
+    /// Expect a header of the PROXY protocol, version 1 or 2, at the beginning of each connection
+    /// of a trusted proxy
+    #[arg(long)]
+    pub(crate) proxy_protocol: bool,
     /// Serve this store: auto, local, a directory, local?root=DIR; daemon means the store behind
     /// it
     #[arg(long, value_name = "STORE")]
@@ -133,6 +141,10 @@ pub(crate) struct ServeArgs {
 fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
     text.parse()
         .map_err(|error| UsageError(arguments::not_bytes(text, error)))
+}
+
+fn parse_proxy(text: &str) -> Result<TrustedProxy, NoProxy> {
+    text.parse()
 }
 
 /// Returns the parser of a value that is one of several words.

@@ -65,6 +65,8 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
         .iter()
         .for_each(warn);
     config.metrics_listen = settings.metrics_listen.value_or(Vec::new());
+    config.trusted_proxies = settings.trusted_proxy.value_or(Vec::new());
+    config.proxy_protocol = settings.proxy_protocol.value_or(false);
     config.log_dir = store.log_dir;
     config.secret_keys = secret_keys;
     config.priority = settings.priority.value_or(config.priority);

@@ -47,6 +47,7 @@ mod serve_hostile;
 mod serve_logins;
 mod serve_monitoring;
 mod serve_options;
+mod serve_proxies;
 mod serve_responses;
 mod serve_tls;
 mod server_process;

@@ -26,7 +26,7 @@ fn serve_signed(corpus: &Corpus, args: &[&str]) -> ServerProcess {
 }
 
 /// Returns a Nix command that trusts a key.
-fn nix_trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
+pub(crate) fn nix_trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
     let mut command = nix.command(tool, args);
     let settings = format!("require-sigs = true\ntrusted-public-keys = {key}\n");
     command.env("NIX_CONFIG", settings);
@@ -34,7 +34,7 @@ fn nix_trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn assert_closure_valid(nix: &Nix, corpus: &Corpus, root: &Path) {
+pub(crate) fn assert_closure_valid(nix: &Nix, corpus: &Corpus, root: &Path) {
     nix.verify(root, corpus.paths.len());
     let (ours, theirs) = (
         tree_without_owners(root),

@@ -24,7 +24,7 @@ pub(crate) const PASSWORD: &str = "right-Passw0rd";
 
 impl Logins {
     #[track_caller]
-    fn new(scratch: &Scratch) -> Logins {
+    pub(crate) fn new(scratch: &Scratch) -> Logins {
         let file = scratch.join("logins");
         add_user(&file, PASSWORD, &["alice"]).expect(0);
         let token = add_token(&file, &["ci"]);
@@ -33,7 +33,7 @@ impl Logins {
 
     /// Serves a corpus to clients with these logins.
     #[track_caller]
-    fn serve(&self, corpus: &Corpus, args: &[&str]) -> ServerProcess {
+    pub(crate) fn serve(&self, corpus: &Corpus, args: &[&str]) -> ServerProcess {
         let file = self.file.display().to_string();
         let key = corpus.dir.join("key.sec").display().to_string();
         let own = ["--auth-file", &file, "--secret-key-file", &key];
@@ -72,6 +72,6 @@ fn basic(name: &str, password: &str) -> String {
     format!("Authorization: Basic {text}\r\n")
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }

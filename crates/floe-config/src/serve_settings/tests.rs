@@ -37,6 +37,8 @@ const EVERY_KEY: &str = "\
 listen = ['127.0.0.1:1', 'unix:/l']
 socket = '/s'
 metrics_listen = ':9100'
+trusted_proxy = ['10.0.0.0/8', 'unix']
+proxy_protocol = true
 tls_cert = ['/cert', '/cert2']
 tls_key = ['/key', '/key2']
 tls_client_ca = '/ca'
@@ -74,6 +76,7 @@ fn file_with_every_key_is_read() {
     let settings = resolved(EVERY_KEY, &[]);
     assert_eq!(addresses(&settings), ["127.0.0.1:1", "unix:/l", "unix:/s"]);
     assert_eq!(settings.metrics_listen.get().map(Vec::len), Some(1));
+    assert_eq!(settings.trusted_proxy.get().map(Vec::len), Some(2));
     let files = ["/key", "/key2"].map(PathBuf::from).to_vec();
     assert_eq!(settings.tls_key.get(), Some(&files));
     assert_eq!(settings.secret_key_files(), ["/a", "/b"].map(PathBuf::from));

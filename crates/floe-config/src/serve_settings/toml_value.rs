@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use floe_server::{Compress, Listen, address};
+use floe_server::{Compress, Listen, TrustedProxy, address};
 use toml::Value as Toml;
 use toml::de::DeValue;
 
@@ -203,6 +203,18 @@ impl TomlValue for Listen {
     }
 }
 
+impl TomlValue for TrustedProxy {
+    fn from_toml(value: &DeValue<'_>) -> Result<TrustedProxy, String> {
+        let text = takes(value.as_str(), "proxies as strings")?;
+        text.parse::<TrustedProxy>()
+            .map_err(|error| format!("{text:?} is {error}"))
+    }
+
+    fn to_toml(&self) -> Option<Toml> {
+        Some(self.to_string().into())
+    }
+}
+
 /// A single value, or an array.
 impl<T: TomlValue> TomlValue for Vec<T> {
     fn from_toml(value: &DeValue<'_>) -> Result<Vec<T>, String> {
@@ -312,6 +324,7 @@ mod tests {
         check::<PathBuf>(&["''", "1"], "path");
         check::<Vec<Listen>>(&["'5000'", "[':1', '5000']"], "HOST:PORT");
         check::<Vec<Listen>>(&["5000"], "strings");
+        check::<Vec<TrustedProxy>>(&["'proxy.example'", "['10.0.0.0/33']"], "10.0.0.0/8");
         check::<bool>(&["'true'"], "true or false");
         check::<IgnoredTable>(&["3"], "table");
     }

@@ -49,11 +49,13 @@ pub enum Refusal {
     TlsProtocol,
     /// The TLS handshake was not complete in time.
     TlsTimeout,
+    /// A trusted proxy sends no valid header of the PROXY protocol, or not in time.
+    ProxyHeader,
 }
 
 impl Refusal {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Refusal; 23] = [
+    pub const ALL: [Refusal; 24] = [
         Refusal::MalformedHead,
         Refusal::InvalidTarget,
         Refusal::InvalidHost,
@@ -77,6 +79,7 @@ impl Refusal {
         Refusal::ClientCertificate,
         Refusal::TlsProtocol,
         Refusal::TlsTimeout,
+        Refusal::ProxyHeader,
     ];
 
     /// Returns the status of the response.
@@ -89,7 +92,8 @@ impl Refusal {
             | Refusal::AmbiguousBodyLength
             | Refusal::PlainHttp
             | Refusal::ClientCertificate
-            | Refusal::TlsProtocol => 400,
+            | Refusal::TlsProtocol
+            | Refusal::ProxyHeader => 400,
             Refusal::LoginRequired | Refusal::LoginFailed | Refusal::LoginExpired => 401,
             Refusal::MissingScope => 403,
             Refusal::MethodNotAllowed => 405,
@@ -127,6 +131,7 @@ impl Refusal {
             Refusal::ClientCertificate => "clientCertificate",
             Refusal::TlsProtocol => "tlsProtocol",
             Refusal::TlsTimeout => "tlsTimeout",
+            Refusal::ProxyHeader => "proxyHeader",
         }
     }
 }

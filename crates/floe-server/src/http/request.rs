@@ -56,6 +56,8 @@ pub struct Request<'b> {
     pub accepts_zstd: bool,
     /// The client's address according to a proxy, for the log.
     pub real_ip: Option<&'b str>,
+    /// The values of the fields `X-Forwarded-For`, in their order.
+    pub forwarded_for: Vec<&'b str>,
     /// The field `Referer`, for the log.
     pub referer: Option<&'b str>,
     /// The field `User-Agent`, for the log.
@@ -85,6 +87,10 @@ pub struct ResponseMode {
 
 /// The result of parsing the bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost an allocation for each request"
+)]
 pub enum Parsed<'b> {
     /// The beginning of a head.
     Incomplete,
@@ -136,13 +142,13 @@ impl<'b> Request<'b> {
             authorization: None,
             accepts_zstd: false,
             real_ip: None,
+            forwarded_for: Vec::new(),
             referer: None,
             user_agent: None,
         };
         let mut hosts = 0;
         let mut content_length = None;
         let mut has_transfer_encoding = false;
-        let mut forwarded_for = None;
         for field in head.headers.iter() {
             // No value that the server understands has bytes beyond UTF-8.
             let value = std::str::from_utf8(field.value).unwrap_or_default().trim();
@@ -177,7 +183,7 @@ impl<'b> Request<'b> {
                     }
                 }
                 15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
-                15 if is("x-forwarded-for") => forwarded_for = value.split(',').next(),
+                15 if is("x-forwarded-for") => request.forwarded_for.push(value),
                 17 if is("transfer-encoding") => has_transfer_encoding = true,
                 _ => {}
             }
@@ -194,7 +200,9 @@ impl<'b> Request<'b> {
         request.range = request.range.filter(|_| request.method == Method::Get);
         // The server reads no body. Its bytes must not be parsed as the next request.
         request.keep_alive &= !request.has_body;
-        request.real_ip = request.real_ip.or(forwarded_for.map(str::trim));
+        let forwarded_for = request.forwarded_for.last();
+        let first = forwarded_for.and_then(|value| value.split(',').next());
+        request.real_ip = request.real_ip.or(first.map(str::trim));
         Ok(request)
     }
 
@@ -330,6 +338,7 @@ mod tests {
         assert_eq!(request.parameter("y"), None);
         assert_eq!(request.range, Some("bytes=0-"));
         assert_eq!(request.real_ip, Some("1.2.3.4"));
+        assert_eq!(request.forwarded_for, ["1.2.3.4, 5.6.7.8"]);
         assert!(request.accepts_zstd && request.keep_alive);
         assert_eq!(
             head("HEAD / HTTP/1.0\r\nRange: bytes=0-\r\n\r\n").range,

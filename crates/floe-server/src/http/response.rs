@@ -115,7 +115,7 @@ impl Response {
             Refusal::LoginQueueFull => (RETRY_LATER, "too many logins\n"),
             Refusal::MethodNotAllowed => (NOT_ALLOWED, "method not allowed\n"),
             Refusal::PlainHttp => (NOT_STORED, "this port speaks TLS\n"),
-            // These get no response.
+            Refusal::ProxyHeader => (NOT_STORED, "no header of a proxy\n"),
             Refusal::ClientCertificate | Refusal::TlsProtocol => (NOT_STORED, "TLS failure\n"),
             Refusal::HeadTimeout | Refusal::TlsTimeout => (NOT_STORED, "request timeout\n"),
             Refusal::RequestLineTooLong => (NOT_STORED, "request line too long\n"),

@@ -40,6 +40,7 @@ pub(crate) mod state;
 use std::time::{Duration, Instant};
 
 use super::limits::Limits;
+use super::peers::CountedPeer;
 use super::receive_rate::ReceiveRate;
 use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
@@ -55,7 +56,7 @@ use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::http::request::{Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
 use crate::http::route_kind::RouteKind;
-pub(crate) use peer::Peer;
+pub(crate) use peer::{Client, Peer};
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
 /// A client's connection. `Debug` hides its input, which may have a password.
@@ -139,12 +140,15 @@ impl Connection {
                     if self.after_response != AfterResponse::KeepAlive || thread.is_stopping {
                         return self.finish(thread.now);
                     }
+                    if self.transport.has_proxied_client() {
+                        return NextStep::Admit;
+                    }
                     self.process_input(thread);
                     if !self.is_receiving() {
                         continue;
                     }
                     if self.read_side == ReadSide::Eof {
-                        self.finish_failed_tls(thread.finisher, thread.clock);
+                        self.finish_failed_start(thread.finisher, thread.clock);
                         return NextStep::Close;
                     }
                     if self.transport.flush_handshake().is_err() {
@@ -262,9 +266,20 @@ impl Connection {
         sent - std::mem::replace(&mut self.counted_sent, sent)
     }
 
+    /// Replaces the proxy at the other end by the client that it has named.
+    pub(crate) fn set_client(
+        &mut self,
+        client: Client,
+        counted: Option<CountedPeer>,
+        limits: &Limits,
+    ) {
+        self.peer
+            .set_client(client, counted, &limits.trusted_proxies);
+    }
+
     /// Returns the address of the client, for the access log.
     pub(crate) fn peer_name(&self) -> &str {
-        &self.peer.name
+        self.peer.name()
     }
 
     fn has_log_decoder(&self) -> bool {
@@ -321,6 +336,7 @@ impl Connection {
                 break;
             }
             self.scanned = 0;
+            self.peer.begin_head();
             match Request::parse(rest, thread.limits.head_len_max) {
                 Parsed::Incomplete => {
                     self.scanned = rest.len();
@@ -331,7 +347,7 @@ impl Connection {
                     let response = Response::refused(refusal);
                     let mode = ResponseMode::default();
                     thread.finisher.finish_response(&Finished {
-                        peer: &self.peer.name,
+                        peer: self.peer.name(),
                         user: None,
                         route: RouteKind::Other,
                         request: Subject::Invalid(rest),
@@ -379,6 +395,9 @@ impl Connection {
 
     fn process_request(&mut self, request: &Request<'_>, thread: &mut ThreadContext<'_>) {
         let began = thread.finisher.begin();
+        let proxies = &thread.limits.trusted_proxies;
+        let has_log = thread.finisher.keeps_requests();
+        self.peer.begin_request(request, proxies, has_log);
         let route = self.peer.routes.find(request, &thread.context.prefix);
         let kind = route.kind();
         let dispatch = match self.check_login(request, &route, thread.logins) {
@@ -392,7 +411,7 @@ impl Connection {
         match dispatch {
             Dispatch::Respond(response) => {
                 thread.finisher.finish_response(&Finished {
-                    peer: &self.peer.name,
+                    peer: self.peer.name(),
                     user: self.login.user(),
                     route: kind,
                     request: Subject::Parsed(request),

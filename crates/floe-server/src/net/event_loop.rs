@@ -233,6 +233,7 @@ impl<'s> EventLoop<'s> {
                 });
             }
             NextStep::AwaitLogin => self.await_login(slot, connection),
+            NextStep::Admit => self.admit(slot, connection),
         }
     }
 

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::trusted_proxies::TrustedProxies;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
@@ -15,6 +16,8 @@ pub(crate) struct Limits {
     pub(crate) requests_per_connection_max: Option<NonZeroUsize>,
     pub(crate) head_len_max: usize,
     pub(crate) rate_min: u64,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) proxy_protocol: bool,
 }
 
 impl Limits {
@@ -28,6 +31,8 @@ impl Limits {
             requests_per_connection_max: config.requests_per_connection_max,
             head_len_max: config.head_len_max,
             rate_min: config.rate_min,
+            trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
+            proxy_protocol: config.proxy_protocol,
         }
     }
 }

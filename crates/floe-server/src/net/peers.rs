@@ -62,13 +62,6 @@ impl PeerCounts {
     }
 }
 
-impl CountedPeer {
-    /// Returns the address, or its network for IPv6.
-    pub(crate) fn network(&self) -> IpAddr {
-        self.network
-    }
-}
-
 impl Drop for CountedPeer {
     fn drop(&mut self) {
         let mut counts = self.counts.counts();
@@ -83,7 +76,7 @@ impl Drop for CountedPeer {
 
 /// Returns the part of an address that one client cannot change: a client with IPv6 usually has all
 /// addresses of a network with 64 bits.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -93,6 +93,12 @@ impl ServerShared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many connections are free.
+    pub(crate) fn free_connections(&self) -> usize {
+        let open = self.open.load(Ordering::Relaxed);
+        self.limits.connections_max.saturating_sub(open)
+    }
+
     /// Tells the metrics when the certificates expire.
     pub(crate) fn note_certificates(&self) {
         if let Some(tls) = &self.tls {

@@ -4,8 +4,10 @@
 //! knows what the bytes on the socket look like. If [`Transport::can_send_files`] is false, files
 //! pass through the write buffer: with TLS, and on file systems without `sendfile`.
 
+mod proxy_header;
 mod tls;
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -15,12 +17,15 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::tls::stream::{Progress, TlsFailure, TlsStream};
+use proxy_header::{HeaderRead, ProxyPreamble};
 
 /// The byte stream to one client, over a non-blocking socket.
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: OwnedFd,
     tls: Option<Box<TlsStream>>,
+    /// The header that a trusted proxy sends before all other bytes.
+    preamble: Option<Box<ProxyPreamble>>,
     /// Whether [`Transport::send_file`] may be called. Cleared by the first file that `sendfile`
     /// does not support. The files of a store are on one file system, so the next file would not
     /// work either.
@@ -70,6 +75,7 @@ impl Transport {
         Transport {
             socket,
             tls: None,
+            preamble: None,
             can_send_files: true,
             sent: 0,
         }
@@ -84,6 +90,14 @@ impl Transport {
         }
     }
 
+    /// Expects a header of the PROXY protocol before all other bytes.
+    pub(crate) fn after_proxy_header(self) -> Transport {
+        Transport {
+            preamble: Some(Box::new(ProxyPreamble::Awaited(Vec::new()))),
+            ..self
+        }
+    }
+
     /// The socket, to wait for its events.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -91,6 +105,16 @@ impl Transport {
 
     /// Appends what the client has sent to `input`: up to [`READ_LEN`] bytes of the socket.
     pub(crate) fn read(&mut self, input: &mut Vec<u8>) -> Received {
+        if let Some(preamble) = &mut self.preamble {
+            return match preamble.read(self.socket.as_fd()) {
+                HeaderRead::Complete => Received::Bytes {
+                    len: 0,
+                    drained: false,
+                },
+                HeaderRead::Blocked => Received::Blocked,
+                HeaderRead::Closed => Received::Closed,
+            };
+        }
         match &mut self.tls {
             None => receive(self.socket.as_fd(), input),
             Some(tls) => tls::read(tls, self.socket.as_fd(), input),
@@ -127,6 +151,33 @@ impl Transport {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the client that a proxy has named was not taken yet. Until then, nothing is read.
+    pub(crate) fn has_proxied_client(&self) -> bool {
+        matches!(self.preamble.as_deref(), Some(ProxyPreamble::Received(_)))
+    }
+
+    /// Takes out the address of the client that a proxy has named. The inner `None` stands for a
+    /// proxy that has connected for itself.
+    pub(crate) fn take_proxied_client(&mut self) -> Option<Option<IpAddr>> {
+        match self.preamble.take().map(|preamble| *preamble) {
+            Some(ProxyPreamble::Received(client)) => Some(client),
+            other => {
+                self.preamble = other.map(Box::new);
+                None
+            }
+        }
+    }
+
+    /// Whether a part of the header of a proxy has come.
+    pub(crate) fn has_part_of_proxy_header(&self) -> bool {
+        matches!(self.preamble.as_deref(), Some(ProxyPreamble::Awaited(part)) if !part.is_empty())
+    }
+
+    /// Whether a proxy has sent other bytes than a header.
+    pub(crate) fn has_invalid_proxy_header(&self) -> bool {
+        matches!(self.preamble.as_deref(), Some(ProxyPreamble::Invalid))
     }
 
     /// Whether bytes of a response are encrypted that the socket has not taken.

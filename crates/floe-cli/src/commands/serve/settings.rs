@@ -46,6 +46,9 @@ fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
     settings.port.set_flag("--port", args.port);
     settings.socket.set_flag("--socket", args.socket);
     settings.metrics_listen.set_flag("--metrics-listen", list(args.metrics_listen));
+    settings.trusted_proxy.set_flag("--trusted-proxy", list(args.trusted_proxy));
+    let proxy_protocol = args.proxy_protocol.then_some(true);
+    settings.proxy_protocol.set_flag("--proxy-protocol", proxy_protocol);
     settings.tls_cert.set_flag("--tls-cert", list(args.tls_cert));
     settings.tls_key.set_flag("--tls-key", list(args.tls_key));
     settings.tls_client_ca.set_flag("--tls-client-ca", args.tls_client_ca);
@@ -157,6 +160,7 @@ mod tests {
         match (flag, choices.first()) {
             _ if !arg.get_action().takes_values() => vec![format!("--{flag}")],
             ("listen" | "metrics-listen", _) => vec![format!("--{flag}=:1")],
+            ("trusted-proxy", _) => vec![format!("--{flag}=unix")],
             ("compressed-cache-size", _) => {
                 vec!["--compressed-cache=/c".into(), format!("--{flag}=1")]
             }

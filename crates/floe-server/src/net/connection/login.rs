@@ -9,7 +9,6 @@ use crate::auth::connection_login::Verdict;
 use crate::auth::logins::{Access, Client, Logins, PasswordCheck};
 use crate::http::request::{Request, ResponseMode};
 use crate::http::route::Route;
-use crate::net::peers::CountedPeer;
 
 impl Connection {
     /// Returns the name in the request that is processed, for the access log.
@@ -19,7 +18,7 @@ impl Connection {
 
     /// Returns the address of the client, or its network for IPv6.
     pub(crate) fn network(&self) -> Option<IpAddr> {
-        self.peer.counted.as_ref().map(CountedPeer::network)
+        self.peer.network()
     }
 
     /// Takes out the password that has to be verified. Then the connection waits for

@@ -12,16 +12,20 @@ impl Connection {
     /// Finishes the request of a client that is closed because its head, or its part of the TLS
     /// handshake, did not come in time. Such a client gets no response.
     pub(crate) fn finish_late_head(&self, finisher: &mut Finisher, clock: &Clock) {
-        if self.transport.is_in_handshake() {
+        if self.transport.has_part_of_proxy_header() {
+            self.finish_unread(Refusal::ProxyHeader, finisher, clock);
+        } else if self.transport.is_in_handshake() {
             self.finish_unread(Refusal::TlsTimeout, finisher, clock);
         } else if matches!(self.state, State::ReadingHead) {
             self.finish_unread(Refusal::HeadTimeout, finisher, clock);
         }
     }
 
-    /// Finishes the request of a client with which TLS has failed.
-    pub(super) fn finish_failed_tls(&self, finisher: &mut Finisher, clock: &Clock) {
-        if let Some(failure) = self.transport.tls_failure() {
+    /// Finishes the request of a client with which TLS has failed, or whose proxy sends no header.
+    pub(super) fn finish_failed_start(&self, finisher: &mut Finisher, clock: &Clock) {
+        if self.transport.has_invalid_proxy_header() {
+            self.finish_unread(Refusal::ProxyHeader, finisher, clock);
+        } else if let Some(failure) = self.transport.tls_failure() {
             let refusal = match failure {
                 TlsFailure::PlainHttp => Refusal::PlainHttp,
                 TlsFailure::ClientCertificate => Refusal::ClientCertificate,
@@ -33,7 +37,7 @@ impl Connection {
 
     fn finish_unread(&self, refusal: Refusal, finisher: &mut Finisher, clock: &Clock) {
         finisher.finish_response(&Finished {
-            peer: &self.peer.name,
+            peer: self.peer.name(),
             user: None,
             route: RouteKind::Other,
             request: Subject::Invalid(&self.input),

@@ -59,6 +59,8 @@ pub(crate) enum NextStep {
     AwaitWorker,
     /// The thread that verifies passwords.
     AwaitLogin,
+    /// The decision whether the client that a proxy has named may connect.
+    Admit,
     /// Its next turn, after the other connections of the thread.
     Requeue,
     Close,

@@ -1,5 +1,6 @@
 //! Accepts connections, or leaves new clients in the backlog when there are too many.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
@@ -15,8 +16,9 @@ use crate::http::response::{AfterResponse, Content, Response};
 use crate::http::route::RouteSet;
 use crate::http::route_kind::RouteKind;
 use crate::metrics::counters::ListenerKind;
-use crate::net::connection::{Connection, Peer};
+use crate::net::connection::{Client, Connection, Peer};
 use crate::net::listen::{Listener, peer_address};
+use crate::net::peers::CountedPeer;
 use crate::net::shared::Phase;
 use crate::net::transport::{Transport, WriteHint};
 
@@ -53,38 +55,7 @@ impl EventLoop<'_> {
             Ok((socket, address)) => {
                 // Unix sockets do not have this option.
                 let _: Result<(), Errno> = set_tcp_nodelay(&socket, true);
-                let address = peer_address(address);
-                let counts = &self.shared.peers;
-                // The address of a monitoring program may be that of a proxy with many connections.
-                let limited = address.filter(|_| listener.routes != RouteSet::Monitoring);
-                let open = self.shared.open.load(Ordering::Relaxed);
-                let free = self.shared.limits.connections_max.saturating_sub(open);
-                let counted = limited.map(|address| counts.count(address, free));
-                let name = match (&self.shared.log, address) {
-                    (Some(_), Some(address)) => address.to_string(),
-                    _ => "-".into(),
-                };
-                let Some(transport) = self.transport(socket, &listener) else {
-                    return;
-                };
-                let counted = match counted.transpose() {
-                    _ if !self.has_room_for(listener.routes) => {
-                        self.refuse(transport, &name, Refusal::ConnectionLimit);
-                        return self.warn_of_full_server();
-                    }
-                    Err(connections) => {
-                        self.refuse(transport, &name, Refusal::AddressLimit);
-                        return self.warn_of_greedy_address(connections);
-                    }
-                    Ok(counted) => counted,
-                };
-                let peer = Peer {
-                    name,
-                    routes: listener.routes,
-                    counted,
-                };
-                let limits = &self.shared.limits;
-                self.add(Connection::new(transport, peer, limits, self.now));
+                self.begin(socket, peer_address(address), &listener);
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                 (self.shared.context.warn)(
@@ -96,6 +67,64 @@ impl EventLoop<'_> {
             // The client has gone already, or another thread was faster.
             Err(_) => {}
         }
+    }
+
+    /// Begins a connection, or refuses it.
+    fn begin(&mut self, socket: OwnedFd, address: Option<IpAddr>, listener: &Listener) {
+        let limits = &self.shared.limits;
+        let is_proxy = limits.trusted_proxies.contains(address);
+        // The address of a monitoring program may be that of a proxy with many connections.
+        let is_limited = !is_proxy && listener.routes != RouteSet::Monitoring;
+        let client = Client::new(address, self.shared.log.is_some());
+        let Some(mut transport) = self.transport(socket, listener) else {
+            return;
+        };
+        let counted = match self.has_room_for(listener.routes) {
+            true => self.count(client.address.filter(|_| is_limited)),
+            false => Err(Refusal::ConnectionLimit),
+        };
+        let counted = match counted {
+            Ok(counted) => counted,
+            Err(refusal) => {
+                self.refuse(&mut transport, &client.name, refusal);
+                return self.finisher.counters.count_closed();
+            }
+        };
+        if is_proxy && limits.proxy_protocol && listener.routes != RouteSet::Monitoring {
+            transport = transport.after_proxy_header();
+        }
+        let peer = Peer::new(client, counted, is_proxy, listener.routes);
+        self.add(Connection::new(transport, peer, limits, self.now));
+    }
+
+    /// Decides whether the client that a proxy has named may connect.
+    pub(super) fn admit(&mut self, slot: usize, mut connection: Box<Connection>) {
+        if let Some(Some(address)) = connection.transport.take_proxied_client() {
+            let client = Client::new(Some(address), self.shared.log.is_some());
+            match self.count(Some(address)) {
+                Ok(counted) => connection.set_client(client, counted, &self.shared.limits),
+                Err(refusal) => {
+                    self.refuse(&mut connection.transport, &client.name, refusal);
+                    return self.close(slot, connection);
+                }
+            }
+        }
+        self.advance(slot, connection);
+    }
+
+    /// Counts a connection of an address. A client without an address is not counted.
+    fn count(&self, address: Option<IpAddr>) -> Result<Option<CountedPeer>, Refusal> {
+        let Some(address) = address else {
+            return Ok(None);
+        };
+        let counted = self
+            .shared
+            .peers
+            .count(address, self.shared.free_connections());
+        counted.map(Some).map_err(|connections| {
+            self.warn_of_greedy_address(connections);
+            Refusal::AddressLimit
+        })
     }
 
     /// Returns the byte stream over a new socket. `None` if TLS cannot begin.
@@ -132,7 +161,10 @@ impl EventLoop<'_> {
     }
 
     /// Tells a client that the server has no connection for it now, and closes this one.
-    fn refuse(&mut self, mut transport: Transport, peer: &str, refusal: Refusal) {
+    fn refuse(&mut self, transport: &mut Transport, peer: &str, refusal: Refusal) {
+        if refusal == Refusal::ConnectionLimit {
+            self.warn_of_full_server();
+        }
         let response = Response::refused(refusal);
         let mut bytes = Vec::new();
         let mode = ResponseMode::default();
@@ -158,7 +190,6 @@ impl EventLoop<'_> {
             clock: &self.clock,
         });
         self.finisher.counters.count_sent(transport.sent);
-        self.finisher.counters.count_closed();
     }
 
     fn add(&mut self, connection: Connection) {
