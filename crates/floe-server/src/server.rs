@@ -77,7 +77,10 @@ impl ReloadHandle {
         let tls = tls.map(|tls| Ok::<_, ServeError>((tls, tls.read_again()?)));
         let tls = tls.transpose()?;
         if let Some(queue) = &self.shared.login_queue {
-            queue.logins().reload()?;
+            let has_new_authorities = tls
+                .as_ref()
+                .is_some_and(|(tls, settings)| tls.has_other_authorities(settings));
+            queue.logins().reload(has_new_authorities)?;
         }
         if let Some((tls, settings)) = tls {
             tls.replace(settings);

@@ -74,6 +74,11 @@ impl TlsAcceptor {
         Settings::read(&self.options, Some(&self.settings()))
     }
 
+    /// Whether settings accept the certificates of other clients than the present ones.
+    pub(crate) fn has_other_authorities(&self, settings: &Settings) -> bool {
+        self.settings().client_ca != settings.client_ca
+    }
+
     /// Uses other settings for new connections. Present connections keep theirs.
     pub(crate) fn replace(&self, settings: Settings) {
         *self.current() = Arc::new(settings);

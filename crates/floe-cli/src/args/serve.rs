@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use floe_config::{AccessLogFormat, ByteSize, Choice};
 use floe_server::{Compress, Listen, NoProxy, TrustedProxy};
 
@@ -125,7 +125,9 @@ pub(crate) struct ServeArgs {
     pub(crate) timeout: Option<Duration>,
     /// Read settings from this TOML file, which flags and environment override; it may be that of
     /// harmonia
+    // An empty CONFIG_FILE counts as unset.
     #[arg(long, value_name = "FILE", env = "CONFIG_FILE")]
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) config: Option<PathBuf>,
     /// Open the store, read the keys, listen, print what would be served, and end
     #[arg(long)]

@@ -104,8 +104,11 @@ fn tls(settings: &ServeSettings) -> Result<Option<TlsOptions>, UsageError> {
     let certificates = settings.tls_cert.value_or(Vec::new());
     let keys = settings.tls_key.value_or(Vec::new());
     let client_ca = settings.tls_client_ca.get().cloned();
-    if certificates.len() != keys.len() || certificates.is_empty() && client_ca.is_some() {
+    if certificates.len() != keys.len() {
         return Err(UsageError(messages::TLS_PAIRS.into()));
+    }
+    if certificates.is_empty() && client_ca.is_some() {
+        return Err(UsageError(messages::CLIENT_CA_ALONE.into()));
     }
     if certificates.is_empty() {
         return Ok(None);

@@ -13,6 +13,9 @@ pub(crate) fn compressed_cache(dir: &Path) -> String {
 pub(crate) const TLS_PAIRS: &str =
     "cannot use TLS: certificates and keys do not match; give --tls-cert and --tls-key in pairs";
 
+pub(crate) const CLIENT_CA_ALONE: &str = "cannot demand certificates of clients: the server has no \
+     TLS; give --tls-cert and --tls-key too";
+
 pub(crate) const SSL_FILES: &str =
     "cannot use TLS: a file is missing; give both --ssl-cert FILE and --ssl-key FILE";
 

@@ -3,6 +3,7 @@
 mod full_server;
 mod garbled_requests;
 mod limits;
+mod many_connections;
 mod soak;
 mod unread_logs;
 

@@ -28,6 +28,8 @@ use crate::http::route::Route;
 /// The logins of a server, shared by all its threads.
 pub(crate) struct Logins {
     path: PathBuf,
+    /// The logins as they were read last.
+    file: Mutex<LoginFile>,
     current: RwLock<Generation>,
     /// The number of the current generation, which every request compares without a lock.
     generation: AtomicU64,
@@ -107,21 +109,25 @@ impl Logins {
             key,
             warn,
             counters: Arc::default(),
+            file: Mutex::new(file.clone()),
         };
         logins.warn_of(&file);
         Ok(logins)
     }
 
-    /// Reads the file again. Each client must then log in again, also if the file is the same: the
-    /// authorities of its certificate may have changed. If the file is not valid, the logins stay
-    /// as they are.
+    /// Reads the file again. If it has changed, or if the authorities of the clients' certificates
+    /// have, each client must log in again. If the file is not valid, the logins stay as they are.
     ///
     /// Errors: [`ServeError`].
-    pub(crate) fn reload(&self) -> Result<(), ServeError> {
+    pub(crate) fn reload(&self, has_new_authorities: bool) -> Result<(), ServeError> {
         let file =
             LoginFile::read(&self.path).inspect_err(|_| count(&self.counters.reloads_failed))?;
         self.warn_of(&file);
-        self.begin_generation(Arc::new(LoginTable::new(&file)));
+        let mut current = lock(&self.file);
+        if has_new_authorities || *current != file {
+            self.begin_generation(Arc::new(LoginTable::new(&file)));
+            *current = file;
+        }
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use floe_config::AccessLogFormat;
 use floe_server::LogFormat;
 use floe_server::config::LogOutput;
+use rustix::fs::{Mode, OFlags, fcntl_setfl};
+use rustix::io::Errno;
 
 use crate::messages::serve::log_file;
 
@@ -33,8 +35,16 @@ pub(crate) fn append_to(file: &Path, log: &str) -> anyhow::Result<File> {
     open_to_append(file).with_context(|| log_file(log, file))
 }
 
+/// A FIFO must have a reader. Without [`OFlags::NONBLOCK`], the server would wait for one.
 fn open_to_append(file: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).open(file)
+    let append = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(file, append | OFlags::NONBLOCK, Mode::from_raw_mode(0o666));
+    let opened = opened.map_err(|error| match error {
+        Errno::NXIO => io::Error::other("no program reads the FIFO; start its reader first"),
+        error => error.into(),
+    })?;
+    fcntl_setfl(&opened, append)?;
+    Ok(opened.into())
 }
 
 /// The file of the access log.
@@ -94,6 +104,23 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn fifo_without_reader_is_an_error_and_with_one_takes_lines() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RWXU).unwrap();
+        let error = format!("{:#}", LogFile::open(&path).err().unwrap());
+        assert!(error.contains("start its reader first"), "{error}");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let mut reader: File = rustix::fs::open(&path, flags, Mode::empty())
+            .unwrap()
+            .into();
+        let mut log = LogFile::open(&path).unwrap();
+        log.write_all(b"line\n").unwrap();
+        drop(log);
+        assert_eq!(io::read_to_string(&mut reader).unwrap(), "line\n");
+    }
 
     #[test]
     fn reopened_file_is_a_new_one_and_failure_keeps_the_old_one() {

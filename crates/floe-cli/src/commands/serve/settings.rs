@@ -16,7 +16,6 @@ pub(super) fn load(
     open_files: Option<u64>,
 ) -> anyhow::Result<ServeSettings> {
     let mut settings = match &args.config {
-        // An empty CONFIG_FILE counts as unset.
         Some(file) if !file.as_os_str().is_empty() => ServeSettings::read(file)?,
         _ => ServeSettings::default(),
     };

@@ -141,6 +141,13 @@ fn path_that_is_not_utf8_cannot_be_printed() {
 }
 
 #[test]
+fn empty_variable_for_the_file_counts_as_unset() {
+    let mut command = serve(&["serve", "--print-config"]);
+    let ran = run(command.env("CONFIG_FILE", "")).expect(0);
+    assert!(ran.stdout.contains("127.0.0.1:5000"), "{}", ran.stdout);
+}
+
+#[test]
 fn configuration_file_must_be_a_regular_file() {
     let scratch = scratch();
     let pipe = scratch.join("pipe");

@@ -177,7 +177,7 @@ fn new_file_is_effective_and_broken_file_changes_nothing() {
         (String::new(), 0o600),
     ] {
         write(&server.dir, &text, mode);
-        let error = server.logins.reload().unwrap_err().to_string();
+        let error = server.logins.reload(false).unwrap_err().to_string();
         assert!(error.starts_with("cannot use the login file /"), "{error}");
         assert_granted(&server.check(&old));
     }
@@ -190,12 +190,14 @@ fn new_file_is_effective_and_broken_file_changes_nothing() {
         4
     );
     write(&server.dir, &alice("new"), 0o600);
-    server.logins.reload().unwrap();
+    server.logins.reload(false).unwrap();
     // Neither the connection nor the table of passwords remembers the old one.
     assert_refused(&server.check_and_verify(&old), Refusal::LoginFailed);
     assert_granted(&server.check_and_verify(&new));
     // The file is the same.
-    server.logins.reload().unwrap();
+    server.logins.reload(false).unwrap();
+    assert_granted(&server.check(&new));
+    server.logins.reload(true).unwrap();
     assert!(matches!(server.check(&new), Access::Verify(_)));
 }
 
@@ -208,7 +210,7 @@ fn verdict_from_before_a_reload_is_not_used() {
     };
     let verdict = server.logins.verify(&check);
     write(&server.dir, &alice("new"), 0o600);
-    server.logins.reload().unwrap();
+    server.logins.reload(false).unwrap();
     server.state.set_verdict(verdict);
     assert_refused(&server.check_and_verify(&old), Refusal::LoginFailed);
 }
