@@ -99,6 +99,9 @@ impl RunArgs {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
+    /// With --before: gives the newer floe an access log and logins, and sends a token
+    #[arg(long, requires = "before")]
+    pub(crate) extras: bool,
     /// One more server that is running already; its CPU time is that of PID and its children
     #[arg(long = "peer", value_name = "NAME=URL[,PID]...", value_parser = GivenPeer::running)]
     pub(crate) running: Vec<GivenPeer>,

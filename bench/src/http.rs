@@ -19,6 +19,8 @@ pub(crate) struct Origin {
     pub(crate) prefix: String,
     /// The certificate that clients of a server with TLS trust; none over plain HTTP.
     pub(crate) certificate: Option<PathBuf>,
+    /// The header line of a login with its `\r\n`; empty for a server without logins.
+    pub(crate) login: String,
 }
 
 impl Origin {
@@ -27,6 +29,7 @@ impl Origin {
             authority: format!("127.0.0.1:{port}"),
             prefix: String::new(),
             certificate: None,
+            login: String::new(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Origin {
                 path => format!("/{path}"),
             },
             certificate: None,
+            login: String::new(),
         })
     }
 
@@ -111,7 +115,8 @@ impl Connection {
     pub(crate) fn get(&mut self, target: &str, extra: &str, sink: &mut dyn Write) -> Result<Head> {
         if let Some(certificate) = &self.origin.certificate {
             let url = self.origin.url_of(target);
-            let head = curl::get(&url, certificate, extra, sink);
+            let extra = format!("{extra}{}", self.origin.login);
+            let head = curl::get(&url, certificate, &extra, sink);
             return head.with_context(|| self.describe(target));
         }
         let reused = self.stream.is_some();
@@ -149,8 +154,8 @@ impl Connection {
             }
         };
         let request = format!(
-            "GET {target} HTTP/1.1\r\nHost: {}\r\n{extra}\r\n",
-            self.origin.authority
+            "GET {target} HTTP/1.1\r\nHost: {}\r\n{extra}{}\r\n",
+            self.origin.authority, self.origin.login
         );
         stream.get_mut().write_all(request.as_bytes())?;
         read_head(stream)
@@ -303,7 +308,8 @@ mod tests {
             path in "(/[a-z0-9]{1,5}){0,3}",
         ) {
             let authority = format!("{host}:{port}");
-            let origin = Origin { authority, prefix: path, certificate: None };
+            let login = String::new();
+            let origin = Origin { authority, prefix: path, certificate: None, login };
             proptest::prop_assert_eq!(Origin::parse(&origin.url()), Some(origin));
         }
     }

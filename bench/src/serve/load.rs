@@ -67,7 +67,8 @@ pub(super) fn concurrent(
     scratch: &Path,
 ) -> Result<Sample> {
     let script = scratch.join("load.lua");
-    fs::write(&script, lua(load)).with_context(|| format!("cannot write {}", script.display()))?;
+    let text = lua(load, &endpoint.origin.login);
+    fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
     let output = scratch.join("wrk.out");
     let mut command = Command::new("wrk");
     command
@@ -133,9 +134,9 @@ fn run_wrk(command: &mut Command, time: Duration, output: &Path) -> Result<()> {
 
 /// The script of wrk: all connections take the next target from one list. It prints the results as
 /// integers, because wrk itself rounds them.
-fn lua(load: &Load<'_>) -> String {
+fn lua(load: &Load<'_>, login: &str) -> String {
     let mut text = String::from("local requests, at = {}, 0\n");
-    for line in load.headers.lines() {
+    for line in load.headers.lines().chain(login.lines()) {
         if let Some((name, value)) = line.split_once(": ") {
             text += &format!("wrk.headers[\"{name}\"] = \"{value}\"\n");
         }
@@ -341,15 +342,17 @@ mod tests {
     #[test]
     fn script_has_every_target_and_header() {
         let targets = ["/a.narinfo".to_string(), "/nar/b".to_string()];
-        let script = lua(&Load {
+        let load = Load {
             targets: &targets,
             unit: Unit::Request,
             status: 200,
             headers: "Accept-Encoding: zstd\r\n",
             openssl_conf: None,
             time: Duration::ZERO,
-        });
+        };
+        let script = lua(&load, "Authorization: Bearer floe_x\r\n");
         for part in [
+            "wrk.headers[\"Authorization\"] = \"Bearer floe_x\"",
             "\"/a.narinfo\"",
             "\"/nar/b\"",
             "wrk.headers[\"Accept-Encoding\"] = \"zstd\"",

@@ -61,7 +61,7 @@ pub(crate) fn run(root: &Path, args: &RunArgs) -> Result<Outcome> {
     let directory = workspace::target_directory(root).join("bench");
     let _lock = programs::lock(&directory)?;
     let workload = Workload::prepare(root, &directory.join(super::NAME))?;
-    let floe = Launch::Floe(programs::floe(root)?);
+    let floe = Launch::floe(programs::floe(root)?);
     let server = floe.start(&Mode::Plain, &workload, &directory.join("run"))?;
     let targets = Targets {
         origin: &server.endpoint.origin,

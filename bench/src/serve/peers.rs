@@ -26,7 +26,11 @@ const NGINX_WORKERS: usize = 2;
 /// How to get a server.
 #[derive(Clone, Debug)]
 pub(super) enum Launch {
-    Floe(PathBuf),
+    Floe {
+        binary: PathBuf,
+        /// Whether it has an access log and logins.
+        has_extras: bool,
+    },
     Nginx,
     Harmonia(PathBuf),
     /// A shell command with placeholders.
@@ -57,12 +61,16 @@ pub(super) struct Peer {
 pub(super) fn all(root: &Path, args: &ServeArgs) -> Result<Vec<Peer>> {
     let current = programs::floe(root);
     let version = version(&current, "--version");
-    let current = peer(FLOE, current.map(Launch::Floe), version);
+    let current = current.map(|binary| Launch::Floe {
+        binary,
+        has_extras: args.extras,
+    });
+    let current = peer(FLOE, current, version);
     if let Some(before) = &args.run.before {
         let before = before.canonicalize().context("cannot find the older floe");
         let version = self::version(&before, "--version");
         return Ok(vec![
-            peer(BEFORE, before.map(Launch::Floe), version),
+            peer(BEFORE, before.map(Launch::floe), version),
             current,
         ]);
     }
@@ -110,13 +118,20 @@ fn with_given<'a>(
 /// TLS.
 pub(super) fn floe_without_tls(peers: &[Peer]) -> Option<&str> {
     let lacks_tls = |peer: &&Peer| match &peer.launch {
-        Ok(Launch::Floe(binary)) => !has_option(binary, "--tls-cert"),
+        Ok(Launch::Floe { binary, .. }) => !has_option(binary, "--tls-cert"),
         _ => false,
     };
     Some(&peers.iter().find(lacks_tls)?.name)
 }
 
 impl Launch {
+    pub(super) fn floe(binary: PathBuf) -> Launch {
+        Launch::Floe {
+            binary,
+            has_extras: false,
+        }
+    }
+
     /// Starts the server over the store or the cache of a workload, and waits until it responds.
     /// Its files go to the directory `scratch`.
     pub(super) fn start(&self, mode: &Mode, workload: &Workload, scratch: &Path) -> Result<Server> {
@@ -136,8 +151,11 @@ impl Launch {
                 };
                 return Server::nginx(&cache, NGINX_WORKERS, scratch);
             }
-            Launch::Floe(binary) => {
+            Launch::Floe { binary, has_extras } => {
                 let mut command = floe_command(binary, workload, port);
+                if *has_extras {
+                    origin.login = add_extras(binary, &mut command, scratch)?;
+                }
                 match mode {
                     Mode::Plain => {}
                     Mode::NarCache => {
@@ -177,6 +195,25 @@ impl Launch {
         };
         Server::start(command, origin, scratch)
     }
+}
+
+/// Gives floe an access log, and logins with one token. Returns the header line of the token.
+fn add_extras(binary: &Path, command: &mut Command, scratch: &Path) -> Result<String> {
+    let logins = scratch.join("logins");
+    let mut add = Command::new(binary);
+    add.args(["serve", "auth", "add-token", "--auth-file"]);
+    let added = add.arg(&logins).arg("bench").output();
+    let added = added.context("cannot add a login")?;
+    let token = String::from_utf8(added.stdout).context("the token is not text")?;
+    ensure!(
+        added.status.success(),
+        "cannot add a login: {}",
+        added.status
+    );
+    command.arg("--auth-file").arg(logins);
+    command.args(["--access-log-format", "combined", "--access-log"]);
+    command.arg(scratch.join("access.log"));
+    Ok(format!("Authorization: Bearer {}\r\n", token.trim_end()))
 }
 
 fn floe_command(binary: &Path, workload: &Workload, port: u16) -> Command {

@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
             Err(why) => bail!("{why}"),
         };
         match &variant.launch {
-            Some(launch @ Launch::Floe(_)) => {
+            Some(launch @ Launch::Floe { .. }) => {
                 let name = format!("{}-zstd", variant.name);
                 let server = self.launch(launch, &Mode::NarCache, &name);
                 let server = server.map_err(|why| anyhow!("with a NAR cache: {why}"))?;
