@@ -1,10 +1,12 @@
 //! The hash of a password or of a token, as it stands in the login file.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use argon2::password_hash::phc::PasswordHash;
-use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
+use argon2::{Algorithm, Argon2, Block, Params, PasswordHasher as _, Version};
 use floe_format::base16;
+use subtle::ConstantTimeEq as _;
 
 /// A hash. `Debug` shows only its kind.
 #[derive(Clone, PartialEq, Eq)]
@@ -91,10 +93,7 @@ impl SecretHash {
     /// Whether this is the hash of a password. Takes a fraction of a second of one core.
     pub(crate) fn is_of_password(&self, password: &[u8]) -> bool {
         match &self.0 {
-            Kind::Argon2id(text) => {
-                let hash = PasswordHash::new(text);
-                hash.is_ok_and(|hash| hasher().verify_password(password, &hash).is_ok())
-            }
+            Kind::Argon2id(text) => is_argon2_of(text, password).unwrap_or(false),
             Kind::Bcrypt(text) => bcrypt::verify(password, text).unwrap_or(false),
             Kind::Token(_) => false,
         }
@@ -120,10 +119,35 @@ pub(crate) fn token_digest(token: &[u8]) -> [u8; 32] {
     floe_hash::sha256(token)
 }
 
-/// The hasher of new passwords. A hash that is verified has its own parameters.
+/// The hasher of new passwords.
 fn hasher() -> Argon2<'static> {
     // The default parameters are those that OWASP recommends: 19 MiB, two passes, one lane.
     Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::default())
+}
+
+/// Whether a hash with its own parameters is that of a password. `None` if it is not valid.
+fn is_argon2_of(text: &str, password: &[u8]) -> Option<bool> {
+    let hash = PasswordHash::new(text).ok()?;
+    let params = Params::try_from(&hash).ok()?;
+    let (salt, expected) = (hash.salt?, hash.hash?);
+    let blocks = params.block_count();
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let mut found = [0; HASH_LEN];
+    MEMORY.with_borrow_mut(|memory| {
+        if memory.len() < blocks {
+            memory.resize(blocks, Block::default());
+        }
+        let memory = memory.get_mut(..blocks)?;
+        let hashed = argon2.hash_password_into_with_memory(password, &salt, &mut found, memory);
+        hashed.ok()
+    })?;
+    Some(found.ct_eq(expected.as_bytes()).into())
+}
+
+thread_local! {
+    /// The memory of one verification. It is kept, because the C library does not use the memory of
+    /// earlier ones again: their blocks have an alignment.
+    static MEMORY: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
 fn check_argon2(text: &str) -> Result<(), SecretHashError> {

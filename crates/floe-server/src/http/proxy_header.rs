@@ -31,6 +31,7 @@ pub fn parse(bytes: &[u8]) -> ParsedHeader {
     };
     match ProxyHeader::parse(bytes, config) {
         Ok((_, len)) if len > HEADER_LEN_MAX => ParsedHeader::Invalid,
+        Ok((_, len)) if bytes.starts_with(b"P") && len > TEXT_LEN_MAX => ParsedHeader::Invalid,
         Ok((header, len)) => {
             let client = header.proxied_address().map(|it| it.source.ip());
             let client = client.map(|address| address.to_canonical());
@@ -43,6 +44,9 @@ pub fn parse(bytes: &[u8]) -> ParsedHeader {
 
 /// The longest header. One with a certificate of the client has some hundred bytes.
 pub const HEADER_LEN_MAX: usize = 4096;
+
+/// The longest header of version 1, as the protocol says.
+const TEXT_LEN_MAX: usize = 107;
 
 #[cfg(test)]
 mod tests {
@@ -103,6 +107,8 @@ mod tests {
     fn request_and_long_header_are_invalid() {
         assert_eq!(parse(b"GET / HTTP/1.1\r\n\r\n"), ParsedHeader::Invalid);
         assert_eq!(parse(b"PROXY TCP4 a b 1 2\r\n"), ParsedHeader::Invalid);
+        let unknown = format!("PROXY UNKNOWN {}\r\n", "x".repeat(100));
+        assert_eq!(parse(unknown.as_bytes()), ParsedHeader::Invalid);
         let mut long = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff".to_vec();
         long.resize(HEADER_LEN_MAX - 1, 0);
         assert_eq!(parse(&long), ParsedHeader::Incomplete);

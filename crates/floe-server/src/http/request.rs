@@ -56,8 +56,9 @@ pub struct Request<'b> {
     pub accepts_zstd: bool,
     /// The client's address according to a proxy, for the log.
     pub real_ip: Option<&'b str>,
-    /// The values of the fields `X-Forwarded-For`, in their order.
-    pub forwarded_for: Vec<&'b str>,
+    /// The values of the fields `X-Forwarded-For`, in their order. A client may send any bytes, and
+    /// a proxy appends an address.
+    pub forwarded_for: Vec<&'b [u8]>,
     /// The field `Referer`, for the log.
     pub referer: Option<&'b str>,
     /// The field `User-Agent`, for the log.
@@ -183,7 +184,7 @@ impl<'b> Request<'b> {
                     }
                 }
                 15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
-                15 if is("x-forwarded-for") => request.forwarded_for.push(value),
+                15 if is("x-forwarded-for") => request.forwarded_for.push(field.value),
                 17 if is("transfer-encoding") => has_transfer_encoding = true,
                 _ => {}
             }
@@ -201,7 +202,8 @@ impl<'b> Request<'b> {
         // The server reads no body. Its bytes must not be parsed as the next request.
         request.keep_alive &= !request.has_body;
         let forwarded_for = request.forwarded_for.last();
-        let first = forwarded_for.and_then(|value| value.split(',').next());
+        let first =
+            forwarded_for.and_then(|value| std::str::from_utf8(value).ok()?.split(',').next());
         request.real_ip = request.real_ip.or(first.map(str::trim));
         Ok(request)
     }
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(request.parameter("y"), None);
         assert_eq!(request.range, Some("bytes=0-"));
         assert_eq!(request.real_ip, Some("1.2.3.4"));
-        assert_eq!(request.forwarded_for, ["1.2.3.4, 5.6.7.8"]);
+        assert_eq!(request.forwarded_for, [b"1.2.3.4, 5.6.7.8"]);
         assert!(request.accepts_zstd && request.keep_alive);
         assert_eq!(
             head("HEAD / HTTP/1.0\r\nRange: bytes=0-\r\n\r\n").range,

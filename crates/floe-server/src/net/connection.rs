@@ -40,7 +40,6 @@ pub(crate) mod state;
 use std::time::{Duration, Instant};
 
 use super::limits::Limits;
-use super::peers::CountedPeer;
 use super::receive_rate::ReceiveRate;
 use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
@@ -264,17 +263,6 @@ impl Connection {
     pub(crate) fn take_uncounted_sent(&mut self) -> u64 {
         let sent = self.transport.sent;
         sent - std::mem::replace(&mut self.counted_sent, sent)
-    }
-
-    /// Replaces the proxy at the other end by the client that it has named.
-    pub(crate) fn set_client(
-        &mut self,
-        client: Client,
-        counted: Option<CountedPeer>,
-        limits: &Limits,
-    ) {
-        self.peer
-            .set_client(client, counted, &limits.trusted_proxies);
     }
 
     /// Returns the address of the client, for the access log.

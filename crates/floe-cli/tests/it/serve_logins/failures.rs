@@ -256,6 +256,33 @@ fn no_output_of_the_server_has_a_secret() {
 }
 
 #[test]
+fn each_wrong_password_uses_the_same_memory() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let server = Logins::new(&scratch).serve(&corpus, &[]);
+    let resident = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib: u64 = line
+            .unwrap()
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        kib / 1024
+    };
+    let before = resident();
+    for number in 0..9 {
+        let field = basic("alice", &format!("wrong{number}"));
+        assert_eq!(server.get_with("/nix-cache-info", &field).status, 401);
+    }
+    // One verification needs 19 MiB.
+    let grown = resident().saturating_sub(before);
+    assert!((10..40).contains(&grown), "{grown} MiB");
+}
+
+#[test]
 fn request_that_waits_for_its_password_counts_once() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();

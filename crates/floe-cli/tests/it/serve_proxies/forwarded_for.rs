@@ -57,6 +57,8 @@ fn client_of_one_request_is_not_that_of_the_next() {
     ] {
         assert_eq!(proxy.request("GET", "/nix-cache-info", field).status, 200);
     }
+    proxy.send(b"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: \xff, 198.51.100.3\r\n\r\n");
+    assert_eq!(proxy.read_response(false).unwrap().status, 200);
     proxy.send(b"GET /\x01\r\n\r\n");
     assert_eq!(proxy.read_response(false).unwrap().status, 400);
     let expected = [
@@ -65,9 +67,10 @@ fn client_of_one_request_is_not_that_of_the_next() {
         "2001:db8::1",
         "198.51.100.2",
         "127.0.0.1",
+        "198.51.100.3",
         "127.0.0.1",
     ];
-    assert_eq!(server.logged(6, "remoteAddress"), expected);
+    assert_eq!(server.logged(7, "remoteAddress"), expected);
 }
 
 #[test]

@@ -117,6 +117,52 @@ fn connection_without_valid_header_is_closed_and_counted() {
 }
 
 #[test]
+fn proxy_that_another_proxy_names_is_not_limited() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let limit = ["--max-connections-per-address", "2", "--threads", "1"];
+    let args = [
+        &BEHIND_HAPROXY[..],
+        &limit,
+        &["--trusted-proxy", "10.0.0.0/8"],
+    ]
+    .concat();
+    let server = LoggedServer::start(&corpus, &scratch, &args);
+    let mut open = Vec::new();
+    for (named, expected) in [("10.0.0.1", [200; 3]), ("192.0.2.1", [200, 200, 503])] {
+        let statuses = expected.map(|_| {
+            let mut proxy = server.server.connect();
+            proxy.send(format!("PROXY TCP4 {named} 192.0.2.2 1 2\r\n").as_bytes());
+            let field = "X-Forwarded-For: 198.51.100.1\r\n";
+            let status = proxy.request("GET", "/nix-cache-info", field).status;
+            open.push(proxy);
+            status
+        });
+        assert_eq!(statuses, expected, "{named}");
+    }
+    let (proxied, direct) = (["198.51.100.1"; 3], ["192.0.2.1"; 3]);
+    assert_eq!(
+        server.logged(6, "remoteAddress"),
+        [proxied, direct].concat()
+    );
+}
+
+#[test]
+fn field_is_not_believed_on_a_connection_without_a_named_client() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let server = LoggedServer::start(&corpus, &scratch, &BEHIND_HAPROXY);
+    let request = "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 203.0.113.66\r\n\r\n";
+    let local = "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+    for header in ["PROXY UNKNOWN\r\n", local] {
+        let mut proxy = server.server.connect();
+        proxy.send(format!("{header}{request}").as_bytes());
+        assert_eq!(proxy.read_response(false).unwrap().status, 200);
+    }
+    assert_eq!(server.logged(2, "remoteAddress"), ["127.0.0.1"; 2]);
+}
+
+#[test]
 fn header_and_requests_in_single_bytes_are_read() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use super::Connection;
 use crate::http::request::Request;
 use crate::http::route::RouteSet;
+use crate::net::limits::Limits;
 use crate::net::peers::{CountedPeer, network};
 use crate::trusted_proxies::TrustedProxies;
 
@@ -88,6 +90,12 @@ impl Peer {
         self._counted = counted;
     }
 
+    /// Notes that the proxy has named no client. Any client may have sent the heads, so they are
+    /// not believed.
+    pub(crate) fn set_unknown_client(&mut self) {
+        self.is_proxy = false;
+    }
+
     /// Returns the address for the access log.
     pub(crate) fn name(&self) -> &str {
         &self.client().name
@@ -100,5 +108,23 @@ impl Peer {
 
     fn client(&self) -> &Client {
         self.forwarded.as_ref().unwrap_or(&self.client)
+    }
+}
+
+impl Connection {
+    /// Replaces the proxy at the other end by the client that it has named.
+    pub(crate) fn set_client(
+        &mut self,
+        client: Client,
+        counted: Option<CountedPeer>,
+        limits: &Limits,
+    ) {
+        self.peer
+            .set_client(client, counted, &limits.trusted_proxies);
+    }
+
+    /// Notes that the proxy at the other end has named no client for the connection.
+    pub(crate) fn set_unknown_client(&mut self) {
+        self.peer.set_unknown_client();
     }
 }

@@ -99,15 +99,20 @@ impl EventLoop<'_> {
 
     /// Decides whether the client that a proxy has named may connect.
     pub(super) fn admit(&mut self, slot: usize, mut connection: Box<Connection>) {
-        if let Some(Some(address)) = connection.transport.take_proxied_client() {
-            let client = Client::new(Some(address), self.shared.log.is_some());
-            match self.count(Some(address)) {
-                Ok(counted) => connection.set_client(client, counted, &self.shared.limits),
-                Err(refusal) => {
-                    self.refuse(&mut connection.transport, &client.name, refusal);
-                    return self.close(slot, connection);
+        match connection.transport.take_proxied_client() {
+            Some(Some(address)) => {
+                let client = Client::new(Some(address), self.shared.log.is_some());
+                let is_proxy = self.shared.limits.trusted_proxies.contains(client.address);
+                match self.count(client.address.filter(|_| !is_proxy)) {
+                    Ok(counted) => connection.set_client(client, counted, &self.shared.limits),
+                    Err(refusal) => {
+                        self.refuse(&mut connection.transport, &client.name, refusal);
+                        return self.close(slot, connection);
+                    }
                 }
             }
+            Some(None) => connection.set_unknown_client(),
+            None => {}
         }
         self.advance(slot, connection);
     }
