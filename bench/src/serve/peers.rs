@@ -200,6 +200,8 @@ impl Launch {
 /// Gives floe an access log, and logins with one token. Returns the header line of the token.
 fn add_extras(binary: &Path, command: &mut Command, scratch: &Path) -> Result<String> {
     let logins = scratch.join("logins");
+    // A server that is started again has the same directory.
+    let _: std::io::Result<()> = fs::remove_file(&logins);
     let mut add = Command::new(binary);
     add.args(["serve", "auth", "add-token", "--auth-file"]);
     let added = add.arg(&logins).arg("bench").output();

@@ -13,6 +13,9 @@ pub(super) struct JsonText<'a>(pub(super) &'a str);
 
 impl Display for Quoted<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        if is_plain(self.0) {
+            return out.write_str(self.0);
+        }
         let (shown, mark) = truncated(self.0);
         for character in shown.chars() {
             write_quoted(out, character)?;
@@ -36,6 +39,9 @@ impl Display for QuotedWord<'_> {
 
 impl Display for JsonText<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        if is_plain(self.0) {
+            return out.write_str(self.0);
+        }
         let (shown, mark) = truncated(self.0);
         for character in shown.chars() {
             match character {
@@ -55,6 +61,12 @@ fn write_quoted(out: &mut Formatter<'_>, character: char) -> Result {
         character if is_harmful(character) => out.write_char('?'),
         character => out.write_char(character),
     }
+}
+
+/// Whether a text is short and needs no change. Nearly all are so.
+fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    text.len() <= FIELD_LEN_MAX && text.as_bytes().iter().all(is_plain)
 }
 
 /// Returns the beginning of a text, and the mark of a text that is longer.

@@ -99,7 +99,18 @@ struct WriterThread {
 
 impl WriterThread {
     fn run(&mut self) {
-        while let Ok(Some(lines)) = self.coming.recv() {
+        let mut is_over = false;
+        while !is_over && let Ok(Some(mut lines)) = self.coming.recv() {
+            // More batches come in this time. To be woken for each of them would cost more than the
+            // lines.
+            thread::sleep(GATHERING_TIME);
+            while lines.len() < WRITE_LEN_MAX && !is_over {
+                match self.coming.try_recv() {
+                    Ok(Some(more)) => lines.push_str(&more),
+                    Ok(None) => is_over = true,
+                    Err(_) => break,
+                }
+            }
             if self.must_reopen.swap(false, Ordering::Acquire)
                 && let Err(error) = self.output.reopen()
             {
@@ -130,6 +141,12 @@ impl WriterThread {
 
 /// A batch has the lines of one turn of an event loop. This is about a second of a busy server.
 const BATCHES_MAX: usize = 4096;
+
+/// How long the thread waits for further lines.
+const GATHERING_TIME: Duration = Duration::from_millis(1);
+
+/// With so many bytes, the thread waits no longer for further lines.
+const WRITE_LEN_MAX: usize = 256 * 1024;
 
 /// How long a server that stops waits for its last lines.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
