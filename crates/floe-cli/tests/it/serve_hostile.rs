@@ -4,6 +4,7 @@ mod full_server;
 mod garbled_requests;
 mod limits;
 mod many_connections;
+mod smuggling;
 mod soak;
 mod unread_logs;
 
