@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Copy(RunArgs),
     /// Copies closures into a binary cache
     Push(RunArgs),
+    /// Installs closures over networks with a delay
+    Network(RunArgs),
     /// Verifies the contents of a store
     Verify(RunArgs),
     /// Runs install, copy, push and verify

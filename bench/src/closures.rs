@@ -5,7 +5,8 @@ mod chains;
 mod cpu_quota;
 mod disk;
 mod fixture;
-mod latency_proxy;
+mod link;
+mod network;
 mod rows;
 mod variants;
 
@@ -24,21 +25,29 @@ use crate::programs;
 use crate::results::{self, Results};
 use fixture::Fixture;
 pub(crate) use rows::Group;
-use rows::RowPlan;
+use rows::{PreparedRow, RowPlan};
 
 /// The name of the recorded results.
 pub(crate) const NAME: &str = "closures";
 
 const ROUNDS: usize = 7;
+/// A run over a network takes up to half a minute.
+const NETWORK_ROUNDS: usize = 3;
 
 /// Measures the rows of one group, or of all.
 pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<Outcome> {
     let is_wanted =
-        |plan: &RowPlan| group.is_none_or(|group| group == plan.group) && args.wants(plan.name);
-    let plans: Vec<RowPlan> = rows::all().into_iter().filter(is_wanted).collect();
+        |plan: &RowPlan| group.is_none_or(|group| group == plan.group) && args.wants(&plan.name);
+    let is_network = group == Some(Group::Network);
+    let plans = if is_network {
+        network::all()
+    } else {
+        rows::all()
+    };
+    let plans: Vec<RowPlan> = plans.into_iter().filter(is_wanted).collect();
     ensure!(!plans.is_empty(), "no row matches {:?}", args.rows);
     ensure!(
-        !args.record || group.is_none(),
+        !args.record || is_network || group.is_none(),
         "cannot record a part; use `bench closures --record`"
     );
     let machine = machine::machine();
@@ -47,10 +56,13 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
     let fixture = Fixture::prepare(root, directory.join(NAME), args.before.clone())?;
     let repetitions = Repetitions {
         warmup: 1,
-        iterations: args.rounds(ROUNDS),
+        iterations: args.rounds(if is_network { NETWORK_ROUNDS } else { ROUNDS }),
     };
     let mut report = Report {
-        title: "Copying closures: floe beside Nix".into(),
+        title: match is_network {
+            true => "Installing closures over a network: floe beside Nix".into(),
+            false => "Copying closures: floe beside Nix".into(),
+        },
         machine,
         notes: fixture.versions(),
         rows: Vec::new(),
@@ -66,11 +78,11 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
         return results::publish_comparison(&report, args.json.as_deref());
     }
     let results = Results {
-        name: NAME,
+        name: if is_network { "network" } else { NAME },
         report: &report,
         aims: plans.iter().map(|plan| plan.aim).collect(),
-        explanation: EXPLANATION,
-        appendix: String::new(),
+        explanation: if is_network { NETWORK } else { EXPLANATION },
+        appendix: traffic_table(&report.rows),
     };
     Ok(match results.publish(root, args)? {
         true => Outcome::Passed,
@@ -80,7 +92,7 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
 
 fn measure(fixture: &Fixture, plan: &RowPlan, repetitions: Repetitions) -> Row {
     let row = |facts: Value, measurements| Row {
-        name: plan.name.into(),
+        name: plan.name.clone(),
         unit: Unit::Run,
         facts,
         measurements,
@@ -97,11 +109,58 @@ fn measure(fixture: &Fixture, plan: &RowPlan, repetitions: Repetitions) -> Row {
             let facts = json!({
                 "baseline": prepared.baseline,
                 "bytes": *prepared.sizes.borrow(),
+                "traffic": traffic(&prepared),
             });
             row(facts, names.zip(measurements).collect())
         }
     }
 }
+
+/// The traffic of each variant as JSON: connections, bytes and round trips.
+fn traffic(row: &PreparedRow<'_>) -> Value {
+    let traffic = row.traffic.borrow();
+    let by_name = traffic.iter().map(|(name, it)| {
+        let counts = json!([it.connections, it.sent, it.received, it.round_trips_max]);
+        (name.clone(), counts)
+    });
+    Value::Object(by_name.collect())
+}
+
+/// A table of the traffic of all rows; empty without a network.
+fn traffic_table(rows: &[Row]) -> String {
+    let mut lines = String::new();
+    for row in rows {
+        for (name, counts) in row.facts["traffic"].as_object().into_iter().flatten() {
+            let count = |at: usize| counts[at].as_u64().unwrap_or_default();
+            let received = count(2) as f64 / 1e6;
+            lines += &format!(
+                "| {} | {name} | {} | {} | {received:.1} MB | {} |\n",
+                row.name,
+                count(0),
+                count(1),
+                count(3)
+            );
+        }
+    }
+    match lines.is_empty() {
+        true => lines,
+        false => format!("{TRAFFIC_HEAD}{lines}"),
+    }
+}
+
+const TRAFFIC_HEAD: &str = "
+The last run of each variant. Round trips are those of the connection with most of them.
+
+| row | variant | connections | bytes sent | received | round trips |
+|---|---|---|---|---|---|
+";
+
+const NETWORK: &str = "\
+Costs are medians; ratios are medians of the ratios of single rounds. Client and server are in two
+network namespaces; the packets between them are delayed by half of the round trip in each
+direction. nginx serves a cache with ready zstd files, whose nix-cache-info has no WantMassQuery
+unless the row says so. Nix 2.35 has changed its walk and its uploads; it is not measured here.
+";
 
 const EXPLANATION: &str = "\
 Costs are medians; ratios are medians of the ratios of single rounds. The baseline is the CPU time

@@ -53,6 +53,7 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Install(args) => closures::run(root, args, Some(Group::Install)),
         Command::Copy(args) => closures::run(root, args, Some(Group::Copy)),
         Command::Push(args) => closures::run(root, args, Some(Group::Push)),
+        Command::Network(args) => closures::run(root, args, Some(Group::Network)),
         Command::Verify(args) => closures::run(root, args, Some(Group::Verify)),
         Command::Closures(args) => closures::run(root, args, None),
         Command::Serve(args) => serve::run(root, args),

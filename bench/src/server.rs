@@ -81,9 +81,10 @@ impl Server {
     /// own files go to the directory `scratch`.
     pub(crate) fn nginx(cache: &FileCache<'_>, workers: usize, scratch: &Path) -> Result<Server> {
         let port = free_port()?;
+        let listen = format!("127.0.0.1:{port}");
         let config = scratch.join("nginx.conf");
         fs::create_dir_all(scratch)
-            .and_then(|()| fs::write(&config, nginx_config(cache, (port, workers), scratch)))
+            .and_then(|()| fs::write(&config, nginx_config(cache, (&listen, workers), scratch)))
             .with_context(|| format!("cannot write {}", config.display()))?;
         let mut command = process_group_command(programs::installed("nginx", "nginx")?);
         command.arg("-c").arg(config).args(["-e", "stderr"]);
@@ -192,7 +193,13 @@ pub(crate) fn process_group_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn nginx_config(cache: &FileCache<'_>, (port, workers): (u16, usize), scratch: &Path) -> String {
+/// Returns the settings of nginx, which listens on an address (`HOST:PORT`, and perhaps `http2`)
+/// with a number of workers.
+pub(crate) fn nginx_config(
+    cache: &FileCache<'_>,
+    (listen, workers): (&str, usize),
+    scratch: &Path,
+) -> String {
     let (root, scratch) = (cache.root.display(), scratch.display());
     // All other settings of TLS are nginx's own.
     let (ssl, certificate) = match cache.certificate {
@@ -214,7 +221,7 @@ fn nginx_config(cache: &FileCache<'_>, (port, workers): (u16, usize), scratch: &
          http {{ access_log off; sendfile on; keepalive_requests 100000000;\n\
          client_body_temp_path {scratch}/b; proxy_temp_path {scratch}/p;\n\
          fastcgi_temp_path {scratch}/f; uwsgi_temp_path {scratch}/u; scgi_temp_path {scratch}/s;\n\
-         server {{ listen 127.0.0.1:{port}{ssl}; {certificate} root {root}; }} }}\n"
+         server {{ listen {listen}{ssl}; {certificate} root {root}; }} }}\n"
     )
 }
 

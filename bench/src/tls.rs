@@ -1,6 +1,7 @@
 //! The certificate of the servers with TLS, and how OpenSSL, the library of wrk, connects to them.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::http::Origin;
 
-/// A certificate for 127.0.0.1 that signs itself, so it is also the one that clients trust.
+/// A certificate for one address that signs itself, so it is also the one that clients trust.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     pub(crate) file: PathBuf,
@@ -17,14 +18,14 @@ pub(crate) struct Certificate {
 
 impl Certificate {
     /// Creates a certificate and its key, on the curve P-256, in a directory.
-    pub(crate) fn create(directory: &Path) -> Result<Certificate> {
+    pub(crate) fn create(directory: &Path, address: Ipv4Addr) -> Result<Certificate> {
         let (file, key) = (directory.join("tls.pem"), directory.join("tls.key"));
         let mut command = Command::new("openssl");
         command
             .args(["req", "-x509", "-nodes", "-days", "30"])
             .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
             .args(["-subj", "/CN=floe bench"])
-            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+            .args(["-addext", &format!("subjectAltName=IP:{address}")])
             .arg("-keyout")
             .arg(&key)
             .arg("-out")
@@ -147,7 +148,7 @@ mod tests {
             find_tool("curl", "curl")?;
             let directory = TempDir::new().unwrap();
             fs::write(directory.path().join("narinfo"), "hello\n").unwrap();
-            let certificate = Certificate::create(directory.path()).unwrap();
+            let certificate = Certificate::create(directory.path(), Ipv4Addr::LOCALHOST).unwrap();
             let mut child = Command::new(openssl)
                 .args(["s_server", "-accept", "127.0.0.1:0", "-WWW"])
                 .arg("-cert")
@@ -196,7 +197,11 @@ mod tests {
         let other = server.directory.path().join("other");
         fs::create_dir(&other).unwrap();
         let mut origin = server.origin.clone();
-        origin.certificate = Some(Certificate::create(&other).unwrap().file);
+        origin.certificate = Some(
+            Certificate::create(&other, Ipv4Addr::LOCALHOST)
+                .unwrap()
+                .file,
+        );
         let problem = format!("{:#}", fetch(&origin).unwrap_err());
         assert!(problem.contains("certificate"), "{problem}");
         assert!(negotiated(&origin).is_err());

@@ -1,15 +1,13 @@
 //! The rows: the work, the variants, and the aims of floe.
 
 use std::any::Any;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use floe_bench::Variant;
 
-use super::chains::PATHS;
 use super::cpu_quota::CpuQuota;
 use super::fixture::{Fixture, Kind, NIX};
-use super::latency_proxy::LatencyProxy;
+use super::network::TrafficByVariant;
 use super::variants::{self, Destination, Sizes, Source, strings};
 use crate::aims::Aim;
 use crate::corpus::Corpus;
@@ -22,15 +20,22 @@ pub(crate) enum Group {
     Copy,
     Push,
     Verify,
+    Network,
 }
 
 /// A row before it is measured.
 pub(super) struct RowPlan {
     pub(super) group: Group,
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) aim: Aim,
-    pub(super) prepare: fn(&Fixture) -> Result<PreparedRow<'_>>,
+    pub(super) prepare: Prepare,
 }
+
+/// Starts the servers of a row.
+type Prepare = Box<dyn for<'a> Fn(&'a Fixture) -> Result<PreparedRow<'a>>>;
+
+/// Starts the servers of a row that has no further settings.
+type PrepareFn = fn(&Fixture) -> Result<PreparedRow<'_>>;
 
 /// A row that is ready to be measured.
 pub(super) struct PreparedRow<'a> {
@@ -39,17 +44,20 @@ pub(super) struct PreparedRow<'a> {
     pub(super) baseline: Vec<&'static str>,
     /// Bytes of the results, where they differ.
     pub(super) sizes: Sizes,
-    /// Servers and quotas, which must live as long as the row.
-    guards: Vec<Box<dyn Any>>,
+    /// The traffic of the last run of each variant over a network.
+    pub(super) traffic: TrafficByVariant,
+    /// Servers and quotas, which must live as long as the row. They are dropped in this order.
+    pub(super) guards: Vec<Box<dyn Any>>,
 }
 
 impl<'a> PreparedRow<'a> {
     /// A row without baseline, sizes and guards.
-    fn new(variants: Vec<Variant<'a>>) -> PreparedRow<'a> {
+    pub(super) fn new(variants: Vec<Variant<'a>>) -> PreparedRow<'a> {
         PreparedRow {
             variants,
             baseline: Vec::new(),
             sizes: Sizes::default(),
+            traffic: TrafficByVariant::default(),
             guards: Vec::new(),
         }
     }
@@ -60,11 +68,11 @@ const TAR: &str = "tar";
 /// All rows in the order of the table.
 pub(super) fn all() -> Vec<RowPlan> {
     use Group::{Copy, Install, Push, Verify};
-    let row = |group, name, most: f64, prepare| RowPlan {
+    let row = |group, name: &str, most: f64, prepare: PrepareFn| RowPlan {
         group,
-        name,
+        name: name.into(),
         aim: Aim::time(NIX, most),
-        prepare,
+        prepare: Box::new(prepare),
     };
     vec![
         row(Install, "firefox, HTTP zstd → tmpfs", 0.55, |fixture| {
@@ -88,7 +96,6 @@ pub(super) fn all() -> Vec<RowPlan> {
                 beside_tar,
             )
         },
-        row(Install, "10 chains of 30, 50 ms round trip", 0.30, chains),
         row(Install, "kdenlive, all paths present", 0.50, nothing_to_do),
         RowPlan {
             aim: Aim::none(NIX).cpu(0.85),
@@ -122,7 +129,7 @@ pub(super) fn all() -> Vec<RowPlan> {
 const FIREFOX: &[&str] = &["firefox", "firefox-esr"];
 const KDENLIVE: &[&str] = &["kdenlive"];
 
-fn tmpfs(fixture: &Fixture) -> Destination {
+pub(super) fn tmpfs(fixture: &Fixture) -> Destination {
     Destination {
         root: fixture.memory.path().join("root"),
         synced: None,
@@ -200,22 +207,6 @@ fn beside_tar(fixture: &Fixture) -> Result<PreparedRow<'_>> {
         ..PreparedRow::new(variants)
     })
 }
-
-fn chains(fixture: &Fixture) -> Result<PreparedRow<'_>> {
-    let corpus = fixture.corpus(&["chains"])?;
-    ensure!(corpus.paths.len() == PATHS, "the chains are incomplete");
-    let server = nginx(fixture, &corpus, "zstd")?;
-    let proxy = LatencyProxy::start(&server.endpoint.origin.authority, ROUND_TRIP)?;
-    let url = format!("http://127.0.0.1:{}/cache-zstd", proxy.port);
-    let variants = variants::copies_from_cache(fixture, &corpus, &url, &tmpfs(fixture))?;
-    Ok(PreparedRow {
-        guards: vec![Box::new(server), Box::new(proxy)],
-        ..PreparedRow::new(variants)
-    })
-}
-
-/// About the distance between two coasts of the Atlantic.
-const ROUND_TRIP: Duration = Duration::from_millis(50);
 
 fn nothing_to_do(fixture: &Fixture) -> Result<PreparedRow<'_>> {
     let corpus = fixture.corpus(KDENLIVE)?;
@@ -304,7 +295,8 @@ mod tests {
     #[test]
     fn rows_have_unique_names_and_every_group_has_one() {
         let plans = all();
-        let names: std::collections::BTreeSet<&str> = plans.iter().map(|plan| plan.name).collect();
+        let names: std::collections::BTreeSet<&str> =
+            plans.iter().map(|plan| &*plan.name).collect();
         assert_eq!(names.len(), plans.len());
         for group in [Group::Install, Group::Copy, Group::Push, Group::Verify] {
             assert!(plans.iter().any(|plan| plan.group == group));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use floe_bench::{BenchError, Invocation, Variant};
 
-use super::fixture::{Fixture, Kind};
+use super::fixture::{Fixture, Kind, Program};
 use crate::corpus::Corpus;
 
 /// Bytes of the results by variant, where they differ.
@@ -80,24 +80,42 @@ fn copies<'a>(
     (from, key): (&str, Option<&str>),
     to: &Destination,
 ) -> Result<Vec<Variant<'a>>> {
+    let programs = fixture.programs.iter();
+    let variants = programs.map(|program| copy(fixture, (program, corpus), (from, key), to));
+    variants.collect()
+}
+
+/// A program that copies the closure of a corpus from a signed cache.
+pub(super) fn copy_from_cache<'a>(
+    fixture: &'a Fixture,
+    corpus: &Corpus,
+    (program, url): (&Program, &str),
+    to: &Destination,
+) -> Result<Variant<'a>> {
+    let from = (url, Some(&*corpus.public_key));
+    copy(fixture, (program, corpus), from, to)
+}
+
+fn copy<'a>(
+    fixture: &'a Fixture,
+    (program, corpus): (&Program, &Corpus),
+    (from, key): (&str, Option<&str>),
+    to: &Destination,
+) -> Result<Variant<'a>> {
     let expected = Rc::new(nar_hashes(fixture, &corpus.store(), &corpus.paths)?);
     let root = to.root.display().to_string();
-    let mut variants = Vec::new();
-    for program in &fixture.programs {
-        let path = program.path.display().to_string();
-        let mut all = strings(&[&path, "copy", "--from", from, "--to", &root, &corpus.root]);
-        match (key, program.kind) {
-            (None, _) => all.push("--no-check-sigs".into()),
-            (Some(key), Kind::Floe) => all.extend(strings(&["--trusted-public-keys", key])),
-            (Some(key), Kind::Nix) => {
-                all.extend(strings(&["--option", "trusted-public-keys", key]));
-            }
+    let path = program.path.display().to_string();
+    let mut all = strings(&[&path, "copy", "--from", from, "--to", &root, &corpus.root]);
+    match (key, program.kind) {
+        (None, _) => all.push("--no-check-sigs".into()),
+        (Some(key), Kind::Floe) => all.extend(strings(&["--trusted-public-keys", key])),
+        (Some(key), Kind::Nix) => {
+            all.extend(strings(&["--option", "trusted-public-keys", key]));
         }
-        let mut copy = variant(fixture, program.name, all, Some(to));
-        copy.check = check_store(fixture, to.root.clone(), corpus.paths.clone(), &expected);
-        variants.push(copy);
     }
-    Ok(variants)
+    let mut copy = variant(fixture, program.name, all, Some(to));
+    copy.check = check_store(fixture, to.root.clone(), corpus.paths.clone(), &expected);
+    Ok(copy)
 }
 
 /// The NAR hash of each path, as Nix reads it from the database of a store.

@@ -3,6 +3,7 @@
 mod second_servers;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,7 +81,8 @@ impl<'a> Session<'a> {
             workload,
             client: Err("no client was looked for".into()),
             args,
-            certificate: Certificate::create(&scratch).map_err(|error| format!("{error:#}")),
+            certificate: Certificate::create(&scratch, Ipv4Addr::LOCALHOST)
+                .map_err(|error| format!("{error:#}")),
             full_handshakes: tls::full_handshakes(&scratch)?,
             scratch,
             variants: Vec::new(),

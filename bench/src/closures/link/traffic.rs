@@ -1,0 +1,168 @@
+//! Counts the bytes and the round trips of each connection over a link.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The connections of a client, by its ports.
+type Connections = HashMap<u16, Connection>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Connection {
+    /// Bytes from the client.
+    sent: u64,
+    /// Bytes from the server.
+    received: u64,
+    /// How often the client has sent something after the server.
+    round_trips: u64,
+    is_answered: bool,
+}
+
+/// The traffic of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::closures) struct Traffic {
+    pub(in crate::closures) connections: usize,
+    /// Bytes of all connections from the client.
+    pub(in crate::closures) sent: u64,
+    /// Bytes of all connections from the server.
+    pub(in crate::closures) received: u64,
+    /// The most round trips of one connection.
+    pub(in crate::closures) round_trips_max: u64,
+}
+
+/// The connections since the last report.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedTraffic(Arc<Mutex<Connections>>);
+
+/// The packets of one direction.
+#[derive(Debug)]
+pub(super) struct Direction {
+    shared: SharedTraffic,
+    is_from_client: bool,
+}
+
+impl SharedTraffic {
+    pub(super) fn direction(&self, is_from_client: bool) -> Direction {
+        Direction {
+            shared: self.clone(),
+            is_from_client,
+        }
+    }
+
+    pub(super) fn take(&self) -> Traffic {
+        let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = std::mem::take(&mut *connections);
+        let used = connections.values().filter(|it| it.sent > 0);
+        used.fold(Traffic::default(), |sum, one| Traffic {
+            connections: sum.connections + 1,
+            sent: sum.sent + one.sent,
+            received: sum.received + one.received,
+            round_trips_max: sum.round_trips_max.max(one.round_trips),
+        })
+    }
+}
+
+impl Direction {
+    pub(super) fn count(&self, packet: &[u8]) {
+        let Some(segment) = Segment::parse(packet).filter(|segment| segment.data_len > 0) else {
+            return;
+        };
+        let connections = self.shared.0.lock();
+        let mut connections = connections.unwrap_or_else(PoisonError::into_inner);
+        let port = match self.is_from_client {
+            true => segment.from,
+            false => segment.to,
+        };
+        let connection = connections.entry(port).or_default();
+        if self.is_from_client {
+            connection.sent += segment.data_len;
+            if connection.sent == segment.data_len || connection.is_answered {
+                connection.round_trips += 1;
+            }
+            connection.is_answered = false;
+        } else {
+            connection.received += segment.data_len;
+            connection.is_answered = true;
+        }
+    }
+}
+
+/// Returns the length of the data of a packet; 0 if it is no TCP over IPv4.
+pub(super) fn data_len(packet: &[u8]) -> u64 {
+    Segment::parse(packet).map_or(0, |segment| segment.data_len)
+}
+
+/// The parts of a TCP segment that are counted.
+struct Segment {
+    from: u16,
+    to: u16,
+    data_len: u64,
+}
+
+impl Segment {
+    /// Parses a packet of a tun device: the header of virtio, IPv4 (RFC 791), TCP (RFC 9293).
+    fn parse(packet: &[u8]) -> Option<Segment> {
+        let ip = packet.get(VIRTIO_HEADER_LEN..)?;
+        let first = *ip.first()?;
+        if first >> 4 != 4 || *ip.get(9)? != TCP {
+            return None;
+        }
+        let tcp = ip.get(usize::from(first & 15) * 4..)?;
+        let port = |at: usize| Some(u16::from_be_bytes([*tcp.get(at)?, *tcp.get(at + 1)?]));
+        let header_len = usize::from(*tcp.get(12)? >> 4) * 4;
+        Some(Segment {
+            from: port(0)?,
+            to: port(2)?,
+            data_len: tcp.len().saturating_sub(header_len) as u64,
+        })
+    }
+}
+
+const VIRTIO_HEADER_LEN: usize = 10;
+const TCP: u8 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet from one port to another with data.
+    fn packet(from: u16, to: u16, data: usize) -> Vec<u8> {
+        let mut packet = vec![0; VIRTIO_HEADER_LEN + 40 + data];
+        packet[VIRTIO_HEADER_LEN] = 0x45;
+        packet[VIRTIO_HEADER_LEN + 9] = TCP;
+        let tcp = VIRTIO_HEADER_LEN + 20;
+        packet[tcp..tcp + 2].copy_from_slice(&from.to_be_bytes());
+        packet[tcp + 2..tcp + 4].copy_from_slice(&to.to_be_bytes());
+        packet[tcp + 12] = 5 << 4;
+        packet
+    }
+
+    #[test]
+    fn round_trips_and_bytes_are_counted_by_connection() {
+        let shared = SharedTraffic::default();
+        let (up, down) = (shared.direction(true), shared.direction(false));
+        for _ in 0..3 {
+            up.count(&packet(1000, 80, 10));
+            up.count(&packet(1000, 80, 10));
+            down.count(&packet(80, 1000, 100));
+            down.count(&packet(80, 1000, 0));
+        }
+        up.count(&packet(1001, 80, 5));
+        let traffic = Traffic {
+            connections: 2,
+            sent: 65,
+            received: 300,
+            round_trips_max: 3,
+        };
+        assert_eq!(shared.take(), traffic);
+        assert_eq!(shared.take(), Traffic::default());
+    }
+
+    #[test]
+    fn other_packets_have_no_data() {
+        let whole = packet(1, 2, 7);
+        assert_eq!(data_len(&whole), 7);
+        for len in 0..VIRTIO_HEADER_LEN + 33 {
+            assert_eq!(data_len(&whole[..len]), 0);
+        }
+    }
+}
