@@ -100,5 +100,10 @@ fn open_cache(
         // The receiver is gone when the copy does not wait any more.
         let _: Result<(), _> = signal.send(());
     };
-    Arc::new(BinaryCache::open(storage, options, opened))
+    let mut options = options.clone();
+    if !context.are_substituters {
+        // As in Nix, the `WantMassQuery` of a cache counts for substituters only.
+        options.want_mass_query.get_or_insert(true);
+    }
+    Arc::new(BinaryCache::open(storage, &options, opened))
 }

@@ -26,10 +26,10 @@ pub struct Sources {
 /// The order in which sources are queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceOrder {
-    /// The order of the list.
+    /// The order of the list, in which the user has named the sources.
     AsListed,
-    /// The order of their priorities: that in the store URI, or else that of the cache itself.
-    /// Sources of equal priority keep the order of the list.
+    /// The order of the priorities of substituters: that in the store URI, or else that of the
+    /// cache itself. Sources of equal priority keep the order of the list.
     ByPriority,
 }
 
@@ -64,6 +64,7 @@ impl Sources {
         let (opened, replies) = channel();
         let context = SourceContext {
             network: network.as_ref(),
+            are_substituters: order == SourceOrder::ByPriority,
             cancel,
             events: &options.events,
             opened,

@@ -75,6 +75,8 @@ pub struct UriContext {
 pub struct SourceContext<'a> {
     /// The network, if a source uses it.
     pub network: Option<&'a Arc<Network>>,
+    /// Whether the sources are the configured substituters, and the user has not named them.
+    pub are_substituters: bool,
     /// Ends the copy.
     pub cancel: &'a Cancel,
     /// Receives the waits for locked databases.

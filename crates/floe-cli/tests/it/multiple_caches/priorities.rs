@@ -139,5 +139,29 @@ fn cache_without_want_mass_query_gets_few_concurrent_queries() {
     );
 }
 
+#[test]
+fn cache_that_the_user_names_gets_many_concurrent_queries() {
+    let Some(fixture) = fixture() else { return };
+    let server = server_with_info(&fixture, "named", "WantMassQuery: 0");
+    server.fail(".narinfo", Fault::Delayed(Duration::from_millis(200)));
+    let connections = |parameter: &str, name: &str| {
+        let before = server.requests_for(".narinfo").len();
+        let root = fixture.scratch.join(name);
+        let from = format!("{}{parameter}", server.url());
+        let mut command = floe(["install", "--trusted-public-keys", &fixture.corpus.key]);
+        command.args(["--from", &from, "--root"]).arg(&root);
+        run(command.arg(&fixture.corpus.root)).expect(0);
+        assert_verified(&root, fixture.corpus.paths.len());
+        let requests = server.requests_for(".narinfo").split_off(before);
+        assert_eq!(requests.len(), fixture.corpus.paths.len());
+        let numbers: BTreeSet<usize> = requests.iter().map(|request| request.connection).collect();
+        numbers.len()
+    };
+    let many = connections("", "named root");
+    assert!(many > LOW_CONCURRENCY, "{many} at once");
+    let few = connections("?want-mass-query=false", "few root");
+    assert!(few <= LOW_CONCURRENCY, "{few} at once");
+}
+
 /// The number of concurrent queries for a cache without `WantMassQuery`.
 const LOW_CONCURRENCY: usize = 4;
