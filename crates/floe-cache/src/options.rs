@@ -24,6 +24,8 @@ pub struct NetworkOptions {
     pub stall_timeout: Duration,
     /// How often a request is sent in all before it has failed (`download-attempts`).
     pub attempts: u32,
+    /// The number of workers that read large bodies at once. The windows of HTTP/2 depend on it.
+    pub workers: usize,
     /// Whether HTTP/2 is offered to servers behind TLS (`http2`).
     pub http2: bool,
     /// A text that is appended to the User-Agent (`user-agent-suffix`).
@@ -93,6 +95,9 @@ pub const CONNECTIONS_MAX: usize = 512;
 /// The time for "no limit": a year, so that every deadline is a time that the clock can have.
 pub const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The default of [`NetworkOptions::workers`].
+const WORKERS: usize = 16;
+
 impl Default for NetworkOptions {
     /// Nix's defaults.
     fn default() -> NetworkOptions {
@@ -103,6 +108,7 @@ impl Default for NetworkOptions {
             connect_timeout: Some(Duration::from_secs(15)),
             stall_timeout: Duration::from_secs(300),
             attempts: 5,
+            workers: WORKERS,
             http2: true,
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use floe_cache::options::{CONNECTIONS_MAX, UNLIMITED, connection_limit, time_limit};
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
-use floe_transfer::NetworkEvents;
 
 use crate::config::Config;
 use crate::setting::Setting;
@@ -38,7 +37,7 @@ impl Config {
                 meta_ttl: Duration::from_secs((*self.narinfo_cache_meta_ttl.get()).into()),
                 refresh: false,
             }),
-            events: NetworkEvents::default(),
+            ..NetworkOptions::default()
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use floe_cache::{NetworkOptions, unusable_netrc_files};
 use floe_format::StoreDir;
+use floe_hash::hash_pool::HashPool;
 use floe_store::{StoreError, StoreWriter, WriteOptions};
 use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 
@@ -104,7 +105,11 @@ impl CopyRequest {
     pub fn open_sources(&self) -> Result<Sources, Error> {
         self.check()?;
         let cancel = &self.options.cancel;
-        Sources::open(&self.sources, self.order, &self.network, cancel)
+        let network = NetworkOptions {
+            workers: HashPool::workers_for(self.options.jobs),
+            ..self.network.clone()
+        };
+        Sources::open(&self.sources, self.order, &network, cancel)
     }
 
     /// Opens the target for a copy from open sources.

@@ -111,6 +111,15 @@ impl HashPool {
         cores().get() - 1 + SLOTS_MAX
     }
 
+    /// Returns the largest number of workers of a pool with these jobs on this machine.
+    pub fn workers_for(jobs: Option<NonZeroUsize>) -> usize {
+        match jobs {
+            Some(jobs) => jobs.get(),
+            None if lanes::are_preferred() => HashPool::workers_max(),
+            None => cores().get(),
+        }
+    }
+
     /// Returns a ticket for each worker.
     pub fn tickets(&self) -> impl Iterator<Item = WorkerTicket> {
         let (sequential, batched) = match &self.scheduler {

@@ -45,7 +45,7 @@ pub(super) fn client(
         .tls_backend_preconfigured(config)
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
-        .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
+        .http2_initial_stream_window_size(stream_window_len(options.workers))
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
     client = options.proxies.configure(client)?;
     if let Some(timeout) = options.connect_timeout {
@@ -61,11 +61,43 @@ pub(super) fn client(
 /// A part of reqwest's error for a server certificate that is not trusted.
 pub(super) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
 
-/// How many bytes of one body an HTTP/2 server may send before the worker reads any.
-const STREAM_WINDOW_LEN: u32 = 1024 * 1024;
+/// Returns how many bytes of one body an HTTP/2 server may send before the worker reads any. A
+/// server sends at most one window in a round trip.
+fn stream_window_len(workers: usize) -> u32 {
+    // Each worker reads one large body, and another one waits for it.
+    let bodies = u32::try_from(workers.saturating_mul(2)).unwrap_or(u32::MAX);
+    let share = WINDOWS_LEN.checked_div(bodies).unwrap_or(WINDOWS_LEN);
+    share.clamp(STREAM_WINDOW_LEN_MIN, STREAM_WINDOW_LEN_MAX)
+}
 
-/// The same for all bodies of a connection together. A waiting body keeps its part of this window.
+/// The windows of all large bodies together.
+const WINDOWS_LEN: u32 = 32 * 1024 * 1024;
+
+/// The length of the largest small body, so that each of them is sent without a pause.
+const STREAM_WINDOW_LEN_MIN: u32 = 1024 * 1024;
+
+/// At 50 ms, 320 MB per second, more than a worker unpacks.
+const STREAM_WINDOW_LEN_MAX: u32 = 16 * 1024 * 1024;
+
+/// The window of all bodies of a connection together. A waiting body keeps its part of this window.
 /// If all waiting bodies together could fill it, the body that a worker reads would get no more
 /// data, and the copy would hang. The value suffices for all small bodies and for the large bodies
 /// of 200 workers.
 const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_all_bodies_are_bounded() {
+        const MIB: u32 = 1024 * 1024;
+        for (workers, expected) in [(0, 16), (1, 16), (2, 8), (4, 4), (16, 1), (200, 1)] {
+            assert_eq!(stream_window_len(workers), expected * MIB, "{workers}");
+        }
+        // The bodies of 200 workers, and 32 small ones.
+        let waiting = (400 + 32) * STREAM_WINDOW_LEN_MIN;
+        assert!(waiting < CONNECTION_WINDOW_LEN);
+        assert_eq!(stream_window_len(usize::MAX), MIB);
+    }
+}
