@@ -2,7 +2,7 @@
 //!
 //! Each namespace has a tun device. Two threads for each direction take the packets of one device
 //! and give them to the other device when they are due. So all connections over the link are those
-//! of the kernel, with its handshakes, windows and repetitions.
+//! of the kernel, with its handshakes, windows and retransmissions.
 
 mod packets;
 mod traffic;
@@ -33,7 +33,8 @@ pub(super) struct LinkOptions {
     pub(super) round_trip: Duration,
     /// Bits per second in each direction; without it, as many as the machine can move.
     pub(super) rate: Option<u64>,
-    /// One of so many packets with data is lost in each direction.
+    /// One of so many packets with data is lost in each direction. The kernel passes several
+    /// segments of a connection as one packet of up to 64 KiB, and loses all of them.
     pub(super) loss: Option<u64>,
 }
 

@@ -145,8 +145,8 @@ fn is_argon2_of(text: &str, password: &[u8]) -> Option<bool> {
 }
 
 thread_local! {
-    /// The memory of one verification. It is kept, because the C library does not use the memory of
-    /// earlier ones again: their blocks have an alignment.
+    /// The memory of one verification. The thread keeps it, because the blocks are aligned and the
+    /// C library does not reuse freed memory of aligned blocks.
     static MEMORY: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 

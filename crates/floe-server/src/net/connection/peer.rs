@@ -90,8 +90,8 @@ impl Peer {
         self._counted = counted;
     }
 
-    /// Notes that the proxy has named no client. Any client may have sent the heads, so they are
-    /// not believed.
+    /// Notes that the proxy has named no client. Any client may have sent the heads, so the server
+    /// does not trust their `X-Forwarded-For`.
     pub(crate) fn set_unknown_client(&mut self) {
         self.is_proxy = false;
     }
