@@ -36,6 +36,8 @@ pub(super) struct LinkOptions {
     /// One of so many packets with data is lost in each direction. The kernel passes several
     /// segments of a connection as one packet of up to 64 KiB, and loses all of them.
     pub(super) loss: Option<u64>,
+    /// The port of the server to which one connection stalls in each run.
+    pub(super) stalls: Option<u16>,
 }
 
 /// A link that exists until this is dropped.
@@ -49,6 +51,8 @@ pub(super) struct Link {
 impl Link {
     /// The address of the server.
     pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 2);
+    /// An address in the network of the server that no device has.
+    pub(super) const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 77);
     const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 1);
 
     /// Creates the namespaces, the devices and the threads.

@@ -15,11 +15,12 @@ use super::fixture::{Fixture, Kind, NIX, Program};
 use super::link::{Link, LinkOptions, Traffic};
 use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
 use super::variants;
-use crate::aims::Aim;
+use crate::aims::{Aim, FLOE};
 use crate::http::Origin;
 use crate::programs;
 use crate::server::{FileCache, Server, nginx_config};
 use crate::tls::Certificate;
+use floe_bench::BenchError;
 
 /// The protocol between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,43 @@ pub(super) fn all() -> Vec<RowPlan> {
             ..fifty
         },
     ));
+    for fault in [Fault::StalledConnection, Fault::DeadCache] {
+        let work = Work {
+            corpus: FIREFOX,
+            link: link(50),
+            protocol: Protocol::Tls,
+            wants_mass_query: false,
+        };
+        rows.push(RowPlan {
+            group: Group::Network,
+            name: format!("firefox, 50 ms, TLS, {}", fault.name()),
+            aim: Aim::time(WITHOUT_FAULT, 1.3),
+            prepare: Box::new(move |fixture| prepare_fault(fixture, work, fault)),
+        });
+    }
     rows
 }
+
+/// A fault that floe should survive with little delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// One of the connections loses all packets after a megabyte.
+    StalledConnection,
+    /// A cache that never replies comes before the good one.
+    DeadCache,
+}
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Fault::StalledConnection => "one stalled connection",
+            Fault::DeadCache => "a dead cache before the good one",
+        }
+    }
+}
+
+/// The variant to which a row with a fault is compared.
+const WITHOUT_FAULT: &str = "floe, no fault";
 
 /// The most time that floe may need, as a part of Nix's.
 const AIMS: [(&str, f64); 4] = [
@@ -120,6 +156,7 @@ fn link(round_trip_millis: u64) -> LinkOptions {
         round_trip: Duration::from_millis(round_trip_millis),
         rate: None,
         loss: None,
+        stalls: Some(FAULTY_PORT),
     }
 }
 
@@ -138,6 +175,47 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
     let corpus = fixture.corpus(work.corpus)?;
     let is_whole = work.corpus != CHAINS || corpus.paths.len() == PATHS;
     ensure!(is_whole, "the chains are incomplete");
+    prepare_variants(fixture, work, |scratch, url| {
+        let to = tmpfs(fixture);
+        let mut variants = variants::copies_from_cache(fixture, &corpus, url, &to)?;
+        if fixture.bench.is_some() {
+            variants.push(nix_with_16_cores(fixture, &corpus, url, scratch)?);
+        }
+        Ok(variants)
+    })
+}
+
+/// Prepares floe with a fault and without.
+fn prepare_fault(fixture: &Fixture, work: Work, fault: Fault) -> Result<PreparedRow<'_>> {
+    let corpus = fixture.corpus(work.corpus)?;
+    prepare_variants(fixture, work, |_, url| {
+        let to = tmpfs(fixture);
+        let floe = fixture.programs.iter().find(|it| it.name == FLOE);
+        let floe = floe.context("there is no floe")?;
+        let copy = |url: &str| variants::copy_from_cache(fixture, &corpus, (floe, url), &to);
+        let mut sound = copy(url)?;
+        sound.name = WITHOUT_FAULT.into();
+        let faulty = match fault {
+            Fault::StalledConnection => {
+                copy(&url.replace(&PORT.to_string(), &FAULTY_PORT.to_string()))?
+            }
+            Fault::DeadCache => {
+                let mut copy = copy(url)?;
+                let dead = ["--from".into(), format!("https://{}:{PORT}", Link::NOBODY)];
+                copy.invocation.arguments.splice(2..2, dead);
+                copy
+            }
+        };
+        Ok(vec![faulty, sound])
+    })
+}
+
+fn prepare_variants<'a>(
+    fixture: &'a Fixture,
+    work: Work,
+    variants: impl FnOnce(&Path, &str) -> Result<Vec<floe_bench::Variant<'a>>>,
+) -> Result<PreparedRow<'a>> {
+    let corpus = fixture.corpus(work.corpus)?;
     let link = Rc::new(Link::new(work.link)?);
     let scratch = fixture.scratch.path().join("network");
     fs::create_dir_all(&scratch).context("cannot create a directory")?;
@@ -154,11 +232,7 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
         &scratch,
     )?;
     let url = server.endpoint.origin.url();
-    let to = tmpfs(fixture);
-    let mut variants = variants::copies_from_cache(fixture, &corpus, &url, &to)?;
-    if fixture.bench.is_some() {
-        variants.push(nix_with_16_cores(fixture, &corpus, &url, &scratch)?);
-    }
+    let mut variants = variants(&scratch, &url)?;
     let traffic = Rc::new(RefCell::new(BTreeMap::new()));
     for variant in &mut variants {
         if let Some(certificate) = &certificate {
@@ -168,10 +242,18 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
         }
         let (name, link, traffic) = (variant.name.clone(), link.clone(), traffic.clone());
         let check = std::mem::replace(&mut variant.check, Box::new(|| Ok(())));
+        let must_stall = variant
+            .invocation
+            .arguments
+            .iter()
+            .any(|argument| argument.contains(&FAULTY_PORT.to_string()));
         variant.check = Box::new(move || {
-            traffic
-                .borrow_mut()
-                .insert(name.clone(), link.take_traffic());
+            let found = link.take_traffic();
+            traffic.borrow_mut().insert(name.clone(), found);
+            if found.has_stalled != must_stall {
+                let text = format!("a connection stalled: {}", found.has_stalled);
+                return Err(BenchError::Result(text));
+            }
             check()
         });
     }
@@ -217,13 +299,25 @@ fn nginx(
         prefix: "",
         certificate,
     };
-    let listen = match protocol {
-        Protocol::Http2 => format!("{}:{PORT} http2", Link::SERVER),
-        Protocol::Http | Protocol::Tls => format!("{}:{PORT}", Link::SERVER),
+    let (ssl, http2) = match protocol {
+        Protocol::Http => ("", ""),
+        Protocol::Tls => (" ssl", ""),
+        Protocol::Http2 => (" ssl", " http2"),
     };
+    // nginx speaks TLS 1.3 by default only in newer versions; public caches do.
+    let versions = match ssl {
+        "" => "",
+        _ => " ssl_protocols TLSv1.2 TLSv1.3;",
+    };
+    let also = format!(
+        " listen {}:{FAULTY_PORT}{ssl}{http2};{versions}",
+        Link::SERVER
+    );
+    let listen = format!("{}:{PORT}{http2}", Link::SERVER);
     let config = scratch.join("nginx.conf");
-    fs::write(&config, nginx_config(&cache, (&listen, 1), scratch))
-        .context("cannot write nginx.conf")?;
+    let text = nginx_config(&cache, (&listen, 1), scratch);
+    let text = text.replacen("server { ", &format!("server {{{also} "), 1);
+    fs::write(&config, text).context("cannot write nginx.conf")?;
     let nginx = programs::installed("nginx", "nginx")?;
     let mut command = link.server_command(&nginx.display().to_string())?;
     command.arg("-c").arg(config).args(["-e", "stderr"]);
@@ -234,6 +328,9 @@ fn nginx(
 }
 
 const PORT: u16 = 8443;
+
+/// One connection to this port stalls in each run.
+const FAULTY_PORT: u16 = 8444;
 
 /// The newest Nix with a library that tells it of 16 cores.
 fn nix_with_16_cores<'a>(

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::{parse_bool, parse_number};
 use floe_transfer::{
-    Buffering, CachePolicy, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarStream,
-    Source,
+    CachePolicy, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest, NarStream,
+    RetryPolicy, Source,
 };
 
 use crate::storage::{CacheStorage, Found, GetResult, QueryLimit, get_and_wait};
@@ -228,13 +228,17 @@ impl Source for BinaryCache {
         });
     }
 
-    fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error> {
-        let body = self.0.storage.open(&narinfo.url, buffering);
+    fn open_nar(&self, narinfo: &NarInfo, request: NarRequest) -> Result<NarStream, Error> {
+        let body = self.0.storage.open(&narinfo.url, request);
         body.map(NarStream::Body)
     }
 
-    fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
-        let body = self.0.storage.prefetch(&narinfo.url)?;
+    fn prefetch_nar(
+        &self,
+        narinfo: &NarInfo,
+        request: NarRequest,
+    ) -> Option<Result<NarStream, Error>> {
+        let body = self.0.storage.prefetch(&narinfo.url, request)?;
         Some(body.map(NarStream::Body))
     }
 
@@ -242,6 +246,10 @@ impl Source for BinaryCache {
         let own = || self.0.known_info()?.priority;
         let priority = self.0.options.priority.or_else(own);
         priority.unwrap_or(DEFAULT_PRIORITY)
+    }
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        self.0.storage.retry_policy()
     }
 
     fn is_trusted(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use floe_transfer::{Body, Buffering, CachePolicy, Error};
+use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
 
 use crate::binary_cache::CACHE_INFO;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
@@ -62,16 +62,20 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         self.inner.get(name, policy, Box::new(reply));
     }
 
-    fn open(&self, url: &str, buffering: Buffering) -> Result<Body, Error> {
-        self.inner.open(url, buffering)
+    fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error> {
+        self.inner.open(url, request)
     }
 
-    fn prefetch(&self, url: &str) -> Option<Result<Body, Error>> {
-        self.inner.prefetch(url)
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
+        self.inner.prefetch(url, request)
     }
 
     fn set_query_limit(&self, limit: QueryLimit) {
         self.inner.set_query_limit(limit);
+    }
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        self.inner.retry_policy()
     }
 
     fn disabled_by(&self) -> Option<Arc<Error>> {
@@ -126,7 +130,7 @@ mod tests {
             reply(Err(Error::Cancelled));
         }
 
-        fn open(&self, _: &str, _: Buffering) -> Result<Body, Error> {
+        fn open(&self, _: &str, _: NarRequest) -> Result<Body, Error> {
             Err(Error::Cancelled)
         }
 

@@ -12,7 +12,7 @@ use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::open_regular_file;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{
-    Body, Buffering, CachePolicy, Error, IgnoredParameter, StoreUri, UriParameters,
+    Body, CachePolicy, Error, IgnoredParameter, NarRequest, StoreUri, UriParameters,
 };
 use tempfile::TempPath;
 
@@ -222,7 +222,7 @@ impl CacheStorage for FileStorage {
         });
     }
 
-    fn open(&self, url: &str, _: Buffering) -> Result<Body, Error> {
+    fn open(&self, url: &str, _: NarRequest) -> Result<Body, Error> {
         let path = self.nar_path(url)?;
         let file = open_regular_file(&path).map_err(read_error("open the NAR", &path))?;
         Ok(Body::File { file, path })

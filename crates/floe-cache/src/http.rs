@@ -4,6 +4,7 @@
 //! the workers over bounded channels: a slow disk slows the network down instead of filling the
 //! memory.
 
+mod adaptive_limit;
 pub(crate) mod auth;
 mod client;
 mod dns;
@@ -13,29 +14,35 @@ mod limiter;
 mod network;
 mod redirect;
 mod reply_guard;
+mod reply_wait;
 mod request;
-mod retry;
+mod request_options;
 mod tls;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use floe_transfer::store_uri::absolute;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{
-    Body, Buffering, CachePolicy, Chunk, Error, IgnoredParameter, StoreUri, UriParameters,
+    Body, Buffering, CachePolicy, Chunk, Error, IgnoredParameter, NarRequest, RetryPolicy,
+    StoreUri, UriParameters,
 };
 use reqwest::{StatusCode, Url, Version};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as channel};
+use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
 
 use crate::binary_cache::{CACHE_INFO, CacheOptions};
 use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit};
+use adaptive_limit::AdaptiveLimit;
 use limiter::RequestPermits;
 use network::HttpContext;
 pub use network::Network;
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
-use request::get_small;
+use reply_wait::{ReplyTime, ReplyWait};
+use request::{Request, get_small};
+pub use request_options::RequestOptions;
 pub use tls::ClientCertificate;
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.
@@ -47,6 +54,8 @@ pub struct HttpCacheUri {
     pub options: CacheOptions,
     /// The client certificate for the server (`tls-certificate`, `tls-private-key`).
     pub certificate: Option<ClientCertificate>,
+    /// The options of requests to this cache.
+    pub requests: RequestOptions,
     /// The parameters without effect that the user should know of.
     pub ignored: Vec<IgnoredParameter>,
 }
@@ -64,6 +73,7 @@ impl HttpCacheUri {
             url: format!("{}://{address}", uri.scheme),
             options: CacheOptions::default(),
             certificate: None,
+            requests: RequestOptions::default(),
             ignored: Vec::new(),
         };
         let (mut certificate, mut private_key) = (None, None);
@@ -72,6 +82,7 @@ impl HttpCacheUri {
                 "tls-certificate" => certificate = Some(absolute(value)?),
                 "tls-private-key" => private_key = Some(absolute(value)?),
                 _ if cache.options.set(name, value)? => {}
+                _ if cache.requests.set(name, value)? => {}
                 _ => cache.ignored.extend(PARAMETERS.ignored(uri, name)),
             }
         }
@@ -92,7 +103,12 @@ impl HttpCacheUri {
 /// floe only reads from such a cache.
 const PARAMETERS: UriParameters = UriParameters {
     used: &[
+        "connect-timeout",
         "priority",
+        "retry-attempts",
+        "retry-delay",
+        "retry-delay-rate-limited",
+        "retry-max-delay",
         "tls-certificate",
         "tls-private-key",
         "trusted",
@@ -130,11 +146,13 @@ struct HttpCacheShared {
     base: Url,
     context: Arc<HttpContext>,
     /// How many narinfos may be requested at once. Unset until `nix-cache-info` has come.
-    query_limit: OnceLock<Semaphore>,
+    query_limit: OnceLock<AdaptiveLimit>,
     /// Queries in a row that failed after all their attempts.
     consecutive_failures: AtomicU32,
     /// The error after which no query is sent any more.
     disabled_by: OnceLock<Arc<Error>>,
+    /// The usual time of a reply.
+    reply_time: ReplyTime,
 }
 
 impl HttpStorage {
@@ -144,16 +162,14 @@ impl HttpStorage {
     /// certificate cannot be used.
     pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
         let base = parse_url(&uri.url)?;
-        let context = match &uri.certificate {
-            Some(certificate) => Arc::new(network.context.with_certificate(certificate)?),
-            None => network.context.clone(),
-        };
+        let context = network.context.for_cache(uri)?;
         let shared = HttpCacheShared {
             base,
             context,
             query_limit: OnceLock::new(),
             consecutive_failures: AtomicU32::new(0),
             disabled_by: OnceLock::new(),
+            reply_time: ReplyTime::default(),
         };
         Ok(HttpStorage {
             shared: Arc::new(shared),
@@ -180,28 +196,18 @@ impl HttpStorage {
     fn start_fetch(
         &self,
         target: RequestTarget,
-        buffering: Buffering,
+        nar: NarRequest,
         permits: Option<(RequestPermits, OwnedSemaphorePermit)>,
     ) -> Body {
         let shared = self.shared.clone();
         let url = redact(&target.url);
-        let (sender, chunks) = channel::channel(match buffering {
+        let (sender, chunks) = channel::channel(match nar.buffering {
             Buffering::Whole => 2,
             Buffering::Stream => CHUNK_QUEUE_LEN,
         });
         let (held, prefetch_permit) = permits.unzip();
         self.shared.context.handle.spawn(async move {
-            let transfer = async {
-                let mut held = match held {
-                    Some(held) => held,
-                    None => shared.context.limits.acquire(&target.url).await,
-                };
-                let request = (target, &mut held);
-                match buffering {
-                    Buffering::Whole => download::send_small_body(&shared, request, &sender).await,
-                    Buffering::Stream => download::stream_body(&shared, request, &sender).await,
-                }
-            };
+            let transfer = shared.transfer(target, held, nar, &sender);
             let Some(sent) = download::until_closed(&sender, transfer).await else {
                 return;
             };
@@ -228,11 +234,11 @@ impl CacheStorage for HttpStorage {
         self.shared.context.handle.spawn(request);
     }
 
-    fn open(&self, url: &str, buffering: Buffering) -> Result<Body, Error> {
-        Ok(self.start_fetch(self.nar_target(url)?, buffering, None))
+    fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error> {
+        Ok(self.start_fetch(self.nar_target(url)?, request, None))
     }
 
-    fn prefetch(&self, url: &str) -> Option<Result<Body, Error>> {
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
         let target = match self.nar_target(url) {
             Ok(target) => target,
             Err(error) => return Some(Err(error)),
@@ -242,8 +248,12 @@ impl CacheStorage for HttpStorage {
             .context
             .limits
             .try_acquire_prefetch(&target.url)?;
-        let body = self.start_fetch(target, Buffering::Stream, Some(permits));
+        let body = self.start_fetch(target, request, Some(permits));
         Some(Ok(body))
+    }
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        Some(self.shared.context.options.retry.clone())
     }
 
     fn set_query_limit(&self, limit: QueryLimit) {
@@ -255,14 +265,16 @@ impl CacheStorage for HttpStorage {
             limits.set_http2(&self.shared.base, Version::HTTP_2);
         }
         // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
-        let queries = match (limit.want_mass_query, uses_http2) {
-            (false, _) => LOW_CONCURRENCY,
-            (true, true) => STREAMS_MAX,
-            (true, false) => options.connections,
+        let max = match uses_http2 {
+            true => STREAMS_MAX,
+            false => options.connections.min(QUERIES_MAX),
         };
-        let semaphore = Semaphore::new(queries.clamp(1, QUERIES_MAX));
+        let first = match limit.want_mass_query {
+            true => max,
+            false => LOW_CONCURRENCY,
+        };
         // A second limit would come only with a second `nix-cache-info`.
-        let _: Result<(), _> = self.shared.query_limit.set(semaphore);
+        let _: Result<(), _> = self.shared.query_limit.set(AdaptiveLimit::new(first, max));
     }
 
     fn disabled_by(&self) -> Option<Arc<Error>> {
@@ -280,11 +292,41 @@ impl HttpCacheShared {
         parse_url(&format!("{base}/{name}"))
     }
 
+    /// Sends the body of a NAR to its worker.
+    async fn transfer(
+        &self,
+        target: RequestTarget,
+        held: Option<RequestPermits>,
+        nar: NarRequest,
+        chunks: &channel::Sender<Chunk>,
+    ) -> Result<(), Error> {
+        let HttpContext {
+            options, limits, ..
+        } = &*self.context;
+        let (attempts, timeout) = match nar.can_fail_over {
+            true => (1, options.stall_timeout.min(FAILOVER_AFTER)),
+            false => (options.retry.attempts, options.stall_timeout),
+        };
+        let held = match held {
+            Some(held) => held,
+            None => limits.acquire(&target.url).await,
+        };
+        let mut request = Request {
+            target,
+            held,
+            bulk_client: None,
+            reply_wait: ReplyWait::new(&self.reply_time, timeout).for_body(),
+        };
+        match nar.buffering {
+            Buffering::Whole => download::send_small_body(self, &mut request, chunks).await,
+            Buffering::Stream => download::stream_body(self, &mut request, attempts, chunks).await,
+        }
+    }
+
     /// Gets a small object, with retries, unless the cache is disabled.
     async fn get(&self, name: &str) -> GetResult {
         let _permit = match self.query_limit.get() {
-            // The semaphore is never closed.
-            Some(semaphore) => semaphore.acquire().await.ok(),
+            Some(limit) => Some(limit.acquire().await),
             None => None,
         };
         if let Some(error) = self.disabled_by.get() {
@@ -336,13 +378,16 @@ impl std::fmt::Display for HttpCacheUri {
 /// about 400 KiB.
 const CHUNK_QUEUE_LEN: usize = 8;
 
+/// How long a body may send nothing if another source may have it.
+const FAILOVER_AFTER: Duration = Duration::from_secs(3);
+
 /// How many requests may be in flight over HTTP/2. Servers commonly allow 128 streams.
 const STREAMS_MAX: usize = 100;
 
 /// The largest number of queries at once. A user often may not have more open files.
 const QUERIES_MAX: usize = 500;
 
-/// How many queries a cache gets at once that does not want more (`WantMassQuery`).
+/// How many queries a cache gets at once at first, if it does not want more (`WantMassQuery`).
 const LOW_CONCURRENCY: usize = 4;
 
 /// How many queries in a row must fail, each after all its attempts, before the cache is disabled.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use floe_transfer::NetworkEvents;
+use floe_transfer::{NetworkEvents, RetryPolicy};
 
 use crate::proxies::Proxies;
 
@@ -22,8 +22,8 @@ pub struct NetworkOptions {
     pub connect_timeout: Option<Duration>,
     /// The longest time without new bytes before a request fails (`stalled-download-timeout`).
     pub stall_timeout: Duration,
-    /// How often a request is sent in all before it has failed (`download-attempts`).
-    pub attempts: u32,
+    /// When a failed request is repeated (`filetransfer-retry-*`).
+    pub retry: RetryPolicy,
     /// The number of workers that read large bodies at once. The windows of HTTP/2 depend on it.
     pub workers: usize,
     /// Whether HTTP/2 is offered to servers behind TLS (`http2`).
@@ -107,7 +107,7 @@ impl Default for NetworkOptions {
             connections: 25,
             connect_timeout: Some(Duration::from_secs(15)),
             stall_timeout: Duration::from_secs(300),
-            attempts: 5,
+            retry: RetryPolicy::default(),
             workers: WORKERS,
             http2: true,
             user_agent_suffix: String::new(),

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-use floe_transfer::{Body, Buffering, CachePolicy, Error};
+use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
 use tempfile::TempPath;
 
 /// A place for the objects of one binary cache: a directory, a server, or a wrapper around another
@@ -30,12 +30,12 @@ pub trait CacheStorage: Debug + Send + Sync {
 
     /// Opens a NAR by the URL in its narinfo: relative to the cache, or absolute. Must not block on
     /// a network.
-    fn open(&self, url: &str, buffering: Buffering) -> Result<Body, Error>;
+    fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error>;
 
     /// Opens a large NAR before a worker is free to read it. Returns `None` if that would take a
     /// connection that another request may need first.
-    fn prefetch(&self, url: &str) -> Option<Result<Body, Error>> {
-        Some(self.open(url, Buffering::Stream))
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
+        Some(self.open(url, request))
     }
 
     /// Tells the storage how many queries the cache wants at once, before the first narinfo.
@@ -57,6 +57,11 @@ pub trait CacheStorage: Debug + Send + Sync {
     /// Whether an object exists.
     fn exists(&self, name: &str) -> bool {
         self.object_len(name).is_some()
+    }
+
+    /// Returns when a failed transfer is repeated, if the storage has a policy.
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        None
     }
 
     /// Returns the names of the objects beside `nix-cache-info`, or `None` if the storage cannot

@@ -73,6 +73,8 @@ pub struct BinaryCacheWriter {
     options: CacheWriteOptions,
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
+    /// Whether the cache existed when it was opened.
+    existed: bool,
     /// NARs that are in the cache, until their narinfos are published.
     staged: Mutex<HashMap<StorePath, StagedNar>>,
     /// Paths that this copy has found whole or has published.
@@ -115,6 +117,7 @@ impl BinaryCacheWriter {
         Ok(BinaryCacheWriter {
             storage,
             options: options.clone(),
+            existed: info.is_some(),
             store_dir: info.map_or(store_dir, |info| info.store_dir),
             keys: Vec::new(),
             staged: Mutex::default(),
@@ -336,7 +339,13 @@ impl Target for BinaryCacheWriter {
         codec::needs_core(self.options.compression)
     }
 
-    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+    /// A new cache comes into being only once it is known that the paths fit. A cache that
+    /// compresses slowly needs the order of the whole plan.
+    fn can_receive_early(&self) -> bool {
+        self.existed && !self.needs_core_per_worker()
+    }
+
+    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         let Some(directory) = self.storage.nar_directory() else {
             return Ok(None);
         };

@@ -32,8 +32,16 @@ pub struct Config {
     pub build_users_group: Setting<String>,
     /// `connect-timeout`, in seconds; 0 for no limit
     pub connect_timeout: Setting<u64>,
-    /// `download-attempts`
-    pub download_attempts: Setting<u32>,
+    /// `filetransfer-retry-attempts`; 0 for 1
+    pub filetransfer_retry_attempts: Setting<u32>,
+    /// `filetransfer-retry-delay`, in milliseconds
+    pub filetransfer_retry_delay: Setting<u32>,
+    /// `filetransfer-retry-delay-rate-limited`, in milliseconds
+    pub filetransfer_retry_delay_rate_limited: Setting<u32>,
+    /// `filetransfer-retry-jitter`
+    pub filetransfer_retry_jitter: Setting<bool>,
+    /// `filetransfer-retry-max-delay`, in milliseconds
+    pub filetransfer_retry_max_delay: Setting<u32>,
     /// `fsync-metadata`
     pub fsync_metadata: Setting<bool>,
     /// `fsync-store-paths`
@@ -155,7 +163,11 @@ impl Config {
             auto_optimise_store: Setting::new(false),
             build_users_group: Setting::new(group.into()),
             connect_timeout: Setting::new(15),
-            download_attempts: Setting::new(5),
+            filetransfer_retry_attempts: Setting::new(5),
+            filetransfer_retry_delay: Setting::new(100),
+            filetransfer_retry_delay_rate_limited: Setting::new(5000),
+            filetransfer_retry_jitter: Setting::new(true),
+            filetransfer_retry_max_delay: Setting::new(60_000),
             fsync_metadata: Setting::new(true),
             fsync_store_paths: Setting::new(false),
             http_connections: Setting::new(25),
@@ -235,8 +247,13 @@ impl Config {
             entry("auto-optimise-store", &[], &mut self.auto_optimise_store),
             entry("build-users-group", &[], &mut self.build_users_group),
             entry("connect-timeout", &[], &mut self.connect_timeout),
-            entry("download-attempts", &["filetransfer-retry-attempts"],
-                &mut self.download_attempts),
+            entry("filetransfer-retry-attempts", &["download-attempts"],
+                &mut self.filetransfer_retry_attempts),
+            entry("filetransfer-retry-delay", &[], &mut self.filetransfer_retry_delay),
+            entry("filetransfer-retry-delay-rate-limited", &[],
+                &mut self.filetransfer_retry_delay_rate_limited),
+            entry("filetransfer-retry-jitter", &[], &mut self.filetransfer_retry_jitter),
+            entry("filetransfer-retry-max-delay", &[], &mut self.filetransfer_retry_max_delay),
             entry("fsync-metadata", &[], &mut self.fsync_metadata),
             entry("fsync-store-paths", &[], &mut self.fsync_store_paths),
             entry("http-connections", &["binary-caches-parallel-connections"],

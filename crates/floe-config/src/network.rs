@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use floe_cache::options::{CONNECTIONS_MAX, UNLIMITED, connection_limit, time_limit};
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
+use floe_transfer::RetryPolicy;
 
 use crate::config::Config;
 use crate::setting::Setting;
@@ -12,6 +13,7 @@ impl Config {
     /// Returns the options for requests to binary caches.
     pub fn network(&self) -> NetworkOptions {
         let seconds = |setting: &Setting<u64>| time_limit(Duration::from_secs(*setting.get()));
+        let millis = |setting: &Setting<u32>| Duration::from_millis((*setting.get()).into());
         let certificates = match self.ssl_cert_file.is_default() {
             true => self.certificates_by_default.clone(),
             false => self.ssl_cert_file.get().clone(),
@@ -26,7 +28,13 @@ impl Config {
             connections: connection_limit(*self.http_connections.get()),
             connect_timeout: seconds(&self.connect_timeout),
             stall_timeout: seconds(&self.stalled_download_timeout).unwrap_or(UNLIMITED),
-            attempts: (*self.download_attempts.get()).max(1),
+            retry: RetryPolicy {
+                attempts: (*self.filetransfer_retry_attempts.get()).max(1),
+                delay: millis(&self.filetransfer_retry_delay),
+                rate_limited_delay: millis(&self.filetransfer_retry_delay_rate_limited),
+                max_delay: millis(&self.filetransfer_retry_max_delay),
+                jitter: *self.filetransfer_retry_jitter.get(),
+            },
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
             user_agent_suffix: self.user_agent_suffix.get().clone(),
@@ -46,7 +54,9 @@ impl Config {
 pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
     match name {
         "connect-timeout" => network.connect_timeout.is_none().then(|| "no limit".into()),
-        "download-attempts" => (network.attempts == 1).then(|| "no second attempt".into()),
+        "filetransfer-retry-attempts" => {
+            (network.retry.attempts == 1).then(|| "no second attempt".into())
+        }
         "http-connections" if network.connections == CONNECTIONS_MAX => {
             Some(format!("at most {CONNECTIONS_MAX}"))
         }

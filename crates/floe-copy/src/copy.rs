@@ -6,6 +6,9 @@
 //! 4. *Receive*: one worker decodes, hashes, parses and writes one path from begin to end.
 //! 5. *Commit* makes complete paths valid in batches, references first.
 //!
+//! The first paths are fetched and received while resolve still finds others (see `transfer`),
+//! unless the target needs the whole plan first.
+//!
 //! A path that fails takes only its referrers with it. No download waits for another one; only the
 //! commit has an order.
 
@@ -16,25 +19,39 @@ mod order;
 mod receive;
 mod resolve;
 mod summary;
+mod transfer;
 mod trust;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::thread;
 
 use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 
 use crate::sources::Sources;
-use commit::{Commit, WaitingPath};
-use fetch::Queue;
+use commit::WaitingPath;
+use fetch::{Queue, QueueOrder};
 use floe_transfer::{
-    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target, codec,
+    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target,
 };
 use resolve::Resolved;
+use transfer::Transfer;
 
 pub use summary::CopySummary;
+
+/// A part of a copy: some closures are resolved, and their missing paths transferred. A copy has
+/// more than one only if a collector deletes paths that it needs.
+struct Round {
+    /// The store paths of the requested paths that were found.
+    requested_paths: Vec<StorePath>,
+    already_valid: u64,
+    /// Paths that are missing in the target and in all sources.
+    unavailable: BTreeSet<StorePath>,
+    /// Paths that were valid when the copy queried them and are not valid any more.
+    vanished: BTreeSet<StorePath>,
+}
 
 /// Copies closures from sources into a target.
 pub struct ClosureCopy<'a> {
@@ -70,25 +87,14 @@ impl ClosureCopy<'_> {
         waiting: &mut Vec<WaitingPath>,
     ) -> Result<CopySummary, Error> {
         let mut summary = CopySummary::default();
-        let mut resolved = resolve::resolve(self, specs)?;
-        self.discard_unneeded_trees(&resolved);
-        summary.already_valid = resolved.already_valid;
-        let mut requested_paths = std::mem::take(&mut resolved.requested_paths);
-        let mut all_unavailable = BTreeSet::new();
-        for _ in 0..ROUNDS_MAX {
-            let unavailable = std::mem::take(&mut resolved.unavailable);
-            let items = self.plan(resolved, &mut summary);
-            if summary.space.is_none() {
-                summary.space = self.estimate_space(&items)?;
-            }
-            if self.options.dry_run {
-                return Ok(summary);
-            }
-            if !items.is_empty() || summary.failures.is_empty() {
-                self.target.prepare()?;
-            }
-            let mut vanished = self.transfer(items, &unavailable, waiting, &mut summary)?;
-            all_unavailable.extend(unavailable);
+        let round = self.run_round(specs, waiting, &mut summary)?;
+        summary.already_valid = round.already_valid;
+        let (mut requested_paths, mut all_unavailable) = (round.requested_paths, round.unavailable);
+        if self.options.dry_run {
+            return Ok(summary);
+        }
+        let mut vanished = round.vanished;
+        for _ in 1..ROUNDS_MAX {
             if vanished.is_empty() {
                 vanished = self.vanished_requests(&requested_paths, &summary, &all_unavailable)?;
             }
@@ -99,7 +105,9 @@ impl ClosureCopy<'_> {
             // may delete more of the paths that it examined earlier.
             self.target.wait_for_gc()?;
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
-            resolved = resolve::resolve(self, &again)?;
+            let round = self.run_round(&again, waiting, &mut summary)?;
+            all_unavailable.extend(round.unavailable);
+            vanished = round.vanished;
         }
         for WaitingPath { path, references } in waiting.drain(..) {
             self.target.keep_for_resume(std::slice::from_ref(&path));
@@ -121,6 +129,65 @@ impl ClosureCopy<'_> {
         requested_paths.retain(|path| !missing.contains(path));
         summary.requested_paths = requested_paths;
         Ok(summary)
+    }
+
+    /// Resolves the closures of `specs` and transfers the paths that are missing.
+    fn run_round(
+        &self,
+        specs: &[PathSpec],
+        waiting: &mut Vec<WaitingPath>,
+        summary: &mut CopySummary,
+    ) -> Result<Round, Error> {
+        let order = match self.target.needs_core_per_worker() {
+            true => QueueOrder::AsAdded,
+            false => QueueOrder::BySize,
+        };
+        let jobs = HashPool::sequential(0, self.options.jobs).cores();
+        let queue = Queue::new(self.sources, order, jobs);
+        thread::scope(|scope| {
+            // Workers must not wait for more paths after a panic.
+            let _closed_at_end = queue.close_on_drop();
+            let mut transfer = Transfer::new(self, &queue, scope);
+            let found = resolve::resolve(self, specs, &mut |item| transfer.add_early(item))
+                .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
+            let (mut round, items) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    transfer.abandon(&error, waiting, summary);
+                    return Err(error);
+                }
+            };
+            if !self.options.dry_run {
+                round.vanished = transfer.run(&items, &round.unavailable, waiting, summary)?;
+            }
+            Ok(round)
+        })
+    }
+
+    /// Plans the transfers of a round, and checks whether they can fit.
+    fn plan_round(
+        &self,
+        mut resolved: Resolved,
+        transfer: &Transfer<'_, '_>,
+        summary: &mut CopySummary,
+    ) -> Result<(Round, Vec<Arc<PlannedPath>>), Error> {
+        if summary.planned.is_empty() {
+            self.discard_unneeded_trees(&resolved);
+        }
+        let round = Round {
+            requested_paths: std::mem::take(&mut resolved.requested_paths),
+            already_valid: resolved.already_valid,
+            unavailable: std::mem::take(&mut resolved.unavailable),
+            vanished: BTreeSet::new(),
+        };
+        let items = self.plan(resolved, summary);
+        if summary.space.is_none() {
+            summary.space = self.check_space(&items, transfer.first_space())?;
+        }
+        if !self.options.dry_run && (!items.is_empty() || summary.failures.is_empty()) {
+            self.target.prepare()?;
+        }
+        Ok((round, items))
     }
 
     /// Deletes recovered trees that this copy does not need, because it may need their space. If a
@@ -174,17 +241,12 @@ impl ClosureCopy<'_> {
 
     /// Sorts the paths, largest first: they take longest, and small ones fill the gaps. A slow
     /// target gets references first.
-    fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<PlannedPath> {
+    fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<Arc<PlannedPath>> {
         summary.unplanned += resolved.failures.len();
         for error in resolved.failures {
             summary.fail(self.events, error);
         }
-        let mut items: Vec<PlannedPath> = resolved.items.into_values().collect();
-        for item in &mut items {
-            let path = &item.narinfo.info.path;
-            item.local_copies = self.options.reuse.local_copies(path);
-            item.is_recovered = self.target.has_recovered(path);
-        }
+        let mut items: Vec<Arc<PlannedPath>> = resolved.items.into_values().collect();
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         if self.target.needs_core_per_worker() {
             let workers = HashPool::sequential(items.len(), self.options.jobs).cores();
@@ -214,16 +276,22 @@ impl ClosureCopy<'_> {
     }
 
     /// Estimates the needed and the free space. Fails if the paths cannot fit, except in a dry run.
-    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+    /// `before` is the estimate before the first early path, whose files take space already.
+    fn check_space(
+        &self,
+        items: &[Arc<PlannedPath>],
+        before: Option<&Space>,
+    ) -> Result<Option<Space>, Error> {
         let (check, dry_run) = (self.options.check_space, self.options.dry_run);
         if items.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let reuses = items.iter().any(|item| !item.local_copies.is_empty());
-        let Some(mut space) = self.target.estimate_space(items)? else {
+        let Some(mut space) = self.estimate_space(items)? else {
             return Ok(None);
         };
-        space.may_share_files = self.options.optimise || reuses;
+        if let Some(before) = before {
+            space.file_system = before.file_system.clone();
+        }
         for shortage in space.shortages().into_iter().filter(|_| check) {
             if shortage.is_certain && !dry_run {
                 return Err(Error::NoSpace(Box::new(shortage)));
@@ -234,59 +302,13 @@ impl ClosureCopy<'_> {
         Ok(Some(space))
     }
 
-    /// Fetches, receives and commits. Returns references that were valid when the copy queried them
-    /// and are not valid any more. `waiting` gets the staged paths that need them.
-    fn transfer(
-        &self,
-        items: Vec<PlannedPath>,
-        unavailable: &BTreeSet<StorePath>,
-        waiting: &mut Vec<WaitingPath>,
-        summary: &mut CopySummary,
-    ) -> Result<BTreeSet<StorePath>, Error> {
-        let hash_pool = self.hash_pool(&items);
-        let queue = Queue::new(self.sources, &items, hash_pool.cores());
-        let (sender, receiver) = mpsc::sync_channel(RESULT_QUEUE_LEN);
-        let mut commit = Commit::new(self, &queue, summary, waiting);
-        commit.fail_referrers_of(unavailable);
-        thread::scope(|scope| {
-            for (number, place) in hash_pool.tickets().enumerate() {
-                let (sender, queue) = (sender.clone(), &queue);
-                let builder = thread::Builder::new().name(format!("floe-worker-{number}"));
-                let run = move || receive::run_worker(self, queue, place, &sender);
-                builder
-                    .spawn_scoped(scope, run)
-                    .map_err(|source| Error::File {
-                        action: "start a thread for",
-                        path: "the transfer".into(),
-                        source,
-                    })?;
-            }
-            drop(sender);
-            let result = commit.run(&receiver);
-            // After an error the workers must stop, because the commit takes no more results.
-            if result.is_err() {
-                queue.close();
-                self.sources.list.iter().for_each(|source| source.abort());
-            }
-            commit.finish(receiver, result.as_ref().err());
-            result
-        })
-    }
-
-    /// Chooses the workers. A pool with batched workers has more workers than cores, and each needs
-    /// the memory of a decoder or encoder. If that is much memory, hashing takes little of the
-    /// time, so fewer workers lose little.
-    fn hash_pool(&self, items: &[PlannedPath]) -> HashPool {
-        let jobs = self.options.jobs;
-        if self.target.needs_core_per_worker() {
-            return HashPool::sequential(items.len(), jobs);
+    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+        let reuses = items.iter().any(|item| !item.local_copies.is_empty());
+        let mut space = self.target.estimate_space(items)?;
+        if let Some(space) = &mut space {
+            space.may_share_files = self.options.optimise || reuses;
         }
-        let hash_pool = HashPool::for_messages(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
-        let mut compressions = items.iter().map(|item| &item.narinfo.compression);
-        match compressions.any(codec::has_large_window) {
-            true => hash_pool.with_half_the_slots(),
-            false => hash_pool,
-        }
+        Ok(space)
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<(), Error> {
@@ -300,6 +322,3 @@ impl ClosureCopy<'_> {
 /// The number of rounds. Each further round fetches the paths that a collector deleted during the
 /// one before. A collector that does this three times would do it forever.
 const ROUNDS_MAX: usize = 3;
-
-/// The number of results that may wait for the commit. Workers wait if the queue is full.
-const RESULT_QUEUE_LEN: usize = 64;

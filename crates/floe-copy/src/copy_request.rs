@@ -11,8 +11,8 @@ use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 
 use crate::copy::{ClosureCopy, CopySummary};
 use crate::local::config::directory;
-use crate::sources::{SourceOrder, Sources};
-use crate::store_config::{StoreConfig, TargetContext, UriContext};
+use crate::sources::{OpeningSources, SourceOrder, Sources};
+use crate::store_config::{OpenTarget, StoreConfig, TargetContext, UriContext};
 
 /// A request to copy closures.
 #[derive(Clone, Debug)]
@@ -99,32 +99,74 @@ impl CopyRequest {
         self.open_target(self.open_sources()?)
     }
 
-    /// Checks the request, and opens the sources.
+    /// Checks the request, and opens the sources. A local store as target opens while they connect.
     ///
     /// Errors: those of [`CopyRequest::check`] and [`Sources::open`].
-    pub fn open_sources(&self) -> Result<Sources, Error> {
+    pub fn open_sources(&self) -> Result<OpenSources, Error> {
         self.check()?;
-        let cancel = &self.options.cancel;
-        let network = NetworkOptions {
-            workers: HashPool::workers_for(self.options.jobs),
-            ..self.network.clone()
-        };
-        Sources::open(&self.sources, self.order, &network, cancel)
+        let opening = self.begin_open_sources()?;
+        // A local store does not depend on the sources.
+        let is_independent = self.target.layout().is_some();
+        let target = is_independent.then(|| self.open_target_for(None));
+        match opening.wait() {
+            Ok(sources) => Ok(OpenSources { sources, target }),
+            Err(error) => {
+                if let Some(Ok(target)) = target
+                    && let Some(store) = target.opened.local_store
+                {
+                    store.remove_if_unused();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Opens the target for a copy from open sources.
     ///
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
     /// cannot list them.
-    pub fn open_target(&self, sources: Sources) -> Result<OpenCopy<'_>, Error> {
+    pub fn open_target(&self, open: OpenSources) -> Result<OpenCopy<'_>, Error> {
+        let OpenSources { sources, target } = open;
         let all = match &self.paths {
             RequestedPaths::All => Some(all_paths(&sources)?),
             RequestedPaths::Named(_) => None,
         };
-        let first_dir = sources.list.first().map(|first| first.store_dir().clone());
+        let target = target.unwrap_or_else(|| {
+            let first = sources.list.first();
+            self.open_target_for(first.map(|first| first.store_dir().clone()))
+        })?;
+        let specs = match (all, &self.paths) {
+            (None, RequestedPaths::Named(paths)) => {
+                parse_path_specs(paths, target.opened.target.store_dir())?
+            }
+            (all, _) => all.unwrap_or_default(),
+        };
+        Ok(OpenCopy {
+            options: &self.options,
+            sources,
+            target: target.opened.target,
+            local_store: target.opened.local_store,
+            is_new: target.is_new,
+            not_writable: target.not_writable,
+            specs,
+        })
+    }
+
+    fn begin_open_sources(&self) -> Result<OpeningSources, Error> {
+        let cancel = &self.options.cancel;
+        let network = NetworkOptions {
+            workers: HashPool::workers_for(self.options.jobs),
+            ..self.network.clone()
+        };
+        Sources::begin_open(&self.sources, self.order, &network, cancel)
+    }
+
+    /// Opens the target. `store_dir` is the store directory of a new cache if the request names
+    /// none.
+    fn open_target_for(&self, store_dir: Option<StoreDir>) -> Result<WritableTarget, Error> {
         let is_new = !self.options.dry_run && self.target.is_new();
         let mut context = TargetContext {
-            store_dir: self.store_dir.clone().or(first_dir),
+            store_dir: self.store_dir.clone().or(store_dir),
             write: &self.write,
             dry_run: self.options.dry_run,
         };
@@ -138,20 +180,10 @@ impl CopyRequest {
             }
             opened => (opened?, None),
         };
-        let specs = match (all, &self.paths) {
-            (None, RequestedPaths::Named(paths)) => {
-                parse_path_specs(paths, opened.target.store_dir())?
-            }
-            (all, _) => all.unwrap_or_default(),
-        };
-        Ok(OpenCopy {
-            options: &self.options,
-            sources,
-            target: opened.target,
-            local_store: opened.local_store,
+        Ok(WritableTarget {
+            opened,
             is_new: is_new && not_writable.is_none(),
             not_writable,
-            specs,
         })
     }
 
@@ -173,6 +205,22 @@ impl CopyRequest {
         let missing = target.add_temp_roots_and_query_missing(&valid)?;
         Ok(missing.paths.is_empty())
     }
+}
+
+/// The open sources of a copy, and its target if that is open already.
+#[derive(Debug)]
+pub struct OpenSources {
+    /// The sources.
+    pub sources: Sources,
+    target: Option<Result<WritableTarget, Error>>,
+}
+
+/// An open target: see the fields of [`OpenCopy`].
+#[derive(Debug)]
+struct WritableTarget {
+    opened: OpenTarget,
+    is_new: bool,
+    not_writable: Option<StoreError>,
 }
 
 /// A copy whose sources and target are open.

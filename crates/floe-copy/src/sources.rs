@@ -1,11 +1,12 @@
 //! The sources of one copy, in the order in which they are queried.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use floe_cache::{Network, NetworkOptions};
-use floe_transfer::{Cancel, Error, Source};
+use floe_transfer::{Cancel, Error, RetryPolicy, Source};
 
 use crate::store_config::{SourceContext, StoreConfig};
 
@@ -17,10 +18,30 @@ pub struct Sources {
     /// The sources that could not be opened, by their store URIs without credentials, with the
     /// causes.
     pub unavailable: Vec<(String, Arc<Error>)>,
-    /// The number of attempts of a transfer.
-    pub(crate) attempts: u32,
+    /// When a failed transfer is repeated.
+    retry: RetryPolicy,
+    /// The faults of each source in transfers.
+    faults: Vec<SourceFaults>,
     /// The network of the caches, if this opened them.
     network: Option<Arc<Network>>,
+}
+
+/// The faults of a source in transfers.
+#[derive(Debug, Default)]
+struct SourceFaults {
+    /// The transfers that failed since the last one that succeeded.
+    in_a_row: AtomicU32,
+    is_avoided: AtomicBool,
+}
+
+/// Sources that have begun to open.
+#[derive(Debug)]
+pub struct OpeningSources {
+    sources: Sources,
+    /// A message for each source that is open or has failed.
+    replies: Receiver<()>,
+    order: SourceOrder,
+    cancel: Cancel,
 }
 
 /// The order in which sources are queried.
@@ -34,14 +55,53 @@ pub enum SourceOrder {
 }
 
 impl Sources {
-    /// Makes a list of open sources. A failing transfer gets `attempts` attempts.
-    pub fn new(list: Vec<Arc<dyn Source>>, attempts: u32) -> Sources {
+    /// Makes a list of open sources. `retry` says when a failed transfer is repeated, unless the
+    /// source has a policy of its own.
+    pub fn new(list: Vec<Arc<dyn Source>>, retry: RetryPolicy) -> Sources {
+        let faults = list.iter().map(|_| SourceFaults::default()).collect();
         Sources {
             list,
             unavailable: Vec::new(),
-            attempts,
+            retry,
+            faults,
             network: None,
         }
+    }
+
+    /// Returns the policy for transfers from one source.
+    pub(crate) fn retry_policy(&self, source: usize) -> RetryPolicy {
+        let own = self.list[source].retry_policy();
+        own.unwrap_or_else(|| self.retry.clone())
+    }
+
+    /// Whether a path may also come from another source.
+    pub(crate) fn have_alternative_to(&self, source: usize) -> bool {
+        let mut others = (0..self.list.len()).filter(|other| *other != source);
+        others.any(|other| !self.is_avoided(other) && self.is_open(other))
+    }
+
+    fn is_open(&self, source: usize) -> bool {
+        matches!(self.list[source].open_result(), Some(Ok(())))
+    }
+
+    /// Whether transfers from a source have failed so often that the copy uses others.
+    pub(crate) fn is_avoided(&self, source: usize) -> bool {
+        self.faults[source].is_avoided.load(Ordering::Relaxed)
+    }
+
+    /// Records that a transfer from a source succeeded.
+    pub(crate) fn record_success(&self, source: usize) {
+        self.faults[source].in_a_row.store(0, Ordering::Relaxed);
+    }
+
+    /// Records that a transfer from a source failed. Returns whether the copy avoids the source
+    /// from now on.
+    pub(crate) fn record_fault(&self, source: usize) -> bool {
+        let faults = &self.faults[source];
+        let in_a_row = faults.in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+        in_a_row >= FAULTS_MAX
+            && self.have_alternative_to(source)
+            && !faults.is_avoided.swap(true, Ordering::Relaxed)
     }
 
     /// Opens sources. A source that cannot be opened is left out: see [`Sources::unavailable`].
@@ -57,6 +117,18 @@ impl Sources {
         options: &NetworkOptions,
         cancel: &Cancel,
     ) -> Result<Sources, Error> {
+        Sources::begin_open(stores, order, options, cancel)?.wait()
+    }
+
+    /// Begins to open sources: connects to caches, and does not wait for them.
+    ///
+    /// Errors: those of [`Network::start`].
+    pub fn begin_open(
+        stores: &[Arc<dyn StoreConfig>],
+        order: SourceOrder,
+        options: &NetworkOptions,
+        cancel: &Cancel,
+    ) -> Result<OpeningSources, Error> {
         let network = match stores.iter().any(|store| store.uses_network()) {
             true => Some(Network::start(options)?),
             false => None,
@@ -69,7 +141,7 @@ impl Sources {
             events: &options.events,
             opened,
         };
-        let mut sources = Sources::new(Vec::new(), options.attempts);
+        let mut sources = Sources::new(Vec::new(), options.retry.clone());
         for store in stores {
             match store.open_source(&context) {
                 Ok(source) => sources.list.push(source),
@@ -78,13 +150,18 @@ impl Sources {
         }
         drop(context);
         sources.network = network;
-        sources.wait_until_usable(&replies, cancel)?;
-        sources.drop_unavailable(order)
+        Ok(OpeningSources {
+            sources,
+            replies,
+            order,
+            cancel: cancel.clone(),
+        })
     }
 
     /// Waits until all sources are open or have failed. If one can be used, waits only for the
     /// grace period.
     fn wait_until_usable(&self, replies: &Receiver<()>, cancel: &Cancel) -> Result<(), Error> {
+        let began = Instant::now();
         let mut usable_since = None;
         loop {
             let results = || self.list.iter().map(|source| source.open_result());
@@ -92,8 +169,9 @@ impl Sources {
                 return Ok(());
             }
             if results().any(|state| matches!(state, Some(Ok(())))) {
-                let since = usable_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= STARTUP_GRACE_PERIOD {
+                let since = *usable_since.get_or_insert_with(Instant::now);
+                let grace_period = since.duration_since(began).clamp(GRACE_MIN, GRACE_MAX);
+                if since.elapsed() >= grace_period {
                     return Ok(());
                 }
             }
@@ -121,6 +199,7 @@ impl Sources {
                 None => Error::NoSources,
             });
         }
+        self.faults = self.list.iter().map(|_| SourceFaults::default()).collect();
         self.list.sort_by_key(|source| {
             let is_opening = source.open_result().is_none();
             let priority = match order {
@@ -133,6 +212,18 @@ impl Sources {
     }
 }
 
+impl OpeningSources {
+    /// Waits until all sources are open or have failed. If one can be used, waits only for the
+    /// grace period.
+    ///
+    /// Errors: those of [`Sources::open`].
+    pub fn wait(self) -> Result<Sources, Error> {
+        self.sources
+            .wait_until_usable(&self.replies, &self.cancel)?;
+        self.sources.drop_unavailable(self.order)
+    }
+}
+
 impl Drop for Sources {
     fn drop(&mut self) {
         if let Some(network) = &self.network {
@@ -141,9 +232,13 @@ impl Drop for Sources {
     }
 }
 
-/// How long slow sources may take after one can be used: longer than a connection around the world,
-/// and short enough for a user.
-const STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(1);
+/// How many transfers in a row must fail at a source before the copy avoids it.
+const FAULTS_MAX: u32 = 3;
+
+/// How long slow sources may take after one can be used: as long again as that one took, within
+/// these bounds. The longest is longer than a connection around the world takes.
+const GRACE_MIN: Duration = Duration::from_millis(200);
+const GRACE_MAX: Duration = Duration::from_secs(1);
 
 /// How often the wait for sources checks for a cancellation and the end of the grace period.
 const OPEN_POLL: Duration = Duration::from_millis(20);

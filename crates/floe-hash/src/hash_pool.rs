@@ -91,6 +91,13 @@ impl HashPool {
         }
     }
 
+    /// Returns the pool for messages that are not known yet, if this machine hashes each message
+    /// alone. Otherwise the division of the messages depends on their lengths.
+    pub fn for_unknown_messages(jobs: Option<NonZeroUsize>) -> Option<HashPool> {
+        let is_sequential = jobs.is_some() || !lanes::are_preferred();
+        is_sequential.then(|| HashPool::sequential(usize::MAX, jobs))
+    }
+
     /// Halves the number of batched workers. For work that needs much memory per worker, and takes
     /// much longer than hashing.
     pub fn with_half_the_slots(mut self) -> HashPool {

@@ -150,6 +150,11 @@ impl StoreWriter {
         self.recovered().contains_key(path)
     }
 
+    /// Whether a recovered tree exists for any path.
+    pub fn has_any_recovered(&self) -> bool {
+        !self.recovered().is_empty()
+    }
+
     /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
     /// removes it.
     pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {

@@ -12,6 +12,8 @@ pub struct Certificates {
     pub authority: String,
     /// The lines of nginx.conf that name the server's certificate and key.
     pub server: String,
+    /// The files of the server's certificate and key.
+    pub server_files: [String; 2],
     /// The files of a client's certificate, issued by the same authority, and of its key.
     pub client: [String; 2],
 }
@@ -45,6 +47,7 @@ pub fn create_certificates(openssl: &Path, directory: &Path) -> Certificates {
     Certificates {
         authority: ca,
         server: format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
+        server_files: [certificate, key],
         client: [name("client.pem"), name("client.key")],
     }
 }

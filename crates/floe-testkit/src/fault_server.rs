@@ -333,10 +333,14 @@ impl Response {
         let is_same = fields.get("if-range").is_none_or(|seen| *seen == tag);
         let range = fields
             .get("range")
-            .filter(|_| is_same && self.status == 200);
+            .filter(|_| is_same && self.status == 200)
+            .filter(|_| self.fault != Some(Fault::IgnoredRange));
         let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
         if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
             self.body.drain(..first);
+            if self.fault == Some(Fault::OtherRange) {
+                self.body.iter_mut().for_each(|byte| *byte = !*byte);
+            }
             if let Some(Fault::PartialRange(len)) = self.fault {
                 self.body.truncate(len);
             }

@@ -11,6 +11,7 @@
 pub mod fault_server;
 pub mod fuzz_corpus;
 mod haproxy;
+pub mod http2_fault_server;
 pub mod http_client;
 pub mod nars;
 pub mod recording_disk;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use floe_format::{Compression, Hash, HashPart, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_transfer::{
-    Body, Buffering, CachePolicy, Chunk, Error, NarInfoCallback, NarInfoResult, NarStream, Source,
+    Body, CachePolicy, Chunk, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream, Source,
 };
 use tokio::sync::mpsc;
 
@@ -160,7 +160,7 @@ impl Source for MemorySource {
         reply(self.narinfo(hash_part));
     }
 
-    fn open_nar(&self, narinfo: &NarInfo, _: Buffering) -> Result<NarStream, Error> {
+    fn open_nar(&self, narinfo: &NarInfo, _: NarRequest) -> Result<NarStream, Error> {
         let mut state = self.state();
         let path = &narinfo.info.path;
         state.opened.push(path.clone());

@@ -118,6 +118,10 @@ impl Target for MemoryTarget {
         Ok(missing.cloned().collect::<Vec<_>>().into())
     }
 
+    fn can_receive_early(&self) -> bool {
+        true
+    }
+
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
         let info = nar.narinfo().info.clone();
         let mut buffer = NarBuffer(Vec::new());

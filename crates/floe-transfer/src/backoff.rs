@@ -1,53 +1,128 @@
-//! The delay between two attempts.
+//! When a failed request is repeated.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// Returns the delay after a failed attempt. It doubles with each attempt, and is at least as long
-/// as the server demands. Jitter keeps clients that failed together from returning together.
-pub fn backoff_delay(attempt: u32, error: &Error) -> Duration {
-    let factor = 2_u32.saturating_pow(attempt.saturating_sub(1));
-    let own = BACKOFF_BASE * factor.min(BACKOFF_FACTOR_MAX);
-    let own = own.mul_f64(0.5 + jitter());
-    own.max(error.retry_after().unwrap_or_default())
+/// When a failed request is repeated: the settings `filetransfer-retry-*` of Nix 2.35, with its
+/// defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// How often a request is sent in all before it has failed (`filetransfer-retry-attempts`). 0
+    /// means 1.
+    pub attempts: u32,
+    /// The pause after the first failure (`filetransfer-retry-delay`). Each further one is twice as
+    /// long.
+    pub delay: Duration,
+    /// The same if the server has too many requests: status 429 or 503
+    /// (`filetransfer-retry-delay-rate-limited`).
+    pub rate_limited_delay: Duration,
+    /// The longest pause, unless the server demands a longer one (`filetransfer-retry-max-delay`).
+    pub max_delay: Duration,
+    /// Whether each pause is a random part of its length (`filetransfer-retry-jitter`), so that
+    /// clients that failed together do not return together.
+    pub jitter: bool,
+}
+
+impl RetryPolicy {
+    /// Returns the default with another number of attempts.
+    pub fn with_attempts(attempts: u32) -> RetryPolicy {
+        RetryPolicy {
+            attempts,
+            ..RetryPolicy::default()
+        }
+    }
+
+    /// Returns the pause after a failed attempt, the first of which has the number 1. The pause is
+    /// never shorter than a server's `Retry-After`; jitter comes on top of that.
+    pub fn pause(&self, attempt: u32, error: &Error) -> Duration {
+        let first = match error.is_rate_limited() {
+            true => self.rate_limited_delay,
+            false => self.delay,
+        };
+        let factor = 2_u32.saturating_pow(attempt.saturating_sub(1));
+        let own = first.saturating_mul(factor).min(self.max_delay);
+        let demanded = error.retry_after().unwrap_or_default();
+        match self.jitter {
+            true => demanded.saturating_add(own.mul_f64(random_fraction())),
+            false => demanded.max(own),
+        }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            attempts: 5,
+            delay: Duration::from_millis(100),
+            rate_limited_delay: Duration::from_secs(5),
+            max_delay: Duration::from_secs(60),
+            jitter: true,
+        }
+    }
 }
 
 /// Returns a random number from 0 to 1. It need not be secret, so the random keys of the standard
 /// library's hash maps are good enough.
-fn jitter() -> f64 {
+fn random_fraction() -> f64 {
     let drawn = RandomState::new().build_hasher().finish();
     (drawn >> 11) as f64 / (1_u64 << 53) as f64
 }
-
-/// The first delay, as in Nix. Each further one is twice as long.
-const BACKOFF_BASE: Duration = Duration::from_millis(250);
-
-/// The largest factor: half a minute is long enough between two attempts.
-const BACKOFF_FACTOR_MAX: u32 = 120;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn backoff_grows_with_jitter_and_respects_retry_after() {
-        let plain = Error::fetch("u", "r", true);
-        for attempt in 1..=4 {
-            let base = BACKOFF_BASE * 2_u32.pow(attempt - 1);
-            let drawn: Vec<Duration> = (0..50).map(|_| backoff_delay(attempt, &plain)).collect();
-            let within = |time: &Duration| *time >= base / 2 && *time <= base * 3 / 2;
-            assert!(drawn.iter().all(within));
-            assert!(drawn.iter().any(|time| *time != drawn[0]));
-        }
-        assert!(backoff_delay(u32::MAX, &plain) <= Duration::from_secs(45));
-        let asked = Error::Fetch {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn failure(status: Option<u16>, retry_after: Option<Duration>) -> Error {
+        Error::Fetch {
             url: "u".into(),
             reason: "r".into(),
             transient: true,
-            retry_after: Some(Duration::from_secs(7)),
+            status,
+            retry_after,
+        }
+    }
+
+    #[test]
+    fn pause_doubles_up_to_its_limit() {
+        let policy = RetryPolicy {
+            jitter: false,
+            ..RetryPolicy::default()
         };
-        assert!(backoff_delay(1, &asked) >= Duration::from_secs(7));
+        let seconds = |attempt, status| policy.pause(attempt, &failure(status, None)).as_secs_f64();
+        for (attempt, plain, limited) in [(1, 0.1, 5.0), (2, 0.2, 10.0), (5, 1.6, 60.0)] {
+            assert_eq!(seconds(attempt, None), plain);
+            assert_eq!(seconds(attempt, Some(500)), plain);
+            assert_eq!(seconds(attempt, Some(503)), limited);
+            assert_eq!(seconds(attempt, Some(429)), limited);
+        }
+        assert_eq!(seconds(u32::MAX, None), 60.0);
+        assert_eq!(
+            policy.pause(1, &failure(Some(503), Some(7 * SECOND))),
+            7 * SECOND
+        );
+        assert_eq!(
+            policy.pause(1, &failure(Some(503), Some(SECOND))),
+            5 * SECOND
+        );
+    }
+
+    #[test]
+    fn jitter_is_full_and_follows_retry_after() {
+        let policy = RetryPolicy::default();
+        let pauses = |retry_after| {
+            let failure = failure(Some(429), retry_after);
+            let mut pauses: Vec<_> = (0..1000).map(|_| policy.pause(2, &failure)).collect();
+            pauses.sort_unstable();
+            (pauses[0], pauses[999])
+        };
+        let (shortest, longest) = pauses(None);
+        assert!(shortest < SECOND && longest > 9 * SECOND && longest <= 10 * SECOND);
+        let (shortest, longest) = pauses(Some(7 * SECOND));
+        assert!(shortest >= 7 * SECOND && shortest < 8 * SECOND);
+        assert!(longest > 16 * SECOND && longest <= 17 * SECOND);
     }
 }

@@ -32,6 +32,8 @@ pub enum Error {
         reason: String,
         /// Whether the same request may succeed a moment later.
         transient: bool,
+        /// The status with which the server refused the request.
+        status: Option<u16>,
         /// The delay that the server demands before the next request.
         retry_after: Option<Duration>,
     },
@@ -318,7 +320,7 @@ pub enum Error {
     },
     /// The target's file system has too little space.
     #[error(
-        "cannot copy: {0}; nothing was fetched; free some space, choose another target, or try \
+        "cannot copy: {0}; nothing was installed; free some space, choose another target, or try \
          --no-check-space"
     )]
     NoSpace(Box<Shortage>),
@@ -382,6 +384,7 @@ impl Error {
             url: url.to_owned(),
             reason: reason.into(),
             transient,
+            status: None,
             retry_after: None,
         }
     }
@@ -456,6 +459,12 @@ impl Error {
             Error::Fetch { retry_after, .. } => *retry_after,
             _ => None,
         }
+    }
+
+    /// Whether the server has too many requests: status 429 or 503.
+    pub fn is_rate_limited(&self) -> bool {
+        let limited = [Some(429), Some(503)];
+        matches!(self, Error::Fetch { status, .. } if limited.contains(status))
     }
 
     /// Whether another attempt may succeed.

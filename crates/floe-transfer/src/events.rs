@@ -96,6 +96,14 @@ pub enum Event<'a> {
         /// The failure.
         error: &'a Error,
     },
+    /// Transfers from a source failed several times in a row. The copy uses other sources from now
+    /// on, as long as they have the paths.
+    AvoidedSource {
+        /// The name of the source.
+        source: &'a str,
+        /// The last failure.
+        error: &'a Error,
+    },
     /// Another store has a path, but its contents cannot be reused.
     NotReused {
         /// The path. The copy tries the next store, or fetches the path.

@@ -24,7 +24,7 @@ mod target;
 mod uri_parameters;
 pub mod url;
 
-pub use backoff::backoff_delay;
+pub use backoff::RetryPolicy;
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use disk_space::{Resource, Shortage};
 pub use error::Error;
@@ -37,7 +37,7 @@ pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
-    SMALL_LEN_MAX, Source,
+    NarRequest, SMALL_LEN_MAX, Source,
 };
 pub use space::{Needs, Space};
 pub use store_uri::StoreUri;

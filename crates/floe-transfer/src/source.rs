@@ -5,9 +5,11 @@ mod closure;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use floe_format::{HashPart, NarInfo, PathInfo, StoreDir, StorePath};
 
+use crate::backoff::RetryPolicy;
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::nar_stream::NarStream;
@@ -31,17 +33,27 @@ pub trait Source: Debug + Send + Sync {
     fn query(&self, hash_part: HashPart, policy: CachePolicy, reply: NarInfoCallback);
 
     /// Opens the NAR that a narinfo of this source describes. Must not block on a network.
-    fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error>;
+    fn open_nar(&self, narinfo: &NarInfo, request: NarRequest) -> Result<NarStream, Error>;
 
     /// Opens a large NAR one turn before its worker is free. Returns `None` if that would take a
     /// connection that another request may need first.
-    fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
-        Some(self.open_nar(narinfo, Buffering::Stream))
+    fn prefetch_nar(
+        &self,
+        narinfo: &NarInfo,
+        request: NarRequest,
+    ) -> Option<Result<NarStream, Error>> {
+        Some(self.open_nar(narinfo, request))
     }
 
     /// Returns the priority: sources with lower numbers are queried first.
     fn priority(&self) -> i32 {
         DEFAULT_PRIORITY
+    }
+
+    /// Returns when a failed transfer from this source is repeated, if the source has a policy of
+    /// its own.
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        None
     }
 
     /// Whether paths of this source need no signature (`trusted`).
@@ -108,6 +120,26 @@ pub enum CachePolicy {
     Bypass,
 }
 
+/// How a NAR is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NarRequest {
+    /// How its body is kept.
+    pub buffering: Buffering,
+    /// Whether another source may have the NAR. Then the source gives up early, after one attempt
+    /// or a few seconds without bytes.
+    pub can_fail_over: bool,
+}
+
+impl NarRequest {
+    /// Returns the request for a NAR that only this source has.
+    pub fn streamed() -> NarRequest {
+        NarRequest {
+            buffering: Buffering::Stream,
+            can_fail_over: false,
+        }
+    }
+}
+
 /// How the body of a NAR is kept until its worker reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffering {
@@ -141,6 +173,19 @@ impl dyn Source + '_ {
         hash_part: HashPart,
         cancel: &Cancel,
     ) -> Result<Option<NarInfo>, Error> {
+        self.query_path_info_within(None, hash_part, cancel)
+    }
+
+    /// As [`query_path_info`](#method.query_path_info), but waits no longer than the timeout.
+    ///
+    /// Errors: also if there was no reply within this time.
+    pub fn query_path_info_within(
+        &self,
+        timeout: Option<Duration>,
+        hash_part: HashPart,
+        cancel: &Cancel,
+    ) -> Result<Option<NarInfo>, Error> {
+        let began = Instant::now();
         let (sender, receiver) = mpsc::channel();
         let reply = Box::new(move |result| {
             // The receiver is gone only after a cancellation.
@@ -150,7 +195,11 @@ impl dyn Source + '_ {
         loop {
             match receiver.recv_timeout(CANCEL_POLL) {
                 Ok(result) => return Ok(result?.narinfo),
-                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
+                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {
+                    if timeout.is_some_and(|timeout| began.elapsed() > timeout) {
+                        return Err(Error::fetch(&self.name(), "it does not reply", true));
+                    }
+                }
                 Err(_) => return Err(Error::Cancelled),
             }
         }

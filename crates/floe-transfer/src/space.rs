@@ -6,6 +6,7 @@
 //! system rounds the size of each file up.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use floe_format::{Compression, NarInfo};
 use floe_store::FileSystem;
@@ -39,7 +40,7 @@ impl Space {
     /// A directory that does not exist yet counts as its nearest parent.
     pub fn estimate(
         directory: &Path,
-        items: &[PlannedPath],
+        items: &[Arc<PlannedPath>],
         needs: impl Fn(&NarInfo) -> Needs,
     ) -> Result<Space, Error> {
         // A recovered tree already has its space.
@@ -54,6 +55,13 @@ impl Space {
             min_bytes: sum.min_bytes,
             may_share_files: false,
         })
+    }
+
+    /// Whether the paths need at most half of the free space.
+    pub fn is_ample(&self) -> bool {
+        let is_ample = |wanted: u64, free: Option<u64>| free.is_none_or(|free| wanted <= free / 2);
+        is_ample(self.write_bytes, self.file_system.free_bytes)
+            && is_ample(self.write_inodes, self.file_system.free_inodes)
     }
 
     /// Returns the shortages, certain ones first.

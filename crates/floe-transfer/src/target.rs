@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use floe_format::{HashPart, StoreDir, StorePath};
 
@@ -27,10 +28,16 @@ pub trait Target: Debug + Send + Sync {
     /// Protects paths from garbage collection, and finds out which of them are missing.
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error>;
 
-    /// Prepares the target for new paths, once the plan of the copy is complete. A new cache comes
-    /// into being here, so that a refused copy leaves none.
+    /// Prepares the target for new paths, once the plan of the copy is complete, or before the
+    /// first early path. A new cache comes into being here, so that a refused copy leaves none.
     fn prepare(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Whether the target may stage paths while the copy still resolves the closure, after
+    /// [`Target::prepare`].
+    fn can_receive_early(&self) -> bool {
+        false
     }
 
     /// Stages a path: writes its NAR with [`IncomingNar::write_to`]. Leaves nothing after an error.
@@ -62,7 +69,7 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Estimates the space that paths need, and looks up the free space.
-    fn estimate_space(&self, _items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, _items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         Ok(None)
     }
 

@@ -29,8 +29,8 @@ pub(super) fn receive(
         match from.recv(&mut buffer) {
             Ok(len) => {
                 let packet = buffer.get(..len).unwrap_or_default();
-                traffic.count(packet);
-                if let Some(due) = pace.due(Instant::now(), packet) {
+                let is_lost = traffic.count(packet, options.stalls);
+                if !is_lost && let Some(due) = pace.due(Instant::now(), packet) {
                     // A full queue loses the packet, as that of a router does.
                     let _ = sender.try_send((due, packet.to_vec()));
                 }
@@ -112,6 +112,7 @@ mod tests {
         round_trip: Duration::from_millis(50),
         rate: None,
         loss: None,
+        stalls: None,
     };
 
     #[test]

@@ -15,6 +15,8 @@ struct Connection {
     /// How often the client has sent something after the server.
     round_trips: u64,
     is_answered: bool,
+    /// Whether all its further packets are lost.
+    is_stalled: bool,
 }
 
 /// The traffic of one run.
@@ -27,6 +29,8 @@ pub(in crate::closures) struct Traffic {
     pub(in crate::closures) received: u64,
     /// The most round trips of one connection.
     pub(in crate::closures) round_trips_max: u64,
+    /// Whether a connection was stalled.
+    pub(in crate::closures) has_stalled: bool,
 }
 
 /// The connections since the last report.
@@ -57,22 +61,30 @@ impl SharedTraffic {
             sent: sum.sent + one.sent,
             received: sum.received + one.received,
             round_trips_max: sum.round_trips_max.max(one.round_trips),
+            has_stalled: sum.has_stalled || one.is_stalled,
         })
     }
 }
 
 impl Direction {
-    pub(super) fn count(&self, packet: &[u8]) {
-        let Some(segment) = Segment::parse(packet).filter(|segment| segment.data_len > 0) else {
-            return;
+    /// Counts a packet. Returns whether it belongs to a stalled connection and is lost. The first
+    /// connection to the port `stalls` that has received [`STALL_AFTER`] bytes stalls.
+    pub(super) fn count(&self, packet: &[u8], stalls: Option<u16>) -> bool {
+        let Some(segment) = Segment::parse(packet) else {
+            return false;
         };
         let connections = self.shared.0.lock();
         let mut connections = connections.unwrap_or_else(PoisonError::into_inner);
-        let port = match self.is_from_client {
-            true => segment.from,
-            false => segment.to,
+        let (port, to) = match self.is_from_client {
+            true => (segment.from, segment.to),
+            false => (segment.to, segment.from),
         };
+        let may_stall = stalls == Some(to) && !connections.values().any(|other| other.is_stalled);
         let connection = connections.entry(port).or_default();
+        connection.is_stalled |= may_stall && connection.received > STALL_AFTER;
+        if connection.is_stalled || segment.data_len == 0 {
+            return connection.is_stalled;
+        }
         if self.is_from_client {
             connection.sent += segment.data_len;
             if connection.sent == segment.data_len || connection.is_answered {
@@ -83,6 +95,7 @@ impl Direction {
             connection.received += segment.data_len;
             connection.is_answered = true;
         }
+        false
     }
 }
 
@@ -117,6 +130,9 @@ impl Segment {
     }
 }
 
+/// The bytes after which a connection stalls.
+const STALL_AFTER: u64 = 1_000_000;
+
 const VIRTIO_HEADER_LEN: usize = 10;
 const TCP: u8 = 6;
 
@@ -141,20 +157,39 @@ mod tests {
         let shared = SharedTraffic::default();
         let (up, down) = (shared.direction(true), shared.direction(false));
         for _ in 0..3 {
-            up.count(&packet(1000, 80, 10));
-            up.count(&packet(1000, 80, 10));
-            down.count(&packet(80, 1000, 100));
-            down.count(&packet(80, 1000, 0));
+            up.count(&packet(1000, 80, 10), None);
+            up.count(&packet(1000, 80, 10), None);
+            down.count(&packet(80, 1000, 100), None);
+            down.count(&packet(80, 1000, 0), None);
         }
-        up.count(&packet(1001, 80, 5));
+        up.count(&packet(1001, 80, 5), None);
         let traffic = Traffic {
             connections: 2,
             sent: 65,
             received: 300,
             round_trips_max: 3,
+            has_stalled: false,
         };
         assert_eq!(shared.take(), traffic);
         assert_eq!(shared.take(), Traffic::default());
+    }
+
+    #[test]
+    fn one_connection_stalls_in_each_run() {
+        let shared = SharedTraffic::default();
+        let (up, down) = (shared.direction(true), shared.direction(false));
+        let large = STALL_AFTER as usize + 1;
+        for _ in 0..2 {
+            for port in [1000, 1001] {
+                assert!(!down.count(&packet(80, port, large), Some(80)));
+                assert!(!down.count(&packet(81, port + 10, large), Some(80)));
+            }
+            assert!(down.count(&packet(80, 1000, 1), Some(80)));
+            assert!(up.count(&packet(1000, 80, 0), Some(80)));
+            assert!(!down.count(&packet(80, 1001, 1), Some(80)));
+            assert!(!down.count(&packet(81, 1010, 1), Some(80)));
+            assert!(shared.take().has_stalled);
+        }
     }
 
     #[test]

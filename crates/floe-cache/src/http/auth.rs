@@ -13,33 +13,23 @@ use reqwest::{Client, RequestBuilder, Url};
 use crate::options::NetworkOptions;
 use crate::storage::file_error;
 
-/// A client that adds the credentials of each host to its requests.
-#[derive(Debug)]
-pub(super) struct AuthenticatedClient {
-    pub(super) client: Client,
-    /// The contents of the netrc files.
-    pub(super) netrc: Vec<Netrc>,
+/// Makes a request with the credentials for the URL's host.
+pub(super) fn get(client: &Client, netrc: &[Netrc], url: &Url) -> RequestBuilder {
+    let request = get_without_credentials(client, url);
+    match authorization(netrc, url) {
+        Some(value) => request.header(AUTHORIZATION, value),
+        None => request,
+    }
 }
 
-impl AuthenticatedClient {
-    /// Makes a request with the credentials for the URL's host.
-    pub(super) fn get(&self, url: &Url) -> RequestBuilder {
-        let request = self.get_without_credentials(url);
-        match authorization(&self.netrc, url) {
-            Some(value) => request.header(AUTHORIZATION, value),
-            None => request,
-        }
-    }
-
-    /// Makes a request without credentials.
-    pub(super) fn get_without_credentials(&self, url: &Url) -> RequestBuilder {
-        let mut url = url.clone();
-        // reqwest would send the credentials of the URL itself. Both calls fail for URLs that
-        // cannot have credentials.
-        let _: Result<(), ()> = url.set_username("");
-        let _: Result<(), ()> = url.set_password(None);
-        self.client.get(url)
-    }
+/// Makes a request without credentials.
+pub(super) fn get_without_credentials(client: &Client, url: &Url) -> RequestBuilder {
+    let mut url = url.clone();
+    // reqwest would send the credentials of the URL itself. Both calls fail for URLs that cannot
+    // have credentials.
+    let _: Result<(), ()> = url.set_username("");
+    let _: Result<(), ()> = url.set_password(None);
+    client.get(url)
 }
 
 /// Returns the errors of netrc files that exist and cannot be used. Requests ignore such files, so

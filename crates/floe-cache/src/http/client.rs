@@ -1,6 +1,12 @@
-//! The HTTP client: TLS, timeouts and windows.
+//! The HTTP clients: TLS, timeouts, windows, and the number of connections over HTTP/2.
+//!
+//! A client has one connection to each host that speaks HTTP/2. One connection alone is slow for
+//! large bodies on a network with delay: its congestion window grows from nothing, and a lost
+//! packet stops all bodies. Therefore large bodies have clients of their own, which all use the
+//! same settings and TLS sessions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use floe_transfer::Error;
 use reqwest::{Client, redirect};
@@ -10,15 +16,80 @@ use super::dns::{self, HostsAndDnsResolver};
 use super::tls::{self, ClientCertificate};
 use crate::options::NetworkOptions;
 
-/// Returns the client, and the reason if it trusts no certificate because it could not read any.
-/// This is no error yet, because plain HTTP needs no certificates.
-///
-/// Errors: [`Error::Proxy`], [`Error::File`] for a client certificate, [`Error::Fetch`].
-pub(super) fn client(
+/// The clients of a cache.
+#[derive(Debug)]
+pub(super) struct Clients {
+    /// The client of all requests over HTTP/1.1, and of small objects over HTTP/2.
+    shared: Client,
+    /// The clients of large bodies over HTTP/2. The first such body makes each of them.
+    bulk: [OnceLock<Client>; BULK_CONNECTIONS],
+    config: rustls::ClientConfig,
+    options: NetworkOptions,
+    /// The bodies in flight, for each bulk client.
+    bodies: [Arc<()>; BULK_CONNECTIONS],
+}
+
+/// The bulk client of a large body. Until it is dropped, the client counts the body.
+#[derive(Debug)]
+pub(super) struct BulkClient {
+    index: usize,
+    _counted: Arc<()>,
+}
+
+impl Clients {
+    /// Makes the clients, and the reason if they trust no certificate because they could not read
+    /// any. This is no error yet, because plain HTTP needs no certificates.
+    ///
+    /// Errors: [`Error::Proxy`], [`Error::File`] for a client certificate, [`Error::Fetch`].
+    pub(super) fn new(
+        options: &NetworkOptions,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<(Clients, Option<String>), Error> {
+        let (config, certificate_error) = tls_config(options, certificate)?;
+        let clients = Clients {
+            shared: client(options, config.clone())?,
+            bulk: Default::default(),
+            config,
+            options: options.clone(),
+            bodies: Default::default(),
+        };
+        Ok((clients, certificate_error))
+    }
+
+    /// Chooses the bulk client with the fewest bodies in flight.
+    pub(super) fn choose_bulk(&self) -> BulkClient {
+        let bodies = self.bodies.iter().enumerate();
+        let fewest = bodies.min_by_key(|(_, bodies)| Arc::strong_count(bodies));
+        // The array is not empty.
+        let index = fewest.map_or(0, |(index, _)| index);
+        BulkClient {
+            index,
+            _counted: self.bodies[index].clone(),
+        }
+    }
+
+    /// Returns the client of a request to a host that speaks HTTP/2 or not.
+    pub(super) fn get(&self, bulk: Option<&BulkClient>) -> &Client {
+        let Some(BulkClient { index, .. }) = bulk else {
+            return &self.shared;
+        };
+        let made = &self.bulk[*index];
+        if let Some(client) = made.get() {
+            return client;
+        }
+        match client(&self.options, self.config.clone()) {
+            Ok(client) => made.get_or_init(|| client),
+            // The same settings have made the shared client.
+            Err(_) => &self.shared,
+        }
+    }
+}
+
+/// Returns the settings of TLS, and the reason if no certificate could be read.
+fn tls_config(
     options: &NetworkOptions,
     certificate: Option<&ClientCertificate>,
-) -> Result<(Client, Option<String>), Error> {
-    let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
+) -> Result<(rustls::ClientConfig, Option<String>), Error> {
     let file = options.certificates.as_deref();
     let (listed, certificate_error) = match tls::load_certificates(file) {
         Ok(certificates) => (certificates, None),
@@ -32,13 +103,21 @@ pub(super) fn client(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| set_up_error(&error))?;
     let config = tls::client_config(config, provider, roots, listed);
     let mut config = ClientCertificate::add(certificate, config)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     if options.http2 {
         config.alpn_protocols.insert(0, b"h2".to_vec());
     }
+    Ok((config, certificate_error))
+}
+
+fn set_up_error(error: &impl ToString) -> Error {
+    Error::fetch("(setting up TLS)", error.to_string(), false)
+}
+
+fn client(options: &NetworkOptions, config: rustls::ClientConfig) -> Result<Client, Error> {
     let name = concat!("floe/", env!("CARGO_PKG_VERSION"));
     let user_agent = format!("{name} {}", options.user_agent_suffix.trim());
     let mut client = Client::builder()
@@ -46,7 +125,10 @@ pub(super) fn client(
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
         .http2_initial_stream_window_size(stream_window_len(options.workers))
-        .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)
+        // A dead connection must not stay in the pool until the timeout of TCP.
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_AFTER);
     client = options.proxies.configure(client)?;
     if let Some(timeout) = options.connect_timeout {
         client = client.connect_timeout(timeout);
@@ -54,8 +136,7 @@ pub(super) fn client(
     if dns::IS_NEEDED {
         client = client.dns_resolver(Arc::new(HostsAndDnsResolver::default()));
     }
-    let client = client.build().map_err(|error| failed(error.to_string()))?;
-    Ok((client, certificate_error))
+    client.build().map_err(|error| set_up_error(&error))
 }
 
 /// A part of reqwest's error for a server certificate that is not trusted.
@@ -69,6 +150,13 @@ fn stream_window_len(workers: usize) -> u32 {
     let share = WINDOWS_LEN.checked_div(bodies).unwrap_or(WINDOWS_LEN);
     share.clamp(STREAM_WINDOW_LEN_MIN, STREAM_WINDOW_LEN_MAX)
 }
+
+/// The time without a frame after which the client sends a ping over HTTP/2, and the time after
+/// which an unanswered ping ends the connection.
+const PING_AFTER: Duration = Duration::from_secs(10);
+
+/// The number of connections for large bodies to one host over HTTP/2.
+const BULK_CONNECTIONS: usize = 4;
 
 /// The windows of all large bodies together.
 const WINDOWS_LEN: u32 = 32 * 1024 * 1024;

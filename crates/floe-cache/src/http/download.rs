@@ -20,8 +20,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use floe_transfer::url::redact;
-use floe_transfer::{Chunk, Error, SMALL_LEN_MAX, backoff_delay};
+use floe_transfer::{Chunk, Error, SMALL_LEN_MAX};
 use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
 };
@@ -33,9 +32,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::time::sleep;
 
 use super::HttpCacheShared;
-use super::limiter::RequestPermits;
-use super::redirect::RequestTarget;
-use super::request::{ReceiveRate, get, next_bytes};
+use super::request::{ReceiveRate, Request, get, next_bytes};
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
 /// waiting for the server.
@@ -54,15 +51,16 @@ pub(super) async fn until_closed<T>(
 /// Streams a body as fast as the worker reads it.
 pub(super) async fn stream_body(
     cache: &HttpCacheShared,
-    (target, held): (RequestTarget, &mut RequestPermits),
+    request: &mut Request,
+    attempts: u32,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
     let options = &cache.context.options;
+    request.bulk_client = Some(cache.context.clients.choose_bulk());
     let mut download = Download {
         cache,
-        shown: redact(&target.url),
-        target,
-        held,
+        shown: request.shown(),
+        request,
         chunks,
         len: 0,
         validator: None,
@@ -79,18 +77,23 @@ pub(super) async fn stream_body(
         if is_progress {
             attempt = 1;
         }
+        if download.request.take_free_attempt(cache) {
+            continue;
+        }
         if download.validator.is_none() || !error.is_transient() {
             return Err(error);
         }
-        if attempt >= options.attempts {
+        if attempt >= attempts {
             // Otherwise the worker would make as many attempts again.
             return Err(error.into_permanent());
         }
         // Do not report a retry that made progress.
         if !is_progress {
             options.events.retrying(&error);
+            // This connection may be dead, or the host may refuse further ones.
+            download.request.bulk_client = None;
         }
-        sleep(backoff_delay(attempt, &error)).await;
+        sleep(options.retry.pause(attempt, &error)).await;
         attempt += 1;
     }
 }
@@ -98,8 +101,7 @@ pub(super) async fn stream_body(
 /// A body that is sent to the worker.
 struct Download<'a> {
     cache: &'a HttpCacheShared,
-    target: RequestTarget,
-    held: &'a mut RequestPermits,
+    request: &'a mut Request,
     /// The URL without credentials.
     shown: String,
     chunks: &'a Sender<Chunk>,
@@ -140,7 +142,7 @@ impl Download<'_> {
                     return Err(Error::fetch(&self.shown, reason, true));
                 }
             },
-            _ => expect_response(self.cache, (&self.target, self.held)).await?,
+            _ => expect_response(self.cache, self.request).await?,
         };
         if self.len == 0 {
             self.validator = validator(response.headers());
@@ -148,9 +150,12 @@ impl Download<'_> {
         }
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
         let range = content_range(response.headers()).filter(|_| is_piece);
+        if self.validator.is_none() {
+            self.request.reply_wait.wait_for_timeout();
+        }
         let mut rate = ReceiveRate::default();
         while let Some(bytes) =
-            next_bytes(self.cache, &mut response, &self.shown, &mut rate).await?
+            next_bytes(self.cache, self.request, &mut response, &mut rate).await?
         {
             self.len += bytes.len() as u64;
             let permits = &self.cache.context.waiting_chunks;
@@ -165,7 +170,7 @@ impl Download<'_> {
     /// Requests the rest of the same body. Returns `None` if the server does not have it any more.
     async fn request_rest(&mut self, validator: &str) -> Result<Option<Response>, Error> {
         let len = self.len;
-        let asked = get(self.cache, (&self.target, self.held), |request| {
+        let asked = get(self.cache, self.request, |request| {
             request
                 .header(RANGE, format!("bytes={len}-"))
                 .header(IF_RANGE, validator)
@@ -203,29 +208,38 @@ async fn send_chunk(
 /// Fetches a small body whole. It waits for its worker in memory, so the server cannot time out.
 pub(super) async fn send_small_body(
     cache: &HttpCacheShared,
-    (target, held): (RequestTarget, &mut RequestPermits),
+    request: &mut Request,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let shown = redact(&target.url);
-    let mut response = expect_response(cache, (&target, held)).await?;
+    let whole = loop {
+        match get_small_body(cache, request).await {
+            Err(_) if request.take_free_attempt(cache) => {}
+            whole => break whole?,
+        }
+    };
+    let _: Result<(), _> = chunks.send(Chunk::Bytes(whole, None)).await;
+    Ok(())
+}
+
+async fn get_small_body(cache: &HttpCacheShared, request: &mut Request) -> Result<Bytes, Error> {
+    let mut response = expect_response(cache, request).await?;
     let (mut whole, mut rate) = (BytesMut::new(), ReceiveRate::default());
-    while let Some(bytes) = next_bytes(cache, &mut response, &shown, &mut rate).await? {
+    while let Some(bytes) = next_bytes(cache, request, &mut response, &mut rate).await? {
         whole.extend_from_slice(&bytes);
         if whole.len() > SMALL_LEN_MAX {
             let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");
-            return Err(Error::fetch(&shown, reason, false));
+            return Err(Error::fetch(&request.shown(), reason, false));
         }
     }
-    let _: Result<(), _> = chunks.send(Chunk::Bytes(whole.freeze(), None)).await;
-    Ok(())
+    Ok(whole.freeze())
 }
 
 /// Requests a body that must exist.
 async fn expect_response(
     cache: &HttpCacheShared,
-    (target, held): (&RequestTarget, &mut RequestPermits),
+    request: &mut Request,
 ) -> Result<Response, Error> {
-    let response = get(cache, (target, held), |request| request).await?;
+    let response = get(cache, request, |request| request).await?;
     response.map_err(|status| {
         let or_hidden = match status {
             StatusCode::FORBIDDEN => ", or not for this user",
@@ -235,7 +249,7 @@ async fn expect_response(
             "the server does not have it{or_hidden}, although the narinfo names it: \
              it answered {status}"
         );
-        Error::fetch(&redact(&target.url), reason, false)
+        Error::fetch(&request.shown(), reason, false)
     })
 }
 

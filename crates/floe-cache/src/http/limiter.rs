@@ -2,7 +2,8 @@
 //!
 //! Over HTTP/1.1 each request in flight needs its own connection, and the user limits their number
 //! (`http-connections`). All caches of a copy share the limits, and a redirect counts against the
-//! limit of the host to which it leads. Over HTTP/2 one connection carries all requests.
+//! limit of the host to which it leads. Over HTTP/2 few connections carry all requests (see
+//! `client`).
 //!
 //! Two rules exclude that requests wait for each other without end:
 //!
@@ -114,6 +115,11 @@ impl ConnectionLimits {
             .store(uses_http2, Ordering::Relaxed);
     }
 
+    /// Whether the host of a URL speaks HTTP/2, as far as is known.
+    pub(super) fn uses_http2(&self, url: &Url) -> bool {
+        self.host(url).uses_http2()
+    }
+
     /// Waits for a connection. Requests get connections in their order.
     pub(super) async fn acquire(&self, url: &Url) -> RequestPermits {
         let host = self.host(url);
@@ -175,6 +181,14 @@ impl ConnectionLimits {
 }
 
 impl RequestPermits {
+    /// Returns the permits of a request that has no connection yet.
+    pub(super) fn none() -> RequestPermits {
+        RequestPermits {
+            named: None,
+            redirected: None,
+        }
+    }
+
     fn holds(&self, host: &Host) -> bool {
         let held = [&self.named, &self.redirected];
         held.into_iter()

@@ -7,18 +7,22 @@ use floe_transfer::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
-use super::auth::{AuthenticatedClient, read_netrc_files};
-use super::client::{self, INVALID_CERT_TEXT};
+use floe_format::Netrc;
+
+use super::auth::read_netrc_files;
+use super::client::{Clients, INVALID_CERT_TEXT};
 use super::limiter::ConnectionLimits;
-use super::tls::ClientCertificate;
+use super::{HttpCacheUri, RequestOptions};
 use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
 
-/// The client and the options of all requests of a copy.
+/// The clients and the options of all requests of a copy.
 #[derive(Debug)]
 pub(super) struct HttpContext {
-    pub(super) client: AuthenticatedClient,
-    /// The reason why the client trusts no certificate, if it could not read them.
+    pub(super) clients: Arc<Clients>,
+    /// The contents of the netrc files.
+    pub(super) netrc: Arc<[Netrc]>,
+    /// The reason why the clients trust no certificate, if it could not read them.
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
     /// The connections to all hosts.
@@ -30,21 +34,40 @@ pub(super) struct HttpContext {
 }
 
 impl HttpContext {
-    /// Returns a context whose connections present a client certificate.
-    pub(super) fn with_certificate(
-        &self,
-        certificate: &ClientCertificate,
-    ) -> Result<HttpContext, Error> {
-        let (client, certificate_error) = client::client(&self.options, Some(certificate))?;
-        let netrc = self.client.netrc.clone();
-        Ok(HttpContext {
-            client: AuthenticatedClient { client, netrc },
+    /// Returns the context for the requests to a cache, with the options in its URI.
+    ///
+    /// Errors: [`Error::File`] if the client certificate cannot be used.
+    pub(super) fn for_cache(
+        self: &Arc<HttpContext>,
+        cache: &HttpCacheUri,
+    ) -> Result<Arc<HttpContext>, Error> {
+        let HttpCacheUri {
+            certificate,
+            requests,
+            ..
+        } = cache;
+        if certificate.is_none() && *requests == RequestOptions::default() {
+            return Ok(self.clone());
+        }
+        let options = requests.apply(&self.options);
+        let needs_clients =
+            certificate.is_some() || options.connect_timeout != self.options.connect_timeout;
+        let (clients, certificate_error) = match needs_clients {
+            true => {
+                let (clients, error) = Clients::new(&options, certificate.as_ref())?;
+                (Arc::new(clients), error)
+            }
+            false => (self.clients.clone(), self.certificate_error.clone()),
+        };
+        Ok(Arc::new(HttpContext {
+            clients,
+            netrc: self.netrc.clone(),
             certificate_error,
-            options: self.options.clone(),
+            options,
             limits: self.limits.clone(),
             waiting_chunks: self.waiting_chunks.clone(),
             handle: self.handle.clone(),
-        })
+        }))
     }
 
     /// Adds the certificate error to the error of a request that failed because of it.
@@ -78,11 +101,12 @@ impl Network {
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let (client, certificate_error) = client::client(options, None)?;
+        let (clients, certificate_error) = Clients::new(options, None)?;
         // The caller reports unusable files: see `unusable_netrc_files`.
         let (netrc, _) = read_netrc_files(&options.netrc);
         let context = Arc::new(HttpContext {
-            client: AuthenticatedClient { client, netrc },
+            clients: clients.into(),
+            netrc: netrc.into(),
             certificate_error,
             options: options.clone(),
             limits: Arc::new(ConnectionLimits::new(options.connections)),

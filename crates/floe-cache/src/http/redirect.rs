@@ -6,9 +6,9 @@ use reqwest::header::LOCATION;
 use reqwest::{RequestBuilder, Response, Url};
 use tokio::time::timeout;
 
-use super::limiter::RequestPermits;
+use super::auth;
 use super::network::HttpContext;
-use super::request::stall_error;
+use super::request::Request;
 
 /// The target of a request.
 #[derive(Clone, Debug)]
@@ -34,29 +34,33 @@ impl RequestTarget {
 /// that floe cannot follow a redirect, or that a server does not respond.
 pub(super) async fn send(
     context: &HttpContext,
-    (target, held): (&RequestTarget, &mut RequestPermits),
+    request: &mut Request,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<reqwest::Result<Response>, Error> {
-    let (client, options) = (&context.client, &context.options);
-    let first = &target.url;
+    let first = &request.target.url.clone();
     let mut url = first.clone();
-    let mut named_over_tls = target.named_over_tls;
+    let mut named_over_tls = request.target.named_over_tls;
     for _ in 0..=REDIRECTS_MAX {
         // After TLS, credentials must not go over plain HTTP. Nix sends them all the same.
         let is_downgrade = named_over_tls && url.scheme() != "https";
         named_over_tls |= url.scheme() == "https";
-        let request = match is_downgrade {
-            true => client.get_without_credentials(&url),
-            false => client.get(&url),
-        };
         // The time of waiting for a connection does not count: the server does not stall.
-        context.limits.acquire_redirected(held, &url).await;
-        let sent = timeout(options.stall_timeout, change(request).send()).await;
-        let response = match sent.map_err(|_| stall_error(options, &redact(first)))? {
+        let limits = &context.limits;
+        limits.acquire_redirected(&mut request.held, &url).await;
+        let bulk = request.bulk_client.as_ref();
+        let client = context
+            .clients
+            .get(bulk.filter(|_| limits.uses_http2(&url)));
+        let builder = match is_downgrade {
+            true => auth::get_without_credentials(client, &url),
+            false => auth::get(client, &context.netrc, &url),
+        };
+        let sent = timeout(request.reply_wait.time(), change(builder).send()).await;
+        let response = match sent.map_err(|_| request.stalled())? {
             Ok(response) => response,
             failed => return Ok(failed),
         };
-        context.limits.observe(held, &response);
+        limits.observe(&mut request.held, &response);
         match redirect_target(&response, &url, first)? {
             None => return Ok(Ok(response)),
             Some(to) => url = to,

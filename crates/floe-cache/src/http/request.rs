@@ -8,50 +8,127 @@ use floe_transfer::Error;
 use floe_transfer::url::redact;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::HttpCacheShared;
-use super::client::INVALID_CERT_TEXT;
+use super::adaptive_limit::QueryOutcome;
+use super::client::{BulkClient, INVALID_CERT_TEXT};
 use super::failure;
 use super::limiter::RequestPermits;
 use super::redirect::{self, RequestTarget};
-use super::retry::retry;
-use crate::options::NetworkOptions;
+use super::reply_wait::ReplyWait;
 use crate::proxies::ProxyVar;
 use crate::storage::SmallObject;
 
 /// A response, or the status of a server that does not have the object.
 pub(super) type StatusResult<T> = Result<T, StatusCode>;
 
-/// Gets a small document, with retries.
+/// A request, with the things that it keeps between its attempts.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) target: RequestTarget,
+    pub(super) held: RequestPermits,
+    /// The client for hosts that speak HTTP/2, if it is not the shared one.
+    pub(super) bulk_client: Option<BulkClient>,
+    pub(super) reply_wait: ReplyWait,
+}
+
+impl Request {
+    /// Makes a request for a small object, which has no connection yet.
+    fn small(cache: &HttpCacheShared, url: Url) -> Request {
+        Request {
+            target: RequestTarget::of_cache(&cache.base, url),
+            held: RequestPermits::none(),
+            bulk_client: None,
+            reply_wait: ReplyWait::new(&cache.reply_time, cache.context.options.stall_timeout),
+        }
+    }
+
+    /// Returns the URL without credentials.
+    pub(super) fn shown(&self) -> String {
+        redact(&self.target.url)
+    }
+
+    /// Whether another attempt is free because it ended before the timeout. Over HTTP/2 it uses
+    /// another connection. Over HTTP/1.1, the client has closed the old one.
+    pub(super) fn take_free_attempt(&mut self, cache: &HttpCacheShared) -> bool {
+        let is_free = self.reply_wait.take_free_attempt();
+        if is_free {
+            self.bulk_client = match self.bulk_client {
+                Some(_) => None,
+                None => Some(cache.context.clients.choose_bulk()),
+            };
+        }
+        is_free
+    }
+
+    /// Makes the error of a server that sent nothing.
+    pub(super) fn stalled(&mut self) -> Error {
+        let seconds = self.reply_wait.time().as_secs_f64();
+        self.reply_wait.expire();
+        let reason = format!("nothing arrived for {seconds} seconds");
+        Error::fetch(&self.shown(), reason, true)
+    }
+}
+
+/// Gets a small document. Repeats the request until it succeeds, fails for good, or has had all its
+/// attempts. `download` resumes the body of a large NAR, and the workers of floe-copy repeat a
+/// whole NAR; all three use the same policy.
 pub(super) async fn get_small(
     cache: &HttpCacheShared,
     url: Url,
 ) -> Result<StatusResult<SmallObject>, Error> {
-    let attempt = async || {
-        // The permit is free during the pause before a retry.
-        let mut held = cache.context.limits.acquire(&url).await;
-        try_get_small(cache, url.clone(), &mut held).await
+    let options = &cache.context.options;
+    let mut request = Request::small(cache, url);
+    let mut attempt = 1;
+    loop {
+        request.held = cache.context.limits.acquire(&request.target.url).await;
+        let began = Instant::now();
+        let result = try_get_small(cache, &mut request).await;
+        // The connection is free during the pause before a retry.
+        request.held = RequestPermits::none();
+        if request.take_free_attempt(cache) {
+            continue;
+        }
+        record_result(cache, &result, began.elapsed());
+        match result {
+            Err(error) if error.is_transient() && attempt < options.retry.attempts => {
+                options.events.retrying(&error);
+                sleep(options.retry.pause(attempt, &error)).await;
+                attempt += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Adapts the limit of queries to a result, and remembers how long a reply takes.
+fn record_result<T>(cache: &HttpCacheShared, result: &Result<T, Error>, time: Duration) {
+    let outcome = match result {
+        Err(error) if error.is_transient() => QueryOutcome::Overloaded,
+        _ => {
+            cache.reply_time.record(time);
+            QueryOutcome::Healthy(time)
+        }
     };
-    retry(&cache.context.options, attempt).await
+    if let Some(limit) = cache.query_limit.get() {
+        limit.record(outcome);
+    }
 }
 
 async fn try_get_small(
     cache: &HttpCacheShared,
-    url: Url,
-    held: &mut RequestPermits,
+    request: &mut Request,
 ) -> Result<StatusResult<SmallObject>, Error> {
-    let target = RequestTarget::of_cache(&cache.base, url);
-    let mut response = match get(cache, (&target, held), |request| request).await? {
+    let mut response = match get(cache, request, |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
     // After a redirect, the version is that of another server.
-    let is_own = response.url().origin() == target.url.origin();
+    let is_own = response.url().origin() == request.target.url.origin();
     let uses_http2 = is_own && response.version() == Version::HTTP_2;
-    let (shown, mut contents) = (redact(&target.url), Vec::new());
-    let mut rate = ReceiveRate::default();
-    while let Some(bytes) = next_bytes(cache, &mut response, &shown, &mut rate).await? {
+    let (mut contents, mut rate) = (Vec::new(), ReceiveRate::default());
+    while let Some(bytes) = next_bytes(cache, request, &mut response, &mut rate).await? {
         contents.extend_from_slice(&bytes);
         // The parser sees the excess, and its error names the limit.
         if contents.len() > NARINFO_LEN_MAX {
@@ -68,13 +145,13 @@ async fn try_get_small(
 /// Sends a request over the connections that it holds.
 pub(super) async fn get(
     cache: &HttpCacheShared,
-    (target, held): (&RequestTarget, &mut RequestPermits),
+    request: &mut Request,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<StatusResult<Response>, Error> {
-    let (context, shown) = (&cache.context, redact(&target.url));
-    let sent = redirect::send(context, (target, held), change).await?;
+    let (context, shown) = (&cache.context, request.shown());
+    let sent = redirect::send(context, request, change).await?;
     let response = sent.map_err(|error| {
-        let proxy = context.options.proxies.for_url(&target.url);
+        let proxy = context.options.proxies.for_url(&request.target.url);
         let proxy = proxy.filter(|_| error.is_connect());
         context.explain(request_error(&shown, &error, proxy))
     })?;
@@ -119,6 +196,7 @@ fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
         url: shown.to_owned(),
         reason,
         transient: is_transient && too_long.is_none(),
+        status: Some(status.as_u16()),
         retry_after: after,
     }
 }
@@ -138,15 +216,15 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 /// Errors: also if the server has sent less than [`RATE_MIN`] for a whole window.
 pub(super) async fn next_bytes(
     cache: &HttpCacheShared,
+    request: &mut Request,
     response: &mut Response,
-    shown: &str,
     rate: &mut ReceiveRate,
 ) -> Result<Option<Bytes>, Error> {
     let stall_timeout = cache.context.options.stall_timeout;
     let began = Instant::now();
-    let chunk = timeout(stall_timeout, response.chunk()).await;
-    let chunk = chunk.map_err(|_| stall_error(&cache.context.options, shown))?;
-    let chunk = chunk.map_err(|error| request_error(shown, &error, None))?;
+    let chunk = timeout(request.reply_wait.time(), response.chunk()).await;
+    let chunk = chunk.map_err(|_| request.stalled())?;
+    let chunk = chunk.map_err(|error| request_error(&request.shown(), &error, None))?;
     let len = chunk.as_ref().map_or(0, Bytes::len);
     let window = stall_timeout.min(RATE_WINDOW_MAX);
     match chunk {
@@ -155,7 +233,7 @@ pub(super) async fn next_bytes(
             let reason = format!(
                 "the server sent less than {RATE_MIN} bytes per second for {seconds} seconds"
             );
-            Err(Error::fetch(shown, reason, true))
+            Err(Error::fetch(&request.shown(), reason, true))
         }
         chunk => Ok(chunk),
     }
@@ -180,12 +258,6 @@ impl ReceiveRate {
         let ReceiveRate { waited, bytes } = std::mem::take(self);
         (bytes as f64) < waited.as_secs_f64() * RATE_MIN as f64
     }
-}
-
-pub(super) fn stall_error(options: &NetworkOptions, shown: &str) -> Error {
-    let seconds = options.stall_timeout.as_secs_f64();
-    let reason = format!("nothing arrived for {seconds} seconds");
-    Error::fetch(shown, reason, true)
 }
 
 /// Makes the error of a request. If no server was reached, the proxy may be the cause.

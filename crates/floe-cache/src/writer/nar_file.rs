@@ -13,7 +13,7 @@ use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
 use floe_transfer::codec::{self, Encoder};
-use floe_transfer::{Body, Buffering, Error, IncomingNar, NarSink, WriteChunk};
+use floe_transfer::{Body, Error, IncomingNar, NarRequest, NarSink, WriteChunk};
 
 use super::CacheWriteOptions;
 use crate::storage::{CacheStorage, file_error};
@@ -107,7 +107,7 @@ pub(super) fn reuse_nar_file(
     let is_expected = recorded.info.path == *nar.path()
         && recorded.compression == options.compression
         && recorded.file_size == storage.object_len(&recorded.url);
-    let Ok(Body::File { file, path }) = storage.open(&recorded.url, Buffering::Stream) else {
+    let Ok(Body::File { file, path }) = storage.open(&recorded.url, NarRequest::streamed()) else {
         return Ok(None);
     };
     if !is_expected {

@@ -60,11 +60,11 @@ pub(crate) fn run_copy(
     for error in request.unusable_netrc_files() {
         warn(copy::ignored_netrc_file(&error));
     }
-    let sources = request.open_sources()?;
-    for (name, error) in &sources.unavailable {
+    let open = request.open_sources()?;
+    for (name, error) in &open.sources.unavailable {
         warn(copy::skipped_source(name, error));
     }
-    let mut open = request.open_target(sources)?;
+    let mut open = request.open_target(open)?;
     if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
         return Err(error.into());
     }

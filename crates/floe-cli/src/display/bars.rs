@@ -104,7 +104,10 @@ impl EventSink for Bars {
             }
             Event::Staged { path } => {
                 self.finished.fetch_add(1, Relaxed);
-                self.count();
+                // Before the plan, the line tells how far resolve is.
+                if self.overall.length().is_some() {
+                    self.count();
+                }
                 if let Some(bar) = self.paths().remove(path) {
                     bar.finish_and_clear();
                     self.screen.remove(&bar);

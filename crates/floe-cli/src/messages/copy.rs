@@ -104,6 +104,11 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
             format!("the copy does not fit: {shortage}")
         }
         Event::LowSpace { shortage } => format!("not sure whether the copy fits: {shortage}"),
+        Event::AvoidedSource { source, error } => {
+            format!(
+                "fetching from other sources than {source}, as far as they have the paths: {error}"
+            )
+        }
         Event::NotReused { path, place, error } => {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")

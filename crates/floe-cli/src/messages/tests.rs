@@ -257,6 +257,7 @@ fn source_errors() {
             url: "https://cache.example.org/0.narinfo".into(),
             reason: "the server answered 503".into(),
             transient: true,
+            status: None,
             retry_after: None,
         },
         &expect!["cannot fetch https://cache.example.org/0.narinfo: the server answered 503"],
@@ -277,6 +278,7 @@ fn source_errors() {
                 url: "https://cache.example.org/nix-cache-info".into(),
                 reason: "connection refused".into(),
                 transient: false,
+                status: None,
                 retry_after: None,
             },
         ),
@@ -318,7 +320,7 @@ fn copy_errors() {
     check(
         Error::NoSpace(Box::new(shortage(true))),
         &expect![
-            "cannot copy: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free; nothing was fetched; free some space, choose another target, or try --no-check-space"
+            "cannot copy: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free; nothing was installed; free some space, choose another target, or try --no-check-space"
         ],
     );
     check(

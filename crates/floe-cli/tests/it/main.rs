@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod address_families;
 mod bench_copy;
 mod closure_shapes;
 mod compression;
@@ -14,12 +15,14 @@ mod damaged_targets;
 mod demo;
 mod descriptor_limit;
 mod disk_space;
+mod early_nars;
 mod environment;
 mod exit_codes;
 mod faults;
 mod faulty_cache;
 mod gc_roots;
 mod hostile_nars;
+mod http2_faults;
 mod info;
 mod install;
 mod interrupt;
@@ -51,6 +54,7 @@ mod serve_proxies;
 mod serve_responses;
 mod serve_tls;
 mod server_process;
+mod slow_sources;
 mod static_binary;
 mod store_uris;
 mod support;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
-use floe_transfer::NetworkEvents;
+use floe_transfer::{NetworkEvents, RetryPolicy};
 
 use super::*;
 use crate::environment::SYSTEM_CERTIFICATES;
@@ -240,7 +240,7 @@ fn includes_are_relative_to_their_file_and_read_in_place() {
         machine.path("d/a.conf:2")
     );
     assert_eq!(
-        origin(&mut config, "download-attempts"),
+        origin(&mut config, "filetransfer-retry-attempts"),
         machine.path("b.conf:1")
     );
     machine.write("nix.conf", "include d/a.conf\nhttp-connections = 1\n");
@@ -312,7 +312,7 @@ fn network_options_follow_the_settings() {
             connections: 25,
             connect_timeout: Some(Duration::from_secs(15)),
             stall_timeout: Duration::from_secs(300),
-            attempts: 5,
+            retry: RetryPolicy::default(),
             workers: 16,
             http2: true,
             user_agent_suffix: String::new(),
@@ -330,7 +330,10 @@ fn network_options_follow_the_settings() {
     machine.write(
         "nix.conf",
         "http-connections = 0\nconnect-timeout = 0\nstalled-download-timeout = 0\n\
-         download-attempts = 0\nhttp2 = 0\nuser-agent-suffix = x y\nnetrc-file = /a /b\n\
+         download-attempts = 0\nfiletransfer-retry-delay = 7\n\
+         filetransfer-retry-delay-rate-limited = 8\nfiletransfer-retry-max-delay = 9\n\
+         filetransfer-retry-jitter = false\nhttp2 = 0\n\
+         user-agent-suffix = x y\nnetrc-file = /a /b\n\
          narinfo-cache-positive-ttl = 0\nnarinfo-cache-negative-ttl = 0\nssl-cert-file = /c\n",
     );
     let network = machine.load().network();
@@ -343,7 +346,13 @@ fn network_options_follow_the_settings() {
             connections: 512,
             connect_timeout: None,
             stall_timeout: year,
-            attempts: 1,
+            retry: RetryPolicy {
+                attempts: 1,
+                delay: Duration::from_millis(7),
+                rate_limited_delay: Duration::from_millis(8),
+                max_delay: Duration::from_millis(9),
+                jitter: false,
+            },
             workers: 16,
             http2: false,
             user_agent_suffix: "x y".into(),

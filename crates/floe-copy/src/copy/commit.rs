@@ -13,12 +13,13 @@
 //!    are kept for the next run, which need not fetch them again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::{PathInfo, StorePath};
-use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event};
+use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event, PlannedPath};
 
 use super::fetch::Queue;
 use super::receive::{ReceivedPath, WorkerResult};
@@ -33,6 +34,7 @@ pub(crate) struct WaitingPath {
 pub(crate) struct Commit<'a> {
     copy: &'a ClosureCopy<'a>,
     queue: &'a Queue<'a>,
+    items: &'a [Arc<PlannedPath>],
     summary: &'a mut CopySummary,
     /// Paths that this round could not commit. At first, those of an earlier round.
     waiting: &'a mut Vec<WaitingPath>,
@@ -66,10 +68,11 @@ impl<'a> Commit<'a> {
     pub(crate) fn new(
         copy: &'a ClosureCopy<'a>,
         queue: &'a Queue<'a>,
+        items: &'a [Arc<PlannedPath>],
         summary: &'a mut CopySummary,
         waiting: &'a mut Vec<WaitingPath>,
     ) -> Commit<'a> {
-        let infos = || queue.items.iter().map(|item| &item.narinfo.info);
+        let infos = || items.iter().map(|item| &item.narinfo.info);
         let node = |info| PlannedNode {
             info,
             pending_references: 0,
@@ -92,6 +95,7 @@ impl<'a> Commit<'a> {
         Commit {
             copy,
             queue,
+            items,
             summary,
             waiting,
             planned,
@@ -153,7 +157,7 @@ impl<'a> Commit<'a> {
 
     /// Fails the paths of the plan whose references no source has.
     pub(crate) fn fail_referrers_of(&mut self, unavailable: &BTreeSet<StorePath>) {
-        for item in self.queue.items {
+        for item in self.items {
             let info = &item.narinfo.info;
             let missing = &info.references & unavailable;
             if !missing.is_empty() {

@@ -1,5 +1,7 @@
 //! Failover: fetching a path from another source after an error.
 
+use std::time::Duration;
+
 use floe_transfer::{Error, ErrorKind, PathSpec, PlannedPath};
 
 use super::ClosureCopy;
@@ -17,6 +19,7 @@ pub(super) fn query_alternative(
     copy: &ClosureCopy<'_>,
     item: &PlannedPath,
     source: usize,
+    timeout: Option<Duration>,
 ) -> Option<PlannedPath> {
     let path = &item.narinfo.info.path;
     let candidate = &copy.sources.list[source];
@@ -24,7 +27,7 @@ pub(super) fn query_alternative(
         return None;
     }
     // The user sees the error of the first source, so the cause here is dropped.
-    let narinfo = candidate.query_path_info(path.hash_part(), &copy.options.cancel);
+    let narinfo = candidate.query_path_info_within(timeout, path.hash_part(), &copy.options.cancel);
     let narinfo = narinfo.ok().flatten()?;
     let has_failed = source == item.source && narinfo == item.narinfo;
     let has_same_references = narinfo.info.references == item.narinfo.info.references;

@@ -1,7 +1,8 @@
-//! The queue of planned paths, and the prefetch of their bodies.
+//! The queue of the paths to transfer, and the prefetch of their bodies.
 //!
-//! Workers take paths from both ends of the plan (see `ClosureCopy::plan`), the largest and the
-//! smallest, until the two ends meet. See `floe_hash::hash_pool` for the reason.
+//! The queue gets each path as soon as it is known, or all of them with the plan. Workers take
+//! paths from both ends of their order (see `ClosureCopy::plan`), the largest and the smallest,
+//! until the two ends meet. See `floe_hash::hash_pool` for the reason.
 //!
 //! Prefetch hides the round trip of each request:
 //!
@@ -12,31 +13,49 @@
 //!   worker. The server may close such a connection after a while. Therefore a large body that
 //!   waited for long may be stale, and its worker requests it again without counting an attempt.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use std::vec::IntoIter;
 
 use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 use floe_transfer::codec::DecoderBudget;
-use floe_transfer::{Buffering, Error, NarStream, PlannedPath, SMALL_LEN_MAX};
+use floe_transfer::{Buffering, Error, NarRequest, NarStream, PlannedPath, SMALL_LEN_MAX};
 
 use crate::sources::Sources;
 
-/// The planned paths. Workers take them one by one from both ends.
+/// The paths to transfer. Workers take them one by one from both ends.
 pub(crate) struct Queue<'a> {
     sources: &'a Sources,
-    /// All paths in the order of the plan.
-    pub(crate) items: &'a [PlannedPath],
+    order: QueueOrder,
+    /// The number of large bodies that are prefetched.
     jobs: usize,
     /// The memory budget of all decoders.
     pub(crate) decoder_budget: DecoderBudget,
     state: Mutex<QueueState>,
+    /// Wakes the workers that wait for a path.
+    changed: Condvar,
 }
 
-/// The end of the plan from which a worker takes paths.
+/// The order of the paths of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueOrder {
+    /// Largest first.
+    BySize,
+    /// The order in which they were added.
+    AsAdded,
+}
+
+/// The place of a path in the order of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Rank {
+    /// `u64::MAX` minus the size, if the size matters.
+    order: u64,
+    /// The number of paths that were added before.
+    number: usize,
+}
+
+/// The end of the order from which a worker takes paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueEnd {
     /// The largest remaining path.
@@ -45,26 +64,10 @@ pub(crate) enum QueueEnd {
     Smallest,
 }
 
-impl QueueEnd {
-    fn peek(self, indexes: &IntoIter<usize>) -> Option<usize> {
-        match self {
-            QueueEnd::Largest => indexes.as_slice().first().copied(),
-            QueueEnd::Smallest => indexes.as_slice().last().copied(),
-        }
-    }
-
-    fn pop(self, indexes: &mut impl DoubleEndedIterator<Item = usize>) -> Option<usize> {
-        match self {
-            QueueEnd::Largest => indexes.next(),
-            QueueEnd::Smallest => indexes.next_back(),
-        }
-    }
-}
-
 /// A path that a worker has taken.
-pub(crate) struct Job<'a> {
-    pub(crate) item: &'a PlannedPath,
-    /// `None` for a path that may be reused from this machine.
+pub(crate) struct Job {
+    pub(crate) item: Arc<PlannedPath>,
+    /// `None` for a path that may be reused from this machine or come from another source.
     pub(crate) nar: Option<Result<NarStream, Error>>,
     /// The body was requested long ago, and its server may have closed the connection.
     pub(crate) may_be_stale: bool,
@@ -72,59 +75,95 @@ pub(crate) struct Job<'a> {
 
 #[derive(Default)]
 struct QueueState {
+    /// The number of paths that were added.
+    added: usize,
     /// The paths that no worker has taken.
-    remaining: Range<usize>,
+    remaining: BTreeMap<Rank, Arc<PlannedPath>>,
     small: Prefetch,
     large: Prefetch,
     skipped: HashSet<StorePath>,
+    /// Whether no further paths follow.
+    is_complete: bool,
     is_closed: bool,
 }
 
 /// The prefetch of the small paths, or of the large ones.
 #[derive(Default)]
 struct Prefetch {
-    /// The paths that may be prefetched.
-    candidates: IntoIter<usize>,
+    /// The remaining paths without a body.
+    candidates: BTreeSet<Rank>,
     /// Prefetched bodies with the time of their request.
-    bodies: HashMap<usize, (Instant, Result<NarStream, Error>)>,
+    bodies: HashMap<Rank, (Instant, Result<NarStream, Error>)>,
 }
 
 impl<'a> Queue<'a> {
-    pub(crate) fn new(sources: &'a Sources, items: &'a [PlannedPath], jobs: usize) -> Queue<'a> {
-        let mut state = QueueState {
-            remaining: 0..items.len(),
-            ..QueueState::default()
-        };
-        let (small, large): (Vec<_>, Vec<_>) =
-            (0..items.len()).partition(|index| is_small(&items[*index]));
-        state.small.candidates = small.into_iter();
-        state.large.candidates = large.into_iter();
+    /// Makes an empty queue that prefetches `jobs` large bodies.
+    pub(crate) fn new(sources: &'a Sources, order: QueueOrder, jobs: usize) -> Queue<'a> {
         Queue {
             sources,
-            items,
+            order,
             jobs,
             decoder_budget: DecoderBudget::new(HashPool::workers_max()),
-            state: Mutex::new(state),
+            state: Mutex::default(),
+            changed: Condvar::new(),
         }
     }
 
-    /// Returns the next path with its NAR, or `None` if there are no more.
-    pub(crate) fn next(&self, end: QueueEnd) -> Option<Job<'a>> {
+    /// Adds a path while the copy still resolves the closure, and prefetches its body if there is
+    /// room.
+    pub(crate) fn add_early(&self, item: Arc<PlannedPath>) {
+        let mut state = self.state();
+        state.insert(self.order, item);
+        self.prefetch(&mut state, QueueEnd::Largest);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Adds the last paths.
+    pub(crate) fn complete(&self, items: impl Iterator<Item = Arc<PlannedPath>>) {
+        let mut state = self.state();
+        for item in items {
+            state.insert(self.order, item);
+        }
+        state.is_complete = true;
+        // The workers may be busy with early paths.
+        if state.added > 0 {
+            self.prefetch(&mut state, QueueEnd::Largest);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Returns the next path with its NAR, or `None` if there are no more. Waits for a path if more
+    /// may follow.
+    pub(crate) fn next(&self, end: QueueEnd) -> Option<Job> {
         let mut state = self.state();
         loop {
-            let index = end.pop(&mut state.remaining)?;
-            let item = &self.items[index];
-            let prefetched = match is_small(item) {
-                true => state.small.bodies.remove(&index),
-                false => state.large.bodies.remove(&index),
+            let taken = match end {
+                QueueEnd::Largest => state.remaining.pop_first(),
+                QueueEnd::Smallest => state.remaining.pop_last(),
             };
+            let Some((rank, item)) = taken else {
+                if state.is_complete || state.is_closed {
+                    return None;
+                }
+                let woken = self.changed.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let prefetch = state.prefetch_of(&item);
+            prefetch.candidates.remove(&rank);
+            let prefetched = prefetch.bodies.remove(&rank);
             if state.skipped.contains(&item.narinfo.info.path) {
                 continue;
             }
             let (may_be_stale, nar) = match prefetched {
-                Some((since, nar)) => (!is_small(item) && since.elapsed() > STALE_AFTER, Some(nar)),
-                None if item.is_local() => (false, None),
-                None => (false, Some(self.open(item))),
+                Some((since, nar)) => {
+                    let may_be_stale = !is_small(&item) && since.elapsed() > STALE_AFTER;
+                    (may_be_stale, Some(nar))
+                }
+                None if item.is_local() || self.sources.is_avoided(item.source) => (false, None),
+                None => (false, Some(self.open(&item))),
             };
             self.prefetch(&mut state, end);
             return Some(Job {
@@ -135,13 +174,35 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Opens the NAR of a path at its source.
+    /// Opens the NAR of a path at its source. The source gives up early if others may have the
+    /// path.
     pub(crate) fn open(&self, item: &PlannedPath) -> Result<NarStream, Error> {
-        let buffering = match is_small(item) {
-            true => Buffering::Whole,
-            false => Buffering::Stream,
+        self.open_at(item, self.sources.have_alternative_to(item.source))
+    }
+
+    /// Opens the NAR of a path at its source, which does not give up early.
+    pub(crate) fn open_for_all_attempts(&self, item: &PlannedPath) -> Result<NarStream, Error> {
+        self.open_at(item, false)
+    }
+
+    fn open_at(&self, item: &PlannedPath, can_fail_over: bool) -> Result<NarStream, Error> {
+        let request = NarRequest {
+            buffering: match is_small(item) {
+                true => Buffering::Whole,
+                false => Buffering::Stream,
+            },
+            can_fail_over,
         };
-        self.sources.list[item.source].open_nar(&item.narinfo, buffering)
+        self.sources.list[item.source].open_nar(&item.narinfo, request)
+    }
+
+    /// Opens the NAR of a large path one turn ahead, if a connection is to spare.
+    fn prefetch_large(&self, item: &PlannedPath) -> Option<Result<NarStream, Error>> {
+        let request = NarRequest {
+            buffering: Buffering::Stream,
+            can_fail_over: self.sources.have_alternative_to(item.source),
+        };
+        self.sources.list[item.source].prefetch_nar(&item.narinfo, request)
     }
 
     /// Skips paths that no worker has taken. A worker that has taken one makes no further attempt.
@@ -153,9 +214,16 @@ impl<'a> Queue<'a> {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        state.remaining = 0..0;
-        state.small.bodies.clear();
-        state.large.bodies.clear();
+        state.remaining.clear();
+        state.small = Prefetch::default();
+        state.large = Prefetch::default();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Returns a guard that closes the queue at its end.
+    pub(crate) fn close_on_drop(&self) -> CloseOnDrop<'_> {
+        CloseOnDrop(self)
     }
 
     /// Whether the copy still needs a path that a worker has taken.
@@ -167,24 +235,32 @@ impl<'a> Queue<'a> {
     /// Prefetches bodies for the next turns. Large bodies come first: they get a connection only if
     /// one is to spare, while a request for a small body waits for a connection in any case.
     fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {
-        let (remaining, skipped) = (&state.remaining, &state.skipped);
-        let small = (&mut state.small, SMALL_PREFETCH_MAX);
+        let small_max = match state.is_complete {
+            true => SMALL_PREFETCH_MAX,
+            false => EARLY_PREFETCH_MAX,
+        };
+        let QueueState {
+            remaining, skipped, ..
+        } = state;
+        let small = (&mut state.small, small_max);
         for (Prefetch { candidates, bodies }, limit) in [(&mut state.large, self.jobs), small] {
             while bodies.len() < limit
-                && let Some(index) = end.peek(candidates)
+                && let Some(rank) = end.peek(candidates)
             {
-                let item = &self.items[index];
-                let is_skipped = skipped.contains(&item.narinfo.info.path);
-                if remaining.contains(&index) && !is_skipped && !item.is_local() {
+                if let Some(item) = remaining.get(&rank)
+                    && !skipped.contains(&item.narinfo.info.path)
+                    && !item.is_local()
+                    && !self.sources.is_avoided(item.source)
+                {
                     let body = match is_small(item) {
                         true => Some(self.open(item)),
-                        false => self.sources.list[item.source].prefetch_nar(&item.narinfo),
+                        false => self.prefetch_large(item),
                     };
                     // There is no connection to spare. The worker will request the body itself.
                     let Some(body) = body else { break };
-                    bodies.insert(index, (Instant::now(), body));
+                    bodies.insert(rank, (Instant::now(), body));
                 }
-                end.pop(candidates);
+                candidates.remove(&rank);
             }
         }
     }
@@ -195,6 +271,48 @@ impl<'a> Queue<'a> {
     }
 }
 
+/// Closes a queue at its end.
+pub(crate) struct CloseOnDrop<'a>(&'a Queue<'a>);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl QueueState {
+    fn insert(&mut self, order: QueueOrder, item: Arc<PlannedPath>) {
+        if self.is_closed {
+            return;
+        }
+        let order = match order {
+            QueueOrder::BySize => u64::MAX - item.narinfo.info.nar_size,
+            QueueOrder::AsAdded => 0,
+        };
+        let number = self.added;
+        self.added += 1;
+        let rank = Rank { order, number };
+        self.prefetch_of(&item).candidates.insert(rank);
+        self.remaining.insert(rank, item);
+    }
+
+    fn prefetch_of(&mut self, item: &PlannedPath) -> &mut Prefetch {
+        match is_small(item) {
+            true => &mut self.small,
+            false => &mut self.large,
+        }
+    }
+}
+
+impl QueueEnd {
+    fn peek(self, ranks: &BTreeSet<Rank>) -> Option<Rank> {
+        match self {
+            QueueEnd::Largest => ranks.first().copied(),
+            QueueEnd::Smallest => ranks.last().copied(),
+        }
+    }
+}
+
 fn is_small(item: &PlannedPath) -> bool {
     let size = item.narinfo.file_size;
     size.is_some_and(|size| size <= SMALL_LEN_MAX as u64)
@@ -202,6 +320,10 @@ fn is_small(item: &PlannedPath) -> bool {
 
 /// The number of prefetched small bodies, for any number of connections: at most 32 MiB.
 const SMALL_PREFETCH_MAX: usize = 32;
+
+/// The number of prefetched small bodies while the copy resolves the closure: half of the usual
+/// connections, so that the other half can send queries.
+const EARLY_PREFETCH_MAX: usize = 12;
 
 /// The age from which a prefetched large body may be stale. Servers keep an unread connection for
 /// longer than this.
@@ -218,23 +340,23 @@ mod tests {
     use crate::sources::SourceOrder;
     use crate::store_config::UriContext;
     use floe_cache::NetworkOptions;
-    use floe_transfer::Cancel;
+    use floe_transfer::{Cancel, RetryPolicy};
 
     /// Returns the `number`th path of a plan, with `len` bytes, from a cache whose NARs are empty.
-    fn item(number: usize, len: u64) -> PlannedPath {
+    fn item(number: usize, len: u64) -> Arc<PlannedPath> {
         let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
         let text = format!(
             "StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{number}\nURL: nar\n\
              Compression: none\nFileSize: {len}\nNarHash: {hash}\nNarSize: {len}\n\
              References: \n"
         );
-        PlannedPath {
+        Arc::new(PlannedPath {
             narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
             source: 0,
             local_copies: Vec::new(),
             is_recovered: false,
             relies_on_content_address: false,
-        }
+        })
     }
 
     #[test]
@@ -258,10 +380,14 @@ mod tests {
         let large = SMALL_LEN_MAX as u64 * 2;
         // More than the prefetch limits of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };
-        let items: Vec<PlannedPath> = (0..140)
+        let items: Vec<_> = (0..140)
             .map(|number| item(number, len_of(number)))
             .collect();
-        let queue = Queue::new(&sources, &items, 2);
+        let queue = Queue::new(&sources, QueueOrder::AsAdded, 2);
+        items[..5]
+            .iter()
+            .for_each(|item| queue.add_early(item.clone()));
+        queue.complete(items[5..].iter().cloned());
         queue.skip([items[3].narinfo.info.path.clone()]);
         let (mut largest, mut smallest) = (Vec::new(), Vec::new());
         loop {
@@ -282,5 +408,32 @@ mod tests {
         assert_eq!(all, expected);
         let state = queue.state();
         assert!(state.small.bodies.is_empty() && state.large.bodies.is_empty());
+    }
+
+    #[test]
+    fn worker_waits_for_paths_until_queue_is_complete() {
+        let sources = Sources::new(
+            vec![Arc::new(floe_testkit::MemorySource::new("memory:a", None))],
+            RetryPolicy::default(),
+        );
+        let queue = Queue::new(&sources, QueueOrder::BySize, 1);
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let taken = std::iter::from_fn(|| queue.next(QueueEnd::Largest));
+                taken
+                    .map(|job| job.item.narinfo.info.nar_size)
+                    .collect::<Vec<_>>()
+            });
+            queue.add_early(item(0, 10));
+            // The worker takes the first path before the others come.
+            while !queue.state().remaining.is_empty() {
+                std::thread::yield_now();
+            }
+            queue.complete([item(1, 5), item(2, 20)].into_iter());
+            assert_eq!(worker.join().unwrap(), [10, 20, 5]);
+            let worker = scope.spawn(|| queue.next(QueueEnd::Largest).is_none());
+            queue.close();
+            assert!(worker.join().unwrap());
+        });
     }
 }

@@ -7,13 +7,17 @@
 //! the other workers less time.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use floe_format::StorePath;
 use floe_transfer::PlannedPath;
 
 /// Sorts paths for this number of workers, which take them from the front. `items` are sorted by
 /// their size, largest first.
-pub(super) fn references_first(items: Vec<PlannedPath>, workers: usize) -> Vec<PlannedPath> {
+pub(super) fn references_first(
+    items: Vec<Arc<PlannedPath>>,
+    workers: usize,
+) -> Vec<Arc<PlannedPath>> {
     let heights = heights(&items);
     let size = |index: usize| items[index].narinfo.info.nar_size;
     let height = |index: &usize| heights.get(&items[*index].narinfo.info.path);
@@ -38,14 +42,14 @@ pub(super) fn references_first(items: Vec<PlannedPath>, workers: usize) -> Vec<P
         order.push(next);
         remaining = remaining.saturating_sub(size(next));
     }
-    let mut items: Vec<Option<PlannedPath>> = items.into_iter().map(Some).collect();
+    let mut items: Vec<Option<Arc<PlannedPath>>> = items.into_iter().map(Some).collect();
     let in_order = order.into_iter().filter_map(|index| items[index].take());
     in_order.collect()
 }
 
 /// Returns the height of each path. Paths in a circle, which only a wrong narinfo can claim, have
 /// the height zero.
-fn heights(items: &[PlannedPath]) -> HashMap<StorePath, usize> {
+fn heights(items: &[Arc<PlannedPath>]) -> HashMap<StorePath, usize> {
     let mut pending: HashMap<&StorePath, usize> = HashMap::new();
     let mut referrers: HashMap<&StorePath, Vec<&StorePath>> = HashMap::new();
     for item in items {
@@ -127,8 +131,9 @@ mod tests {
     }
 
     fn order(items: Vec<PlannedPath>, workers: usize) -> Vec<StorePath> {
+        let items = items.into_iter().map(Arc::new).collect();
         let items = references_first(items, workers).into_iter();
-        items.map(|item| item.narinfo.info.path).collect()
+        items.map(|item| item.narinfo.info.path.clone()).collect()
     }
 
     #[test]

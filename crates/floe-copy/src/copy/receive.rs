@@ -2,19 +2,22 @@
 //! verified.
 //!
 //! 1. A path that is on this machine already is reused.
-//! 2. Otherwise the target receives its NAR from its source, in several attempts if necessary.
-//! 3. If the source fails or sends wrong bytes, the worker queries the other sources (failover).
+//! 2. Otherwise the target receives its NAR from its source.
+//! 3. If the source fails, is slow or sends wrong bytes, the worker queries the other sources at
+//!    once (failover). A source that fails three times in a row is *avoided*: the copy uses it only
+//!    for paths that no other source can send.
+//! 4. If no other source can send the path either, or if there is none, the source gets as many
+//!    attempts as the user allows.
 
 use std::iter;
-use std::sync::mpsc::SyncSender;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_hash::hash_pool::{Worker, WorkerTicket};
-use floe_transfer::{
-    CANCEL_POLL, Error, Event, IncomingNar, NarContext, PlannedPath, backoff_delay,
-};
+use floe_transfer::{CANCEL_POLL, Error, Event, IncomingNar, NarContext, NarStream, PlannedPath};
 
 use super::fetch::{Job, Queue, QueueEnd};
 use super::{ClosureCopy, failover};
@@ -42,7 +45,7 @@ pub(crate) fn run_worker(
     copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
     place: WorkerTicket,
-    results: &SyncSender<WorkerResult>,
+    results: &Sender<WorkerResult>,
 ) {
     let worker = place.start();
     let end = match worker.takes_smallest() {
@@ -56,7 +59,8 @@ pub(crate) fn run_worker(
         scratch: vec![0; CHUNK_LEN],
     };
     while let Some(job) = queue.next(end) {
-        let info = &job.item.narinfo.info;
+        let item = job.item.clone();
+        let info = &item.narinfo.info;
         let (path, nar_size) = (&info.path, info.nar_size);
         copy.events.event(Event::Started { path, nar_size });
         let result = receiver.receive(job);
@@ -84,37 +88,37 @@ struct PathReceiver<'a> {
 
 impl PathReceiver<'_> {
     /// Receives a path from this machine, from its source, or else from any other source.
-    fn receive(&mut self, job: Job<'_>) -> Result<ReceivedPath, Error> {
-        let (copy, item) = (self.copy, job.item);
+    fn receive(&mut self, mut job: Job) -> Result<ReceivedPath, Error> {
+        let (copy, item) = (self.copy, job.item.clone());
         if item.is_local() {
-            if copy.target.reuse_local_copy(&mut self.incoming_nar(item))? {
+            if copy
+                .target
+                .reuse_local_copy(&mut self.incoming_nar(&item))?
+            {
                 return Ok(ReceivedPath::Reused);
             }
             copy.check_cancelled()?;
         }
-        let first = match self.receive_with_retries(job)? {
-            Ok(received) => return Ok(received),
-            Err(error) => error,
+        let mut first = None;
+        if copy.sources.have_alternative_to(item.source) {
+            match self.receive_once_from_any(job)? {
+                Ok(received) => return Ok(received),
+                Err(error) => first = error,
+            }
+            job = self.job_for_all_attempts(item.clone());
+        }
+        let first = match (self.receive_with_retries(job)?, first) {
+            (Ok(received), _) => return Ok(received),
+            (Err(_), Some(error)) | (Err(error), None) => error,
         };
         // First the same source again, because its narinfo may have changed since the copy began or
         // since the disk cache stored it, then all others.
-        let others = (0..copy.sources.list.len()).filter(|source| *source != item.source);
-        for source in iter::once(item.source).chain(others) {
-            let query = || failover::query_alternative(copy, item, source);
-            let Some(other) = self.worker.yield_core_while(query) else {
+        for source in iter::once(item.source).chain(self.others(&item)) {
+            let Some(other) = self.query_alternative(&item, source, None)? else {
                 continue;
             };
-            copy.check_cancelled()?;
-            let path = Some(&item.narinfo.info.path);
-            copy.events.event(Event::Retrying {
-                path,
-                error: &first,
-            });
-            let job = Job {
-                nar: Some(self.queue.open(&other)),
-                item: &other,
-                may_be_stale: false,
-            };
+            self.report_retry(&item, &first);
+            let job = self.job_for_all_attempts(Arc::new(other));
             if let Ok(received) = self.receive_with_retries(job)? {
                 return Ok(received);
             }
@@ -122,46 +126,150 @@ impl PathReceiver<'_> {
         Err(first.about_nar_of(&item.narinfo.info.path))
     }
 
-    fn receive_with_retries(&mut self, job: Job<'_>) -> SourceResult {
-        let (copy, queue, item) = (self.copy, self.queue, job.item);
+    /// Gives each source one attempt, that of the plan first. A source that is slow or fails must
+    /// not delay a path that another one has. The inner error is that of the first attempt.
+    fn receive_once_from_any(
+        &mut self,
+        job: Job,
+    ) -> Result<Result<ReceivedPath, Option<Error>>, Error> {
+        let (copy, item) = (self.copy, job.item.clone());
+        let mut first = None;
+        if !copy.sources.is_avoided(item.source) {
+            match self.receive_once(job)? {
+                Ok(received) => return Ok(Ok(received)),
+                Err(error) => first = Some(error),
+            }
+        }
+        for source in self.others(&item) {
+            if copy.sources.is_avoided(source) {
+                continue;
+            }
+            let Some(other) = self.query_alternative(&item, source, Some(QUERY_TIMEOUT))? else {
+                continue;
+            };
+            if let Some(error) = &first {
+                self.report_retry(&item, error);
+            }
+            let job = Job {
+                nar: Some(self.queue.open(&other)),
+                item: Arc::new(other),
+                may_be_stale: false,
+            };
+            match self.receive_once(job)? {
+                Ok(received) => return Ok(Ok(received)),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Ok(Err(first))
+    }
+
+    fn receive_once(&mut self, job: Job) -> SourceResult {
+        let (sources, item) = (self.copy.sources, &*job.item);
         let mut may_be_stale = job.may_be_stale;
-        let mut stream = job.nar.unwrap_or_else(|| queue.open(item));
+        let mut stream = job.nar.unwrap_or_else(|| self.queue.open(item));
+        loop {
+            match self.receive_stream(item, stream) {
+                Ok(received) => {
+                    sources.record_success(item.source);
+                    return Ok(Ok(received));
+                }
+                Err(error) if is_stale(&mut may_be_stale, &error) => {
+                    stream = self.queue.open(item);
+                }
+                Err(error) if !failover::is_source_fault(&error) => return Err(error),
+                Err(error) => {
+                    if sources.record_fault(item.source) {
+                        let (source, error) = (&sources.list[item.source].name(), &error);
+                        self.copy
+                            .events
+                            .event(Event::AvoidedSource { source, error });
+                    }
+                    return Ok(Err(error));
+                }
+            }
+        }
+    }
+
+    fn receive_with_retries(&mut self, job: Job) -> SourceResult {
+        let (copy, queue, item) = (self.copy, self.queue, &*job.item);
+        let mut may_be_stale = job.may_be_stale;
+        let retry = copy.sources.retry_policy(item.source);
+        let mut stream = job.nar.unwrap_or_else(|| queue.open_for_all_attempts(item));
         let mut attempt = 1;
         loop {
-            let mut nar = self.incoming_nar(item);
-            let result = stream.and_then(|stream| {
-                let source = &copy.sources.list[item.source];
-                nar.set_stream(stream, source.nar_url(&item.narinfo));
-                copy.target.receive(&mut nar)
-            });
-            let Err(error) = result else {
-                return Ok(Ok(ReceivedPath::Fetched(nar.fetched_bytes())));
+            let error = match self.receive_stream(item, stream) {
+                Ok(received) => return Ok(Ok(received)),
+                Err(error) => error,
             };
-            // The next attempt, or the next source, sends the NAR from its beginning.
-            nar.reset_progress();
-            if !error.is_transient() || attempt >= copy.sources.attempts {
+            if !error.is_transient() || attempt >= retry.attempts {
                 return match failover::is_source_fault(&error) {
                     true => Ok(Err(error)),
                     false => Err(error),
                 };
             }
-            let path = Some(&item.narinfo.info.path);
-            copy.events.event(Event::Retrying {
-                path,
-                error: &error,
-            });
-            // A stale prefetch gets one free attempt. A response with Retry-After shows that the
-            // connection was not stale.
-            let is_free = std::mem::take(&mut may_be_stale) && error.retry_after().is_none();
-            if !is_free {
-                let time = backoff_delay(attempt, &error);
+            self.report_retry(item, &error);
+            if !is_stale(&mut may_be_stale, &error) {
+                let time = retry.pause(attempt, &error);
                 let wait = || self.wait_before_retry(item, time);
                 self.worker.yield_core_while(wait)?;
                 attempt += 1;
             }
             copy.check_cancelled()?;
-            stream = queue.open(item);
+            stream = queue.open_for_all_attempts(item);
         }
+    }
+
+    /// Receives a path from one stream.
+    fn receive_stream(
+        &mut self,
+        item: &PlannedPath,
+        stream: Result<NarStream, Error>,
+    ) -> Result<ReceivedPath, Error> {
+        let copy = self.copy;
+        let mut nar = self.incoming_nar(item);
+        let result = stream.and_then(|stream| {
+            let source = &copy.sources.list[item.source];
+            nar.set_stream(stream, source.nar_url(&item.narinfo));
+            copy.target.receive(&mut nar)
+        });
+        match result {
+            Ok(()) => Ok(ReceivedPath::Fetched(nar.fetched_bytes())),
+            Err(error) => {
+                // The next attempt, or the next source, sends the NAR from its beginning.
+                nar.reset_progress();
+                Err(error)
+            }
+        }
+    }
+
+    fn job_for_all_attempts(&self, item: Arc<PlannedPath>) -> Job {
+        Job {
+            nar: Some(self.queue.open_for_all_attempts(&item)),
+            item,
+            may_be_stale: false,
+        }
+    }
+
+    fn others(&self, item: &PlannedPath) -> impl Iterator<Item = usize> + use<> {
+        let source = item.source;
+        (0..self.copy.sources.list.len()).filter(move |other| *other != source)
+    }
+
+    fn query_alternative(
+        &self,
+        item: &PlannedPath,
+        source: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Option<PlannedPath>, Error> {
+        let query = || failover::query_alternative(self.copy, item, source, timeout);
+        let other = self.worker.yield_core_while(query);
+        self.copy.check_cancelled()?;
+        Ok(other)
+    }
+
+    fn report_retry(&self, item: &PlannedPath, error: &Error) {
+        let path = Some(&item.narinfo.info.path);
+        self.copy.events.event(Event::Retrying { path, error });
     }
 
     /// Waits before another attempt. Ends early if the copy is cancelled or does not need the path
@@ -191,6 +299,15 @@ impl PathReceiver<'_> {
         IncomingNar::new(context, item, &mut self.scratch)
     }
 }
+
+/// Whether a prefetched body failed only because it waited for long, so that another attempt is
+/// free. A response with Retry-After shows that the connection was not stale.
+fn is_stale(may_be_stale: &mut bool, error: &Error) -> bool {
+    std::mem::take(may_be_stale) && error.is_transient() && error.retry_after().is_none()
+}
+
+/// How long a source may take to reply whether it has a path that another source failed to send.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The length of a decoded chunk, in bytes. It stays in the second-level cache between decoding,
 /// hashing and writing.

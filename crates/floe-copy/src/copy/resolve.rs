@@ -25,7 +25,7 @@
 //! cache.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
@@ -41,7 +41,7 @@ use super::trust::check_trust;
 pub(crate) struct Resolved {
     /// The store paths of the requested paths that were found.
     pub(crate) requested_paths: Vec<StorePath>,
-    pub(crate) items: BTreeMap<StorePath, PlannedPath>,
+    pub(crate) items: BTreeMap<StorePath, Arc<PlannedPath>>,
     pub(crate) failures: Vec<Error>,
     /// Paths that are missing in the target and in all sources.
     pub(crate) unavailable: BTreeSet<StorePath>,
@@ -77,11 +77,16 @@ struct SourceHealth {
     unanswered: usize,
 }
 
+/// Receives a path that the target lacks and a source has.
+pub(crate) type FoundPath<'a> = dyn FnMut(&Arc<PlannedPath>) -> Result<(), Error> + 'a;
+
 /// The number of a query and the index of a source.
 type QueryTag = (usize, usize);
 
 struct Resolver<'a> {
     copy: &'a ClosureCopy<'a>,
+    /// Receives each path once that the target lacks and a source has.
+    found: &'a mut FoundPath<'a>,
     sender: mpsc::Sender<(QueryTag, NarInfoResult)>,
     queries: HashMap<usize, PendingQuery>,
     next_query: usize,
@@ -95,8 +100,13 @@ struct Resolver<'a> {
     policy: CachePolicy,
 }
 
-/// Resolves the closures of the requested paths.
-pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Resolved, Error> {
+/// Resolves the closures of the requested paths. Calls `found` for each path that is missing, as
+/// soon as that is known.
+pub(crate) fn resolve<'a>(
+    copy: &'a ClosureCopy<'a>,
+    specs: &[PathSpec],
+    found: &'a mut FoundPath<'a>,
+) -> Result<Resolved, Error> {
     let (sender, receiver) = mpsc::channel();
     let health = || SourceHealth {
         waiting_since: Instant::now(),
@@ -104,6 +114,7 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
     };
     let mut resolver = Resolver {
         copy,
+        found,
         sender,
         queries: HashMap::new(),
         next_query: 0,
@@ -123,13 +134,13 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
     while !resolver.queries.is_empty() {
         copy.check_cancelled()?;
         match receiver.recv_timeout(CANCEL_POLL) {
-            Ok((tag, answer)) => resolver.handle_reply(tag, answer),
+            Ok((tag, answer)) => resolver.handle_reply(tag, answer)?,
             // The resolver itself has a sender, so the channel is never disconnected.
             Err(_) => resolver.skip_unresponsive(),
         }
         // All replies that have arrived share one query of the database.
         while let Ok((tag, answer)) = receiver.try_recv() {
-            resolver.handle_reply(tag, answer);
+            resolver.handle_reply(tag, answer)?;
         }
         while !resolver.frontier.is_empty() {
             resolver.expand_frontier()?;
@@ -187,9 +198,10 @@ impl Resolver<'_> {
         }
         self.frontier.extend(missing.unchecked_references);
         for path in missing.paths {
-            // A path that the user named by its hash part is found already.
-            if !self.resolved.items.contains_key(&path) {
-                self.start_query(PathSpec::Path(path), None);
+            match self.resolved.items.get(&path) {
+                // The user named its hash part.
+                Some(item) => (self.found)(item)?,
+                None => self.start_query(PathSpec::Path(path), None),
             }
         }
         Ok(())
@@ -285,23 +297,38 @@ impl Resolver<'_> {
         };
         let stuck = self.queries.extract_if(|_, query| is_stuck(query));
         for (id, query) in stuck.collect::<Vec<_>>() {
-            self.query_next_source(id, query);
+            // As many further sources as were queried before: a long list of dead sources takes a
+            // few steps.
+            let sent = query
+                .states
+                .iter()
+                .filter(|state| **state == QueryState::Sent);
+            let count = sent.count();
+            self.queries.insert(id, query);
+            for _ in 0..count {
+                let has_more = |query: &PendingQuery| query.states.contains(&QueryState::NotSent);
+                if self.queries.get(&id).is_some_and(has_more)
+                    && let Some(query) = self.queries.remove(&id)
+                {
+                    self.query_next_source(id, query);
+                }
+            }
         }
     }
 
-    fn handle_reply(&mut self, (id, source): QueryTag, answer: NarInfoResult) {
+    fn handle_reply(&mut self, (id, source): QueryTag, answer: NarInfoResult) -> Result<(), Error> {
         let health = &mut self.health[source];
         health.waiting_since = Instant::now();
         health.unanswered -= 1;
         // Another source may have been faster.
         let Some(mut query) = self.queries.remove(&id) else {
-            return;
+            return Ok(());
         };
         query.states[source] = QueryState::Answered;
         let from_disk_cache = matches!(&answer, Ok(reply) if reply.from_disk_cache);
         let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
         match answer.and_then(|reply| reply.narinfo.map(check).transpose()) {
-            Ok(Some(item)) => self.add_path(query.spec_index, item),
+            Ok(Some(item)) => self.add_path(query.spec_index, item)?,
             Ok(None) => {
                 if from_disk_cache {
                     query.remembered_absent.push(source);
@@ -319,6 +346,7 @@ impl Resolver<'_> {
                 self.query_next_source(id, query);
             }
         }
+        Ok(())
     }
 
     /// A wrong name in a requested path is a mistake of the user. In a reference, the source is
@@ -343,9 +371,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn add_path(&mut self, spec_index: Option<usize>, item: PlannedPath) {
+    fn add_path(&mut self, spec_index: Option<usize>, mut item: PlannedPath) -> Result<(), Error> {
         let info = &item.narinfo.info;
         let path = info.path.clone();
+        item.local_copies = self.copy.options.reuse.local_copies(&path);
+        item.is_recovered = self.copy.target.has_recovered(&path);
+        let item = Arc::new(item);
+        let info = &item.narinfo.info;
         self.copy.events.event(Event::Resolved {
             path: &path,
             nar_size: info.nar_size,
@@ -357,7 +389,11 @@ impl Resolver<'_> {
             self.frontier.push(path.clone());
         }
         self.frontier.extend(info.references.iter().cloned());
+        if spec_index.is_none() {
+            (self.found)(&item)?;
+        }
         self.resolved.items.insert(path, item);
+        Ok(())
     }
 }
 
@@ -369,4 +405,4 @@ impl SourceHealth {
 
 /// The time without a reply after which a source is unresponsive: longer than a normal reply takes,
 /// and much shorter than the timeout of a request.
-const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(2);
+const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(1);

@@ -1,6 +1,7 @@
 //! A local store as the target of a dry run: it need not exist, and nothing is created.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::{Damage, StoreLayout, StoreReader};
@@ -63,7 +64,7 @@ impl Target for ReadOnlyStore {
         }
     }
 
-    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         Space::estimate(&self.layout.real_store_dir, items, Needs::of_tree).map(Some)
     }
 }

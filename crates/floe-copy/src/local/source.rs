@@ -5,7 +5,7 @@ use std::sync::Arc;
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_store::StoreReader;
 use floe_transfer::{
-    Buffering, CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarStream, Source,
+    CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarRequest, NarStream, Source,
 };
 
 use super::config::LocalStoreUri;
@@ -57,7 +57,7 @@ impl Source for LocalSource {
     }
 
     /// The worker itself reads the tree: a stream would need a thread of its own.
-    fn open_nar(&self, narinfo: &NarInfo, _: Buffering) -> Result<NarStream, Error> {
+    fn open_nar(&self, narinfo: &NarInfo, _: NarRequest) -> Result<NarStream, Error> {
         let (reader, path) = (self.reader.clone(), narinfo.info.path.clone());
         let dump: NarDump = Box::new(move |write| reader.dump(&path, write));
         Ok(NarStream::Dump(dump))

@@ -114,6 +114,12 @@ impl Target for LocalTarget {
         }
     }
 
+    /// A run that found trees of an earlier one first deletes those that it does not need, so that
+    /// their space is free.
+    fn can_receive_early(&self) -> bool {
+        !self.store.has_any_recovered()
+    }
+
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
         let mut sink = TreeSink(self.tree_writer(nar)?);
         nar.write_to(&mut sink)?;
@@ -139,7 +145,7 @@ impl Target for LocalTarget {
         Ok(self.store.query_path_from_hash_part(hash_part)?)
     }
 
-    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         let directory = &self.store.layout().real_store_dir;
         Space::estimate(directory, items, Needs::of_tree).map(Some)
     }

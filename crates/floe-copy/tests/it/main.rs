@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod failover;
 mod pipeline;

@@ -11,16 +11,16 @@ use floe_format::{SecretKey, StorePath};
 use floe_testkit::{
     MemorySource, MemoryTarget, Registration, SourceFault, TIMEOUT, synthetic_cache, wait_until,
 };
-use floe_transfer::{CopyOptions, Error, PathSpec, Source};
+use floe_transfer::{CopyOptions, Error, PathSpec, RetryPolicy, Source};
 
 /// Attempts of one transfer, as users have by default.
-const ATTEMPTS: u32 = 3;
+pub(crate) const ATTEMPTS: u32 = 3;
 
-fn source(name: &str) -> Arc<MemorySource> {
+pub(crate) fn source(name: &str) -> Arc<MemorySource> {
     Arc::new(MemorySource::new(name, None))
 }
 
-fn copy(
+pub(crate) fn copy(
     sources: &[&Arc<MemorySource>],
     target: &MemoryTarget,
     specs: &[&StorePath],
@@ -41,7 +41,7 @@ fn copy_with(
     let list = sources
         .iter()
         .map(|source| Arc::<MemorySource>::clone(source) as Arc<dyn Source>);
-    let sources = Sources::new(list.collect(), ATTEMPTS);
+    let sources = Sources::new(list.collect(), RetryPolicy::with_attempts(ATTEMPTS));
     let copy = ClosureCopy {
         sources: &sources,
         target,
@@ -51,7 +51,7 @@ fn copy_with(
     copy.run(&specs)
 }
 
-fn options() -> CopyOptions {
+pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         jobs: NonZeroUsize::new(2),
         ..CopyOptions::default()
@@ -62,11 +62,11 @@ fn targets() -> [MemoryTarget; 2] {
     [Registration::Batch, Registration::OneByOne].map(MemoryTarget::new)
 }
 
-fn batch_target() -> MemoryTarget {
+pub(crate) fn batch_target() -> MemoryTarget {
     MemoryTarget::new(Registration::Batch)
 }
 
-fn path(number: usize) -> StorePath {
+pub(crate) fn path(number: usize) -> StorePath {
     synthetic_cache::path(number)
 }
 
@@ -121,25 +121,6 @@ fn one_by_one_target_gets_references_first() {
     copy(&[&cache], &target, &[&path(2)]).unwrap();
 
     assert_eq!(target.valid(), [path(0), path(1), path(2)]);
-}
-
-#[test]
-fn transient_failure_is_retried_at_same_source() {
-    let (first, second, target) = (source("memory:a"), source("memory:b"), batch_target());
-    let requested = first.add(0, 10, &[]);
-    second.add(0, 10, &[]);
-    first.inject(&requested, SourceFault::Transient(ATTEMPTS - 1));
-
-    let summary = copy(&[&first, &second], &target, &[&requested]).unwrap();
-
-    assert!(
-        summary.failures.is_empty(),
-        "failed: {:?}",
-        summary.failures
-    );
-    assert_eq!(first.opened().len(), ATTEMPTS as usize);
-    assert_eq!(second.opened(), []);
-    assert_eq!(target.valid(), [requested]);
 }
 
 #[test]

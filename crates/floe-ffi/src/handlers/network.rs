@@ -6,6 +6,7 @@ use std::time::Duration;
 use floe_cache::options::{UNLIMITED, connection_limit, time_limit};
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions, Proxies, ProxyVar};
 use floe_messages as messages;
+use floe_transfer::RetryPolicy;
 
 /// Returns the options that a message sets, with Nix's defaults for absent fields.
 pub(super) fn network_options(request: &messages::NetworkOptions<'_>) -> NetworkOptions {
@@ -22,8 +23,8 @@ pub(super) fn network_options(request: &messages::NetworkOptions<'_>) -> Network
         stall_timeout: millis(request.stall_timeout_ms).map_or(default.stall_timeout, |time| {
             time_limit(time).unwrap_or(UNLIMITED)
         }),
-        attempts: request.attempts.map_or(default.attempts, |attempts| {
-            u32::try_from(attempts.max(1)).unwrap_or(u32::MAX)
+        retry: request.attempts.map_or(default.retry, |attempts| {
+            RetryPolicy::with_attempts(u32::try_from(attempts.max(1)).unwrap_or(u32::MAX))
         }),
         proxies: Proxies {
             http: proxy("http_proxy", request.http_proxy),

@@ -27,6 +27,10 @@ pub enum Fault {
     ShortBody(usize),
     /// Respond to a range request with at most this many bytes.
     PartialRange(usize),
+    /// Respond to a range request with the whole file.
+    IgnoredRange,
+    /// Respond to a range request with other bytes than those of the file.
+    OtherRange,
     /// Send this many bytes without `Content-Length` and close the connection, which ends such a
     /// body.
     TruncatedWithoutLength(usize),

@@ -137,14 +137,16 @@ fn implausible_sizes_are_ignored_and_sums_saturate() {
 
 #[test]
 fn recovered_trees_need_no_space() {
-    let item = |is_recovered| PlannedPath {
-        narinfo: narinfo(6 * MIB, "none", None),
-        source: 0,
-        local_copies: Vec::new(),
-        is_recovered,
-        relies_on_content_address: false,
+    let item = |is_recovered| {
+        Arc::new(PlannedPath {
+            narinfo: narinfo(6 * MIB, "none", None),
+            source: 0,
+            local_copies: Vec::new(),
+            is_recovered,
+            relies_on_content_address: false,
+        })
     };
-    let of = |items: &[PlannedPath]| {
+    let of = |items: &[Arc<PlannedPath>]| {
         let space = Space::estimate(Path::new("/mnt/root"), items, Needs::of_tree).unwrap();
         (space.paths, space.write_bytes)
     };

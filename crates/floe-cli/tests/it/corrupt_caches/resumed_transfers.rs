@@ -151,6 +151,55 @@ fn nar_changed_during_transfer_restarts_from_the_beginning() {
 }
 
 #[test]
+fn nar_restarts_if_the_server_ignores_the_range() {
+    let Some((cache, server, nar)) = server_with_cut(&Fault::IgnoredRange) else {
+        return;
+    };
+    cache.install(&server.url()).expect(0);
+    assert_fault_count(&server, &nar, &Fault::IgnoredRange, 1);
+    let requests = server.requests_for(&nar);
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| (request.status, request.fields.contains_key("range")))
+        .collect();
+    assert_eq!(seen, [(200, false), (200, true), (200, false)]);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+/// The validator claims that the file is the same. The hash decides.
+#[test]
+fn range_with_other_bytes_is_never_valid() {
+    let Some((cache, server, nar)) = server_with_cut(&Fault::OtherRange) else {
+        return;
+    };
+    let ran = cache.install(&server.url()).expect(3);
+    assert!(
+        ran.stderr.contains("cannot copy") && ran.stderr.contains("libc6"),
+        "{}",
+        ran.stderr
+    );
+    assert_fault_count(&server, &nar, &Fault::OtherRange, 1);
+    assert_eq!(server.requests_for(&nar)[1].status, 206);
+    let complete = cache.complete_paths();
+    assert!(
+        !complete.iter().any(|path| path.contains("libc6")),
+        "{complete:?}"
+    );
+    cache.install(&server.url()).expect(0);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+/// Starts a server that cuts one large NAR once, and then injects a fault.
+fn server_with_cut(fault: &Fault) -> Option<(FaultyCache, FaultServer, String)> {
+    let cache = faulty_cache("none")?;
+    let nar = nar_file_name(&cache, "libc6");
+    let server = FaultServer::start(&cache.cache).with_validators();
+    server.fail_times(&nar, Fault::Truncated(1_500_000), 1);
+    server.fail_times(&nar, fault.clone(), 1);
+    Some((cache, server, nar))
+}
+
+#[test]
 fn transfer_without_progress_fails_after_five_attempts() {
     let Some(cache) = faulty_cache("none") else {
         return;

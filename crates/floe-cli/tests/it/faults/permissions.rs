@@ -77,8 +77,9 @@ fn referrers_of_blocked_path_are_not_fetched() {
         run(command.arg(&faulty.corpus.key).arg(path))
     };
     install(&format!("/nix/store/{}", name("libgcc"))).expect(0);
-    // The largest path comes first. The commit rejects it while the only worker waits for the
-    // `Retry-After` of the second one. 60 seconds are more than any machine needs for that.
+    // The worker takes libc6, the largest path, as soon as it is known, after that which names it.
+    // The commit rejects it while the only worker waits for the `Retry-After` of the second one. 60
+    // seconds are more than any machine needs for that.
     let lock = faulty
         .root
         .join(format!("nix/store/{}.lock", name("libc6")));
@@ -96,8 +97,9 @@ fn referrers_of_blocked_path_are_not_fetched() {
         .lines()
         .filter(|l| l.contains("staged"))
         .collect();
-    assert_eq!(finished.len(), 1, "{}", ran.stderr);
-    assert!(finished[0].contains("libc6"), "{}", ran.stderr);
+    assert!(finished.len() <= 2, "{}", ran.stderr);
+    let has_libc6 = finished.iter().any(|line| line.contains("libc6"));
+    assert!(has_libc6, "{}", ran.stderr);
     fs::remove_file(&lock).unwrap();
     server.clear_faults();
     install(&faulty.corpus.root).expect(0);

@@ -57,7 +57,7 @@ impl Fixture {
 #[test]
 fn concurrent_requests_reach_but_never_exceed_the_limit() {
     let Some(fixture) = fixture() else { return };
-    for (connections, jobs, slow) in [(2, 1, 30), (3, 4, 30), (25, 1, 500)] {
+    for (connections, jobs, slow) in [(2, 1, 30), (3, 4, 30), (12, 1, 500)] {
         let server = FaultServer::start(&fixture.cache);
         // The delay makes floe send all requests that it may before the first response.
         server.fail("", Fault::Delayed(Duration::from_millis(slow)));
