@@ -206,7 +206,19 @@ fn prepare_fault(fixture: &Fixture, work: Work, fault: Fault) -> Result<Prepared
                 copy
             }
         };
-        Ok(vec![faulty, sound])
+        let mut variants = vec![faulty, sound];
+        // Unlike `floe copy`, `floe install` has several sources.
+        let arguments = variants
+            .iter_mut()
+            .flat_map(|it| &mut it.invocation.arguments);
+        for argument in arguments {
+            match &**argument {
+                "copy" => *argument = "install".into(),
+                "--to" => *argument = "--root".into(),
+                _ => {}
+            }
+        }
+        Ok(variants)
     })
 }
 

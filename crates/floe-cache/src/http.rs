@@ -41,7 +41,7 @@ pub use network::Network;
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
 use reply_wait::{ReplyTime, ReplyWait};
-use request::{Request, get_small};
+use request::{RATE_WINDOW_MAX, Request, get_small};
 pub use request_options::RequestOptions;
 pub use tls::ClientCertificate;
 
@@ -151,8 +151,10 @@ struct HttpCacheShared {
     consecutive_failures: AtomicU32,
     /// The error after which no query is sent any more.
     disabled_by: OnceLock<Arc<Error>>,
-    /// The usual time of a reply.
+    /// The usual time of a reply with a small object.
     reply_time: ReplyTime,
+    /// The usual time until a NAR begins. A server may have to compress it first.
+    nar_reply_time: ReplyTime,
 }
 
 impl HttpStorage {
@@ -170,6 +172,7 @@ impl HttpStorage {
             consecutive_failures: AtomicU32::new(0),
             disabled_by: OnceLock::new(),
             reply_time: ReplyTime::default(),
+            nar_reply_time: ReplyTime::default(),
         };
         Ok(HttpStorage {
             shared: Arc::new(shared),
@@ -303,10 +306,12 @@ impl HttpCacheShared {
         let HttpContext {
             options, limits, ..
         } = &*self.context;
-        let (attempts, timeout) = match nar.can_fail_over {
-            true => (1, options.stall_timeout.min(FAILOVER_AFTER)),
-            false => (options.retry.attempts, options.stall_timeout),
+        let stall_timeout = options.stall_timeout;
+        let (attempts, timeout, rate_window) = match nar.can_fail_over {
+            true => (1, FAILOVER_AFTER, FAILOVER_RATE_WINDOW),
+            false => (options.retry.attempts, stall_timeout, RATE_WINDOW_MAX),
         };
+        let (timeout, rate_window) = (timeout.min(stall_timeout), rate_window.min(stall_timeout));
         let held = match held {
             Some(held) => held,
             None => limits.acquire(&target.url).await,
@@ -315,7 +320,9 @@ impl HttpCacheShared {
             target,
             held,
             bulk_client: None,
-            reply_wait: ReplyWait::new(&self.reply_time, timeout).for_body(),
+            head_wait: ReplyWait::new(&self.nar_reply_time, timeout),
+            rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
+            rate_window,
         };
         match nar.buffering {
             Buffering::Whole => download::send_small_body(self, &mut request, chunks).await,
@@ -380,6 +387,9 @@ const CHUNK_QUEUE_LEN: usize = 8;
 
 /// How long a body may send nothing if another source may have it.
 const FAILOVER_AFTER: Duration = Duration::from_secs(3);
+
+/// The time after which the rate of such a body is too low.
+const FAILOVER_RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// How many requests may be in flight over HTTP/2. Servers commonly allow 128 streams.
 const STREAMS_MAX: usize = 100;

@@ -35,15 +35,21 @@ impl RetryPolicy {
     }
 
     /// Returns the pause after a failed attempt, the first of which has the number 1. The pause is
-    /// never shorter than a server's `Retry-After`; jitter comes on top of that.
+    /// never shorter than a server's `Retry-After`; jitter comes on top of that. A server that
+    /// demands a short pause gets a short one, also after status 429 and 503.
     pub fn pause(&self, attempt: u32, error: &Error) -> Duration {
-        let first = match error.is_rate_limited() {
-            true => self.rate_limited_delay,
-            false => self.delay,
+        let demanded = error.retry_after();
+        let first = match (error.is_rate_limited(), demanded) {
+            (true, None) => self.rate_limited_delay,
+            (true, Some(demanded)) => demanded.clamp(
+                self.delay.min(self.rate_limited_delay),
+                self.rate_limited_delay,
+            ),
+            (false, _) => self.delay,
         };
+        let demanded = demanded.unwrap_or_default();
         let factor = 2_u32.saturating_pow(attempt.saturating_sub(1));
         let own = first.saturating_mul(factor).min(self.max_delay);
-        let demanded = error.retry_after().unwrap_or_default();
         match self.jitter {
             true => demanded.saturating_add(own.mul_f64(random_fraction())),
             false => demanded.max(own),
@@ -104,10 +110,9 @@ mod tests {
             policy.pause(1, &failure(Some(503), Some(7 * SECOND))),
             7 * SECOND
         );
-        assert_eq!(
-            policy.pause(1, &failure(Some(503), Some(SECOND))),
-            5 * SECOND
-        );
+        assert_eq!(policy.pause(1, &failure(Some(503), Some(SECOND))), SECOND);
+        let at_once = failure(Some(503), Some(Duration::ZERO));
+        assert_eq!(policy.pause(1, &at_once), Duration::from_millis(100));
     }
 
     #[test]

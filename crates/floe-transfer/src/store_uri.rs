@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use crate::error::Error;
 use crate::url::{percent_decode, redact_credentials};
@@ -68,7 +67,7 @@ impl fmt::Display for StoreUri {
 }
 
 /// Parses the value of a parameter that is a number, such as `priority`.
-pub fn parse_number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+pub fn parse_number(name: &str, value: &str) -> Result<i32, String> {
     let parsed = value.parse();
     parsed.map_err(|_| format!("{name} is not a number: {value:?}"))
 }

@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use floe_transfer::{Chunk, Error, SMALL_LEN_MAX};
@@ -151,12 +151,10 @@ impl Download<'_> {
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
         let range = content_range(response.headers()).filter(|_| is_piece);
         if self.validator.is_none() {
-            self.request.reply_wait.wait_for_timeout();
+            self.request.rest_wait.wait_for_timeout();
         }
         let mut rate = ReceiveRate::default();
-        while let Some(bytes) =
-            next_bytes(self.cache, self.request, &mut response, &mut rate).await?
-        {
+        while let Some(bytes) = next_bytes(self.request, &mut response, &mut rate).await? {
             self.len += bytes.len() as u64;
             let permits = &self.cache.context.waiting_chunks;
             if send_chunk(self.chunks, permits, bytes).await.is_err() {
@@ -224,7 +222,7 @@ pub(super) async fn send_small_body(
 async fn get_small_body(cache: &HttpCacheShared, request: &mut Request) -> Result<Bytes, Error> {
     let mut response = expect_response(cache, request).await?;
     let (mut whole, mut rate) = (BytesMut::new(), ReceiveRate::default());
-    while let Some(bytes) = next_bytes(cache, request, &mut response, &mut rate).await? {
+    while let Some(bytes) = next_bytes(request, &mut response, &mut rate).await? {
         whole.extend_from_slice(&bytes);
         if whole.len() > SMALL_LEN_MAX {
             let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");
@@ -239,7 +237,9 @@ async fn expect_response(
     cache: &HttpCacheShared,
     request: &mut Request,
 ) -> Result<Response, Error> {
+    let began = Instant::now();
     let response = get(cache, request, |request| request).await?;
+    cache.nar_reply_time.record(began.elapsed());
     response.map_err(|status| {
         let or_hidden = match status {
             StatusCode::FORBIDDEN => ", or not for this user",

@@ -55,8 +55,8 @@ pub(super) async fn send(
             true => auth::get_without_credentials(client, &url),
             false => auth::get(client, &context.netrc, &url),
         };
-        let sent = timeout(request.reply_wait.time(), change(builder).send()).await;
-        let response = match sent.map_err(|_| request.stalled())? {
+        let sent = timeout(request.head_wait.time(), change(builder).send()).await;
+        let response = match sent.map_err(|_| request.head_stalled())? {
             Ok(response) => response,
             failed => return Ok(failed),
         };

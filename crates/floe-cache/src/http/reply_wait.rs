@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The usual time until a cache replies to a small request, as a moving average.
+/// The usual time until a cache replies to a request of one kind, as a moving average.
 #[derive(Debug, Default)]
 pub(super) struct ReplyTime {
     /// In microseconds; 0 before the first reply.
@@ -48,7 +48,7 @@ impl ReplyWait {
     /// after which a request has failed.
     pub(super) fn new(usual: &ReplyTime, max: Duration) -> ReplyWait {
         let usual = usual.get().map(|time| time.saturating_mul(USUAL_FACTOR));
-        let first = usual.map_or(FIRST_MAX, |time| time.clamp(FIRST_MIN, FIRST_MAX));
+        let first = usual.map_or(FIRST_UNKNOWN, |time| time.max(FIRST_MIN));
         ReplyWait {
             wait: first.min(max),
             max,
@@ -70,12 +70,14 @@ impl ReplyWait {
         has_failed
     }
 
-    /// Returns the wait for a body. A server may have to compress it, so its first bytes take
-    /// longer than a narinfo.
-    pub(super) fn for_body(self) -> ReplyWait {
+    /// Makes the wait for further bytes of a body.
+    pub(super) fn for_rest(usual: &ReplyTime, max: Duration) -> ReplyWait {
+        let wait = ReplyWait::new(usual, max);
         ReplyWait {
-            wait: self.wait.max(BODY_MIN).min(self.max),
-            ..self
+            wait: wait
+                .wait
+                .clamp(REST_MIN.min(max), FIRST_UNKNOWN.max(REST_MIN).min(max)),
+            ..wait
         }
     }
 
@@ -94,12 +96,15 @@ impl ReplyWait {
 /// four round trips.
 const USUAL_FACTOR: u32 = 8;
 
-/// The bounds of the first wait: far above the jitter of a network, and short for a user.
+/// The shortest first wait: far above the jitter of a network, and short for a user.
 const FIRST_MIN: Duration = Duration::from_millis(500);
-const FIRST_MAX: Duration = Duration::from_secs(4);
 
-/// The shortest first wait for a body.
-const BODY_MIN: Duration = Duration::from_secs(1);
+/// The first wait if no reply has come yet.
+const FIRST_UNKNOWN: Duration = Duration::from_secs(4);
+
+/// The shortest first wait for further bytes of a body, over a connection that many bodies may
+/// share.
+const REST_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -126,12 +131,19 @@ mod tests {
             (0, 500),
             (50, 500),
             (100, 800),
-            (1000, 4000),
-            (90_000, 4000),
+            (1000, 8000),
+            (5000, 40_000),
         ] {
             let time = ReplyTime::default();
             (0..3).for_each(|_| time.record(usual * MS));
             let wait = ReplyWait::new(&time, 300_000 * MS).time().as_millis();
+            assert!(wait.abs_diff(first) < 10, "{usual}: {wait}");
+        }
+        // A body that flows needs no more than a moment, also from a server that begins slowly.
+        for (usual, first) in [(50, 1000), (200, 1600), (5000, 4000)] {
+            let time = ReplyTime::default();
+            time.record(usual * MS);
+            let wait = ReplyWait::for_rest(&time, 300_000 * MS).time().as_millis();
             assert!(wait.abs_diff(first) < 10, "{usual}: {wait}");
         }
         let short = ReplyWait::new(&ReplyTime::default(), 100 * MS);

@@ -30,17 +30,25 @@ pub(super) struct Request {
     pub(super) held: RequestPermits,
     /// The client for hosts that speak HTTP/2, if it is not the shared one.
     pub(super) bulk_client: Option<BulkClient>,
-    pub(super) reply_wait: ReplyWait,
+    /// How long the head of the response may take.
+    pub(super) head_wait: ReplyWait,
+    /// How long further bytes may take.
+    pub(super) rest_wait: ReplyWait,
+    /// The time after which the rate of the body is compared with [`RATE_MIN`].
+    pub(super) rate_window: Duration,
 }
 
 impl Request {
     /// Makes a request for a small object, which has no connection yet.
     fn small(cache: &HttpCacheShared, url: Url) -> Request {
+        let timeout = cache.context.options.stall_timeout;
         Request {
             target: RequestTarget::of_cache(&cache.base, url),
             held: RequestPermits::none(),
             bulk_client: None,
-            reply_wait: ReplyWait::new(&cache.reply_time, cache.context.options.stall_timeout),
+            head_wait: ReplyWait::new(&cache.reply_time, timeout),
+            rest_wait: ReplyWait::for_rest(&cache.reply_time, timeout),
+            rate_window: timeout.min(RATE_WINDOW_MAX),
         }
     }
 
@@ -52,7 +60,8 @@ impl Request {
     /// Whether another attempt is free because it ended before the timeout. Over HTTP/2 it uses
     /// another connection. Over HTTP/1.1, the client has closed the old one.
     pub(super) fn take_free_attempt(&mut self, cache: &HttpCacheShared) -> bool {
-        let is_free = self.reply_wait.take_free_attempt();
+        let waits = [&mut self.head_wait, &mut self.rest_wait];
+        let is_free = waits.map(ReplyWait::take_free_attempt).contains(&true);
         if is_free {
             self.bulk_client = match self.bulk_client {
                 Some(_) => None,
@@ -62,12 +71,18 @@ impl Request {
         is_free
     }
 
-    /// Makes the error of a server that sent nothing.
-    pub(super) fn stalled(&mut self) -> Error {
-        let seconds = self.reply_wait.time().as_secs_f64();
-        self.reply_wait.expire();
-        let reason = format!("nothing arrived for {seconds} seconds");
-        Error::fetch(&self.shown(), reason, true)
+    /// Makes the error of a server that sent no head.
+    pub(super) fn head_stalled(&mut self) -> Error {
+        let error = stall_error(&self.shown(), self.head_wait.time());
+        self.head_wait.expire();
+        error
+    }
+
+    /// Makes the error of a server that sent no further bytes.
+    fn rest_stalled(&mut self) -> Error {
+        let error = stall_error(&self.shown(), self.rest_wait.time());
+        self.rest_wait.expire();
+        error
     }
 }
 
@@ -128,7 +143,7 @@ async fn try_get_small(
     let is_own = response.url().origin() == request.target.url.origin();
     let uses_http2 = is_own && response.version() == Version::HTTP_2;
     let (mut contents, mut rate) = (Vec::new(), ReceiveRate::default());
-    while let Some(bytes) = next_bytes(cache, request, &mut response, &mut rate).await? {
+    while let Some(bytes) = next_bytes(request, &mut response, &mut rate).await? {
         contents.extend_from_slice(&bytes);
         // The parser sees the excess, and its error names the limit.
         if contents.len() > NARINFO_LEN_MAX {
@@ -215,18 +230,16 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 ///
 /// Errors: also if the server has sent less than [`RATE_MIN`] for a whole window.
 pub(super) async fn next_bytes(
-    cache: &HttpCacheShared,
     request: &mut Request,
     response: &mut Response,
     rate: &mut ReceiveRate,
 ) -> Result<Option<Bytes>, Error> {
-    let stall_timeout = cache.context.options.stall_timeout;
     let began = Instant::now();
-    let chunk = timeout(request.reply_wait.time(), response.chunk()).await;
-    let chunk = chunk.map_err(|_| request.stalled())?;
+    let chunk = timeout(request.rest_wait.time(), response.chunk()).await;
+    let chunk = chunk.map_err(|_| request.rest_stalled())?;
     let chunk = chunk.map_err(|error| request_error(&request.shown(), &error, None))?;
     let len = chunk.as_ref().map_or(0, Bytes::len);
-    let window = stall_timeout.min(RATE_WINDOW_MAX);
+    let window = request.rate_window;
     match chunk {
         Some(_) if rate.is_too_low(began.elapsed(), len, window) => {
             let seconds = window.as_secs_f64();
@@ -260,6 +273,15 @@ impl ReceiveRate {
     }
 }
 
+fn stall_error(shown: &str, waited: Duration) -> Error {
+    let seconds = waited.as_secs_f64();
+    Error::fetch(
+        shown,
+        format!("nothing arrived for {seconds} seconds"),
+        true,
+    )
+}
+
 /// Makes the error of a request. If no server was reached, the proxy may be the cause.
 fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) -> Error {
     let mut reason = failure::describe(error);
@@ -276,7 +298,7 @@ fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) 
 const RATE_MIN: u64 = 1024;
 
 /// The time after which the rate is compared, unless `stalled-download-timeout` is shorter.
-const RATE_WINDOW_MAX: Duration = Duration::from_secs(60);
+pub(super) const RATE_WINDOW_MAX: Duration = Duration::from_secs(60);
 
 /// The longest Retry-After that floe waits for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use floe_transfer::store_uri::parse_number;
-
 use crate::options::{NetworkOptions, time_limit};
 
 /// The options of requests to one cache, which override those of all caches. The parameters
@@ -27,7 +25,10 @@ impl RequestOptions {
     ///
     /// Errors: the text says what is wrong with the value.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let number = || parse_number::<u32>(name, value);
+        let number = || {
+            let parsed = value.parse::<u32>();
+            parsed.map_err(|_| format!("{name} takes a number from 0 to {}: {value:?}", u32::MAX))
+        };
         let millis = || number().map(|millis| Some(Duration::from_millis(millis.into())));
         match name {
             "retry-attempts" => self.attempts = Some(number()?.max(1)),
