@@ -181,6 +181,7 @@ mod tests {
         let large = STALL_AFTER as usize + 1;
         for _ in 0..2 {
             for port in [1000, 1001] {
+                assert!(!up.count(&packet(port, 80, 5), Some(80)));
                 assert!(!down.count(&packet(80, port, large), Some(80)));
                 assert!(!down.count(&packet(81, port + 10, large), Some(80)));
             }

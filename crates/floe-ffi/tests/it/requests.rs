@@ -43,8 +43,8 @@ fn temp_roots(root: &std::path::Path) -> usize {
 #[test]
 fn copies_of_one_engine_share_temp_roots() {
     let Some(corpus) = corpus("jq") else { return };
-    // Slow enough that all copies run at the same time.
-    let Some(server) = nginx(&corpus.dir, "limit_rate 200k;") else {
+    // So slow that all copies run at the same time, and that no path is complete.
+    let Some(server) = nginx(&corpus.dir, "limit_rate 4k;") else {
         return;
     };
     let scratch = floe_testkit::scratch();

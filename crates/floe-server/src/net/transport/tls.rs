@@ -209,6 +209,8 @@ mod tests {
         }
         assert!(!transport.has_encrypted());
         assert!(transport.sent > response.len() as u64);
+        // The end of TLS needs room in the socket.
+        assert!(transport.is_writable(Duration::from_secs(10)));
         transport.close_tls();
         transport.shutdown_write().unwrap();
         assert!(client.join().unwrap() == response);
