@@ -51,7 +51,7 @@ pub(super) struct Link {
 impl Link {
     /// The address of the server.
     pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 2);
-    /// An address in the network of the server that no device has.
+    /// An address in the network of the server. No device has it.
     pub(super) const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 77);
     const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 1);
 

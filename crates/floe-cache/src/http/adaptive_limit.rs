@@ -166,7 +166,7 @@ const LIMIT_MIN_FOR_SLOW: usize = 4;
 /// A round is slow if its fastest reply took this many times the time of the fastest of all.
 const SLOW_FACTOR: u32 = 4;
 
-/// A round with a faster reply is never slow. A disk that has to move its heads needs a part of it.
+/// A round with a faster reply is never slow: a server that reads from a disk may need so long.
 const SLOW_TIME_MIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

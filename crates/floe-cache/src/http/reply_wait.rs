@@ -1,6 +1,6 @@
 //! How long a request waits for a server before floe sends it again over another connection.
 //!
-//! One connection of many can be dead while the server is well: a middlebox forgot it, or one
+//! One connection of many can be dead while the server works: a router dropped it, or one
 //! machine behind a load balancer hangs. floe therefore waits only a moment at first, which depends
 //! on the usual time of a reply, and sends the request again. Each further wait is twice as long,
 //! up to `stalled-download-timeout`, after which the request has failed. A slow server thus gets
@@ -61,13 +61,11 @@ impl ReplyWait {
         self.wait
     }
 
-    /// Records that the wait has ended without bytes. Returns whether that fails the request;
-    /// otherwise another attempt is free.
-    pub(super) fn expire(&mut self) -> bool {
-        let has_failed = self.wait >= self.max;
-        self.has_expired = !has_failed;
+    /// Records that the wait has ended without bytes. Another attempt is free if the wait was
+    /// shorter than its maximum; otherwise the request has failed.
+    pub(super) fn expire(&mut self) {
+        self.has_expired = self.wait < self.max;
         self.wait = self.wait.saturating_mul(2).min(self.max);
-        has_failed
     }
 
     /// Makes the wait for further bytes of a body.
@@ -117,11 +115,13 @@ mod tests {
         let mut reply_wait = ReplyWait::new(&ReplyTime::default(), 15_000 * MS);
         for wait in [4000, 8000] {
             assert_eq!(reply_wait.time(), wait * MS);
-            assert!(!reply_wait.expire() && reply_wait.take_free_attempt());
+            reply_wait.expire();
+            assert!(reply_wait.take_free_attempt());
         }
         for _ in 0..3 {
             assert_eq!(reply_wait.time(), 15_000 * MS);
-            assert!(reply_wait.expire() && !reply_wait.take_free_attempt());
+            reply_wait.expire();
+            assert!(!reply_wait.take_free_attempt());
         }
     }
 

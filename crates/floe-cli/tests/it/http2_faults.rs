@@ -88,7 +88,7 @@ fn streams_that_the_server_resets_are_requested_again() {
 }
 
 #[test]
-fn body_that_the_server_forgets_continues_over_another_connection() {
+fn forgotten_body_continues_over_another_connection() {
     let Some(fixture) = fixture() else { return };
     let server = fixture.server(usize::MAX);
     let (large, small) = (fixture.nar("libc6"), fixture.nar("libonig5"));
