@@ -19,7 +19,7 @@ mod request;
 mod request_options;
 mod tls;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub use network::Network;
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
 use reply_wait::{ReplyTime, ReplyWait};
-use request::{RATE_WINDOW_MAX, Request, get_small};
+use request::{RATE_WINDOW_MAX, Request, get_small, open_connection};
 pub use request_options::RequestOptions;
 pub use tls::ClientCertificate;
 
@@ -151,6 +151,8 @@ struct HttpCacheShared {
     consecutive_failures: AtomicU32,
     /// The error after which no query is sent any more.
     disabled_by: OnceLock<Arc<Error>>,
+    /// Whether the connections of bodies over HTTP/2 were opened.
+    has_bulk_connections: AtomicBool,
     /// The usual time of a reply with a small object.
     reply_time: ReplyTime,
     /// The usual time until a NAR begins. A server may have to compress it first.
@@ -171,6 +173,7 @@ impl HttpStorage {
             query_limit: OnceLock::new(),
             consecutive_failures: AtomicU32::new(0),
             disabled_by: OnceLock::new(),
+            has_bulk_connections: AtomicBool::new(false),
             reply_time: ReplyTime::default(),
             nar_reply_time: ReplyTime::default(),
         };
@@ -297,7 +300,7 @@ impl HttpCacheShared {
 
     /// Sends the body of a NAR to its worker.
     async fn transfer(
-        &self,
+        self: &Arc<HttpCacheShared>,
         target: RequestTarget,
         held: Option<RequestPermits>,
         nar: NarRequest,
@@ -316,10 +319,12 @@ impl HttpCacheShared {
             Some(held) => held,
             None => limits.acquire(&target.url).await,
         };
+        self.open_bulk_connections(&target.url);
         let mut request = Request {
             target,
             held,
-            bulk_client: None,
+            // A body on the connection of the queries would delay their replies.
+            bulk_client: Some(self.context.clients.choose_bulk()),
             head_wait: ReplyWait::new(&self.nar_reply_time, timeout),
             rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
             rate_window,
@@ -327,6 +332,33 @@ impl HttpCacheShared {
         match nar.buffering {
             Buffering::Whole => download::send_small_body(self, &mut request, chunks).await,
             Buffering::Stream => download::stream_body(self, &mut request, attempts, chunks).await,
+        }
+    }
+
+    /// Opens all bulk connections with the first body, so that later bodies do not wait for them.
+    fn open_bulk_connections(self: &Arc<HttpCacheShared>, url: &Url) {
+        let HttpContext {
+            clients,
+            limits,
+            handle,
+            ..
+        } = &*self.context;
+        let is_own_host = self.base.origin() == url.origin();
+        if !is_own_host
+            || !limits.uses_http2(url)
+            || self.has_bulk_connections.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let Ok(info) = self.object_url(CACHE_INFO) else {
+            return;
+        };
+        for client in clients.all_bulk() {
+            let (shared, info) = (self.clone(), info.clone());
+            handle.spawn(async move {
+                // A failure concerns the body that uses the connection later.
+                let _: Result<_, Error> = open_connection(&shared, info, client).await;
+            });
         }
     }
 

@@ -1,15 +1,15 @@
 //! The HTTP clients: TLS, timeouts, windows, and the number of connections over HTTP/2.
 //!
 //! A client has one connection to each host that speaks HTTP/2. One connection alone is slow for
-//! large bodies on a network with delay: its congestion window grows from nothing, and a lost
-//! packet stops all bodies. Therefore large bodies have clients of their own, which all use the
-//! same settings and TLS sessions.
+//! bodies on a network with delay: its congestion window grows from nothing, a lost packet stops
+//! all bodies, and queries wait behind them. Therefore bodies have clients of their own, which all
+//! use the same settings and TLS sessions.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use floe_transfer::Error;
-use reqwest::{Client, redirect};
+use reqwest::{Client, ClientBuilder, redirect};
 use rustls::RootCertStore;
 
 use super::dns::{self, HostsAndDnsResolver};
@@ -19,9 +19,9 @@ use crate::options::NetworkOptions;
 /// The clients of a cache.
 #[derive(Debug)]
 pub(super) struct Clients {
-    /// The client of all requests over HTTP/1.1, and of small objects over HTTP/2.
+    /// The client of all requests over HTTP/1.1, and of queries over HTTP/2.
     shared: Client,
-    /// The clients of large bodies over HTTP/2. The first such body makes each of them.
+    /// The clients of bodies over HTTP/2. The first such body makes them.
     bulk: [OnceLock<Client>; BULK_CONNECTIONS],
     config: rustls::ClientConfig,
     options: NetworkOptions,
@@ -29,7 +29,7 @@ pub(super) struct Clients {
     bodies: [Arc<()>; BULK_CONNECTIONS],
 }
 
-/// The bulk client of a large body. Until it is dropped, the client counts the body.
+/// The bulk client of a body. Until it is dropped, the client counts the body.
 #[derive(Debug)]
 pub(super) struct BulkClient {
     index: usize,
@@ -47,7 +47,9 @@ impl Clients {
     ) -> Result<(Clients, Option<String>), Error> {
         let (config, certificate_error) = tls_config(options, certificate)?;
         let clients = Clients {
-            shared: client(options, config.clone())?,
+            shared: client(options, config.clone())?
+                .build()
+                .map_err(|error| set_up_error(&error))?,
             bulk: Default::default(),
             config,
             options: options.clone(),
@@ -61,7 +63,15 @@ impl Clients {
         let bodies = self.bodies.iter().enumerate();
         let fewest = bodies.min_by_key(|(_, bodies)| Arc::strong_count(bodies));
         // The array is not empty.
-        let index = fewest.map_or(0, |(index, _)| index);
+        self.bulk_client(fewest.map_or(0, |(index, _)| index))
+    }
+
+    /// Returns each bulk client once.
+    pub(super) fn all_bulk(&self) -> impl Iterator<Item = BulkClient> {
+        (0..BULK_CONNECTIONS).map(|index| self.bulk_client(index))
+    }
+
+    fn bulk_client(&self, index: usize) -> BulkClient {
         BulkClient {
             index,
             _counted: self.bodies[index].clone(),
@@ -77,10 +87,14 @@ impl Clients {
         if let Some(client) = made.get() {
             return client;
         }
-        match client(&self.options, self.config.clone()) {
-            Ok(client) => made.get_or_init(|| client),
+        // Such a client makes one connection even if it gets many requests before the first reply.
+        let client = client(&self.options, self.config.clone())
+            .map(ClientBuilder::http2_prior_knowledge)
+            .map(ClientBuilder::build);
+        match client {
+            Ok(Ok(client)) => made.get_or_init(|| client),
             // The same settings have made the shared client.
-            Err(_) => &self.shared,
+            _ => &self.shared,
         }
     }
 }
@@ -117,7 +131,7 @@ fn set_up_error(error: &impl ToString) -> Error {
     Error::fetch("(setting up TLS)", error.to_string(), false)
 }
 
-fn client(options: &NetworkOptions, config: rustls::ClientConfig) -> Result<Client, Error> {
+fn client(options: &NetworkOptions, config: rustls::ClientConfig) -> Result<ClientBuilder, Error> {
     let name = concat!("floe/", env!("CARGO_PKG_VERSION"));
     let user_agent = format!("{name} {}", options.user_agent_suffix.trim());
     let mut client = Client::builder()
@@ -136,7 +150,7 @@ fn client(options: &NetworkOptions, config: rustls::ClientConfig) -> Result<Clie
     if dns::IS_NEEDED {
         client = client.dns_resolver(Arc::new(HostsAndDnsResolver::default()));
     }
-    client.build().map_err(|error| set_up_error(&error))
+    Ok(client)
 }
 
 /// A part of reqwest's error for a server certificate that is not trusted.
@@ -155,7 +169,7 @@ fn stream_window_len(workers: usize) -> u32 {
 /// which an unanswered ping ends the connection.
 const PING_AFTER: Duration = Duration::from_secs(10);
 
-/// The number of connections for large bodies to one host over HTTP/2.
+/// The number of connections for bodies to one host over HTTP/2.
 const BULK_CONNECTIONS: usize = 4;
 
 /// The windows of all large bodies together.

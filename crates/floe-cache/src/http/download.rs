@@ -56,7 +56,6 @@ pub(super) async fn stream_body(
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
     let options = &cache.context.options;
-    request.bulk_client = Some(cache.context.clients.choose_bulk());
     let mut download = Download {
         cache,
         shown: request.shown(),
@@ -83,7 +82,10 @@ pub(super) async fn stream_body(
         if download.validator.is_none() || !error.is_transient() {
             return Err(error);
         }
-        if attempt >= attempts {
+        // With another source there is one attempt. A body that makes progress continues here all
+        // the same, because the other source would send it from its beginning.
+        let may_continue = is_progress && options.retry.attempts > 1;
+        if attempt >= attempts && !may_continue {
             // Otherwise the worker would make as many attempts again.
             return Err(error.into_permanent());
         }

@@ -3,7 +3,7 @@
 use floe_transfer::Error;
 use floe_transfer::url::redact;
 use reqwest::header::LOCATION;
-use reqwest::{RequestBuilder, Response, Url};
+use reqwest::{RequestBuilder, Response, Url, Version};
 use tokio::time::timeout;
 
 use super::auth;
@@ -48,9 +48,8 @@ pub(super) async fn send(
         let limits = &context.limits;
         limits.acquire_redirected(&mut request.held, &url).await;
         let bulk = request.bulk_client.as_ref();
-        let client = context
-            .clients
-            .get(bulk.filter(|_| limits.uses_http2(&url)));
+        let bulk = bulk.filter(|_| limits.uses_http2(&url));
+        let (client, is_bulk) = (context.clients.get(bulk), bulk.is_some());
         let builder = match is_downgrade {
             true => auth::get_without_credentials(client, &url),
             false => auth::get(client, &context.netrc, &url),
@@ -58,7 +57,13 @@ pub(super) async fn send(
         let sent = timeout(request.head_wait.time(), change(builder).send()).await;
         let response = match sent.map_err(|_| request.head_stalled())? {
             Ok(response) => response,
-            failed => return Ok(failed),
+            Err(error) => {
+                if is_bulk {
+                    // The host may have stopped to speak HTTP/2. The next response shows it.
+                    limits.set_http2(&url, Version::HTTP_11);
+                }
+                return Ok(Err(error));
+            }
         };
         limits.observe(&mut request.held, &response);
         match redirect_target(&response, &url, first)? {

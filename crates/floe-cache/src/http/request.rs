@@ -117,6 +117,20 @@ pub(super) async fn get_small(
     }
 }
 
+/// Opens the connection of a bulk client, if it has none: sends a request, and ignores the body of
+/// the response.
+pub(super) async fn open_connection(
+    cache: &HttpCacheShared,
+    url: Url,
+    client: BulkClient,
+) -> Result<(), Error> {
+    let mut request = Request::small(cache, url);
+    request.bulk_client = Some(client);
+    get(cache, &mut request, |request| request)
+        .await
+        .map(|_| ())
+}
+
 /// Adapts the limit of queries to a result, and remembers how long a reply takes.
 fn record_result<T>(cache: &HttpCacheShared, result: &Result<T, Error>, time: Duration) {
     let outcome = match result {

@@ -36,6 +36,10 @@ fn install_soon(cache: &FaultyCache, from: &[&str]) -> CommandOutput {
     ran
 }
 
+fn servers<const COUNT: usize>(cache: &FaultyCache) -> [FaultServer; COUNT] {
+    std::array::from_fn(|_| FaultServer::start(&cache.cache))
+}
+
 #[test]
 fn body_of_dead_connection_continues_over_another() {
     let Some(cache) = faulty_cache("zstd") else {
@@ -81,10 +85,7 @@ fn bodies_that_stall_come_from_another_source() {
     let Some(cache) = faulty_cache("zstd") else {
         return;
     };
-    let (slow, good) = (
-        FaultServer::start(&cache.cache),
-        FaultServer::start(&cache.cache),
-    );
+    let [slow, good] = servers(&cache);
     slow.fail(".nar.zst", Fault::Stalled(100));
     let ran = install_soon(&cache, &[&slow.url(), &good.url()]);
     assert!(slow.fault_count() > 0);
@@ -99,15 +100,34 @@ fn bodies_that_stall_come_from_another_source() {
     assert_eq!(warnings, 1, "{}", ran.stderr);
 }
 
+/// Another source would send it from its beginning.
+#[test]
+fn body_that_makes_progress_stays_with_its_source() {
+    let Some(cache) = faulty_cache("none") else {
+        return;
+    };
+    let nar = cache.nar(&cache.path("libc6"));
+    let nar = nar.file_name().unwrap().to_str().unwrap();
+    let [first, second] = servers(&cache).map(FaultServer::with_validators);
+    first.fail_times(nar, Fault::Truncated(1_500_000), 3);
+    install_soon(&cache, &[&first.url(), &second.url()]);
+    let requests = first.requests_for(nar);
+    let ranges: Vec<Option<&str>> = requests
+        .iter()
+        .map(|request| request.fields.get("range").map(String::as_str))
+        .collect();
+    let continued = ["bytes=1500000-", "bytes=3000000-", "bytes=4500000-"];
+    assert_eq!(ranges[0], None);
+    assert_eq!(ranges[1..], continued.map(Some));
+    assert_eq!(second.requests_for(nar).len(), 0);
+}
+
 #[test]
 fn retry_after_does_not_delay_paths_of_another_source() {
     let Some(cache) = faulty_cache("zstd") else {
         return;
     };
-    let (busy, good) = (
-        FaultServer::start(&cache.cache),
-        FaultServer::start(&cache.cache),
-    );
+    let [busy, good] = servers(&cache);
     busy.fail(".nar.zst", Fault::RetryAfter(503, "119".into()));
     install_soon(&cache, &[&busy.url(), &good.url()]);
     assert!(busy.fault_count() > 0);

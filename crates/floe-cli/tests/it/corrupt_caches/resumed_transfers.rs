@@ -131,22 +131,13 @@ fn nar_delivered_in_partial_ranges_completes() {
 
 #[test]
 fn nar_changed_during_transfer_restarts_from_the_beginning() {
-    let Some(cache) = faulty_cache("none") else {
+    let Some((cache, server, nar)) = server_with_cut(&Fault::ChangedEtag) else {
         return;
     };
-    let nar = nar_file_name(&cache, "libc6");
-    let server = FaultServer::start(&cache.cache).with_validators();
-    server.fail_times(&nar, Fault::Truncated(1_500_000), 1);
-    server.fail_times(&nar, Fault::ChangedEtag, 1);
     cache.install(&server.url()).expect(0);
     assert_fault_count(&server, &nar, &Fault::Truncated(1_500_000), 1);
     assert_fault_count(&server, &nar, &Fault::ChangedEtag, 1);
-    let requests = server.requests_for(&nar);
-    let seen: Vec<_> = requests
-        .iter()
-        .map(|request| (request.status, request.fields.contains_key("range")))
-        .collect();
-    assert_eq!(seen, [(200, false), (200, true), (200, false)]);
+    assert_restarted(&server, &nar);
     assert_verified(&cache.root, cache.corpus.paths.len());
 }
 
@@ -157,12 +148,7 @@ fn nar_restarts_if_the_server_ignores_the_range() {
     };
     cache.install(&server.url()).expect(0);
     assert_fault_count(&server, &nar, &Fault::IgnoredRange, 1);
-    let requests = server.requests_for(&nar);
-    let seen: Vec<_> = requests
-        .iter()
-        .map(|request| (request.status, request.fields.contains_key("range")))
-        .collect();
-    assert_eq!(seen, [(200, false), (200, true), (200, false)]);
+    assert_restarted(&server, &nar);
     assert_verified(&cache.root, cache.corpus.paths.len());
 }
 
@@ -187,6 +173,16 @@ fn range_with_other_bytes_is_never_valid() {
     );
     cache.install(&server.url()).expect(0);
     assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+/// Asserts that the rest was requested in vain, and then the whole body.
+fn assert_restarted(server: &FaultServer, nar: &str) {
+    let requests = server.requests_for(nar);
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| (request.status, request.fields.contains_key("range")))
+        .collect();
+    assert_eq!(seen, [(200, false), (200, true), (200, false)]);
 }
 
 /// Starts a server that cuts one large NAR once, and then injects a fault.

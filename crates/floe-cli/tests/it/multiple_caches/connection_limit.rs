@@ -108,13 +108,39 @@ fn remembered_http2_is_dropped_after_an_http1_response() {
     assert_eq!(server.requests_for("nix-cache-info").len(), 1);
 }
 
-/// Marks the only cache in the narinfo disk cache as HTTP/2, and removes all cached narinfos.
+/// The first request is then for a NAR, over a connection that is made for HTTP/2.
+#[test]
+fn remembered_http2_and_narinfos_of_an_http1_host_cost_one_attempt() {
+    let Some(fixture) = fixture() else { return };
+    let home = fixture.scratch.join("home");
+    let server = FaultServer::start(&fixture.cache);
+    let install = |name: &str| {
+        let root = fixture.scratch.join(name);
+        let mut command = fixture.install(&server, (8, 2), &root);
+        run(command.env("XDG_CACHE_HOME", &home)).expect(0);
+        assert_verified(&root, fixture.corpus.paths.len());
+    };
+    install("first");
+    let asked = server.requests_for(".narinfo").len();
+    remember_http2(&home);
+    install("second");
+    assert_eq!(server.requests_for(".narinfo").len(), asked);
+}
+
+/// Changes the disk cache as if the server spoke HTTP/2, and removes the narinfos.
 fn mark_as_http2(home: &Path) {
-    let disk_cache = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
     let narinfos = "delete from objects where name != 'nix-cache-info'";
-    disk_cache.execute(narinfos, []).unwrap();
-    let changed = disk_cache.execute("update objects set http2 = 1", []);
-    assert_eq!(changed.unwrap(), 1);
+    disk_cache(home).execute(narinfos, []).unwrap();
+    remember_http2(home);
+}
+
+fn remember_http2(home: &Path) {
+    let changed = "update objects set http2 = 1 where name = 'nix-cache-info'";
+    assert_eq!(disk_cache(home).execute(changed, []).unwrap(), 1);
+}
+
+fn disk_cache(home: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap()
 }
 
 #[test]
