@@ -76,6 +76,8 @@ pub struct Config {
     pub trusted_substituters: Setting<UrlSet>,
     /// `use-sqlite-wal`
     pub use_sqlite_wal: Setting<bool>,
+    /// `use-xdg-base-directories`
+    pub use_xdg_base_directories: Setting<bool>,
     /// `user-agent-suffix`
     pub user_agent_suffix: Setting<String>,
     /// The directory of the narinfo disk cache, if the user has one.
@@ -185,6 +187,7 @@ impl Config {
             trusted_public_keys: Setting::new(List(default_keys())),
             trusted_substituters: Setting::new(List::default()),
             use_sqlite_wal: Setting::new(true),
+            use_xdg_base_directories: Setting::new(false),
             user_agent_suffix: Setting::new(String::new()),
             cache_dir: environment.cache_dir(),
             proxies: environment.proxies(),
@@ -274,6 +277,7 @@ impl Config {
             entry("trusted-substituters", &["trusted-binary-caches"],
                 &mut self.trusted_substituters),
             entry("use-sqlite-wal", &[], &mut self.use_sqlite_wal),
+            entry("use-xdg-base-directories", &[], &mut self.use_xdg_base_directories),
             entry("user-agent-suffix", &[], &mut self.user_agent_suffix),
         ]
     }

@@ -182,6 +182,22 @@ impl Environment {
         xdg.or_else(|| Some(self.home()?.join(".local/share")))
     }
 
+    /// The profile that `NIX_PROFILE` names, as nix-env reads it.
+    pub fn profile(&self) -> Option<PathBuf> {
+        self.path("NIX_PROFILE")
+    }
+
+    /// The directory of the user's state of Nix: `$XDG_STATE_HOME/nix`, else `~/.local/state/nix`.
+    pub fn nix_state_home(&self) -> Option<PathBuf> {
+        let own = self.path("NIX_STATE_HOME");
+        own.or_else(|| {
+            Some(
+                self.below_home("XDG_STATE_HOME", ".local/state")?
+                    .join("nix"),
+            )
+        })
+    }
+
     /// The home directory that the environment names.
     pub fn home(&self) -> Option<&Path> {
         self.variable("HOME").map(Path::new)

@@ -116,6 +116,33 @@ pub enum StoreError {
         /// The target, if the file is a symbolic link.
         target: Option<PathBuf>,
     },
+    /// There is no profile at a place.
+    #[error(
+        "cannot read the profile {0}: there is none; name one with --profile, or make one by \
+         floe install --profile {0} PATH"
+    )]
+    NoProfile(PathBuf),
+    /// A profile has no such generation.
+    #[error("cannot switch or change {profile}: {}", describe_no_generation(*wanted, *current))]
+    NoGeneration {
+        /// The profile.
+        profile: PathBuf,
+        /// The wanted number; `None` means the one before the current one.
+        wanted: Option<u64>,
+        /// The current number.
+        current: Option<u64>,
+    },
+    /// The current generation of a profile cannot be deleted.
+    #[error(
+        "cannot delete generation {number} of {profile}: it is the current one; switch to another \
+         one first (floe profile switch N)"
+    )]
+    CurrentGeneration {
+        /// The profile.
+        profile: PathBuf,
+        /// The number.
+        number: u64,
+    },
     /// Only the Nix daemon may write the store with this state directory.
     #[error(
         "cannot write to the store at {0}: it belongs to the Nix daemon; \
@@ -339,6 +366,16 @@ impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
 fn join_paths(paths: &BTreeSet<StorePath>) -> String {
     let paths: Vec<&str> = paths.iter().map(StorePath::as_str).collect();
     paths.join(", ")
+}
+
+fn describe_no_generation(wanted: Option<u64>, current: Option<u64>) -> String {
+    match (wanted, current) {
+        (Some(number), _) => {
+            format!("it has no generation {number}; floe profile list shows the generations")
+        }
+        (None, Some(current)) => format!("no generation is older than the current one ({current})"),
+        (None, None) => "it has no generations".into(),
+    }
 }
 
 /// Describes the file at the place of a profile, and the fix.

@@ -9,6 +9,10 @@
 //! when a new root already has this name. The new root then gets another second link, whose name no
 //! collector has seen. Any file in `gcroots/auto` counts as a root, whatever its name.
 
+mod found;
+mod processes;
+mod temporary;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -25,6 +29,8 @@ use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::new_store::create_directory;
 use crate::writer::StoreWriter;
+pub use found::{FoundRoots, Root, RootPlace};
+pub use processes::Unreadable;
 
 /// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +47,27 @@ impl IndirectGcRoot {
         link.recheck(layout)?;
         check_can_create_link(&link.0)?;
         Ok(link)
+    }
+
+    /// Removes a root and its registration. A collector would remove a registration without a link
+    /// too.
+    ///
+    /// Errors: those of the system.
+    pub fn remove(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
+        let link = absolute_path(link)?;
+        fs::remove_file(&link).io_context("remove the root", &link)?;
+        let registration = layout
+            .state_dir
+            .join("gcroots/auto")
+            .join(auto_root_name(&link));
+        // Another user may own it.
+        let _: io::Result<()> = fs::remove_file(registration);
+        Ok(())
+    }
+
+    /// The absolute path of the link.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
@@ -149,6 +176,11 @@ pub fn canon_path(path: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+/// Returns the target of a link in a directory, in Nix's form.
+fn absolute_to(directory: &Path, target: &Path) -> PathBuf {
+    canon_path(&directory.join(target))
 }
 
 /// Returns a path in Nix's form. The name of the root is a hash of it, so it must match Nix's.

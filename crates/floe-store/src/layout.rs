@@ -60,6 +60,12 @@ impl StoreLayout {
         }
     }
 
+    /// The directory that holds the files, if it is another one than the store directory.
+    pub fn place_elsewhere(&self) -> Option<&Path> {
+        let is_elsewhere = self.real_store_dir.as_os_str() != self.store_dir.as_str();
+        is_elsewhere.then_some(&*self.real_store_dir)
+    }
+
     /// The place of a path on disk.
     pub fn real_path(&self, path: &StorePath) -> PathBuf {
         self.real_store_dir.join(path.as_str())

@@ -3,6 +3,8 @@
 //! Numbers, names and the lock are Nix's, so that `nix-env -p P` lists, switches and deletes the
 //! generations that floe makes.
 
+mod generations;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,7 @@ use crate::gc_roots::{
 use crate::layout::StoreLayout;
 use crate::locks::PathLock;
 use crate::writer::StoreWriter;
+pub use generations::{Generation, GenerationSpec, Generations};
 
 /// A place for a profile that passed [`Profile::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]

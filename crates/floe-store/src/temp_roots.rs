@@ -14,6 +14,7 @@
 //! trees. The file therefore has a second name in the directory of the database, the *run record*.
 
 mod gc_socket;
+mod program_root;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -32,6 +33,7 @@ use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file, try_lock};
 use crate::recovered_trees::RecoveredTrees;
 use crate::tree::TemporaryTree;
 use gc_socket::GcSocket;
+pub use program_root::ProgramRoot;
 
 /// The temporary roots that several writers share: one file for each store while a writer is open.
 /// Clones share the same files. Two independent users in one process create one value each.
@@ -95,7 +97,8 @@ pub(crate) fn is_floe_roots_file(name: &str) -> bool {
 pub(crate) struct TempRootsFile {
     file: File,
     path: PathBuf,
-    record: PathBuf,
+    /// The run record, if this file has one.
+    record: Option<PathBuf>,
     gc_lock: GcLock,
     gc_socket: GcSocket,
     /// Whether floe sent roots to a collector and has not yet seen the end of that collection.
@@ -109,12 +112,20 @@ impl TempRootsFile {
     /// number as a stale file of its own. It reads the process number from the front of any other
     /// name, so this name works as well.
     pub(crate) fn create(layout: &StoreLayout) -> Result<TempRootsFile, StoreError> {
+        TempRootsFile::create_of_kind(layout, "floe", true)
+    }
+
+    fn create_of_kind(
+        layout: &StoreLayout,
+        kind: &str,
+        has_record: bool,
+    ) -> Result<TempRootsFile, StoreError> {
         let gc_lock = GcLock::open(layout)?;
         loop {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{}-floe-{number}", std::process::id());
+            let name = format!("{}-{kind}-{number}", std::process::id());
             let path = layout.temp_roots_dir().join(&name);
-            let record = layout.database_dir().join(&name);
+            let record = has_record.then(|| layout.database_dir().join(&name));
             let file = open_private_file(&path);
             let file = file.io_context("create the temporary roots file", &path)?;
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
@@ -125,7 +136,12 @@ impl TempRootsFile {
             // it was locked and took it for a stale file: a collector then writes a mark into it,
             // and a recovering process unlinks it.
             let found = file.metadata().io_context("examine", &path)?;
-            if found.size() == 0 && found.nlink() == 1 && add_record(&path, &record) {
+            let is_own = found.size() == 0 && found.nlink() == 1;
+            if is_own
+                && record
+                    .as_ref()
+                    .is_none_or(|record| add_record(&path, record))
+            {
                 return Ok(TempRootsFile {
                     file,
                     path,
@@ -213,7 +229,10 @@ impl Drop for TempRootsFile {
     fn drop(&mut self) {
         if !self.is_kept {
             // The order is that of recovery.
-            for name in [&self.path, &self.record] {
+            for name in [Some(&self.path), self.record.as_ref()]
+                .into_iter()
+                .flatten()
+            {
                 let _: io::Result<()> = fs::remove_file(name);
             }
         }
@@ -256,11 +275,11 @@ mod tests {
             .unwrap();
         let text = fs::read(&first.path).unwrap();
         assert_eq!(text, b"/nix/store/00000000000000000000000000000000-a\0");
-        let names = [first.path.clone(), first.record.clone()];
+        let names = [first.path.clone(), first.record.clone().unwrap()];
         assert!(names.iter().all(|name| name.exists()));
         drop(first);
         assert!(!names.iter().any(|name| name.exists()));
-        assert!(second.path.exists() && second.record.exists());
+        assert!(second.path.exists() && second.record.as_ref().unwrap().exists());
     }
 
     #[test]
