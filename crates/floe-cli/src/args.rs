@@ -3,8 +3,12 @@
 mod auth;
 mod bench;
 pub(crate) mod examples;
+mod manage;
 pub(crate) mod nix_serve;
 mod number;
+mod output;
+mod paths;
+mod run;
 mod serve;
 mod timeout;
 mod transfer;
@@ -18,7 +22,13 @@ use clap_complete::Shell;
 
 pub(crate) use auth::{AuthCommand, NewLoginArgs, ServeCommand};
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
+pub(crate) use manage::{
+    ListArgs, ProfileArgs, ProfileCommand, RootsArgs, StoreQueryArgs, UninstallArgs,
+};
 pub(crate) use number::{parse_count, parse_number, parse_port};
+pub(crate) use output::OutputArgs;
+pub(crate) use paths::{PathArgs, read_paths};
+pub(crate) use run::{ProgramArgs, RunArgs, ShellArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use timeout::{parse_seconds, parse_timeout};
 pub(crate) use transfer::{TransferArgs, TrustArgs};
@@ -29,6 +39,8 @@ pub(crate) use transfer::{TransferArgs, TrustArgs};
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -41,6 +53,24 @@ pub(crate) enum Command {
     /// Copy closures between stores and binary caches
     #[command(after_help = examples::help("floe-copy"))]
     Copy(CopyArgs),
+    /// Run a program of a store path, after installing the path if necessary
+    #[command(after_help = examples::help("floe-run"))]
+    Run(Box<RunArgs>),
+    /// Run a shell or a command with the programs of store paths in PATH
+    #[command(after_help = examples::help("floe-shell"))]
+    Shell(Box<ShellArgs>),
+    /// List the paths that links and profiles keep, with their sizes
+    #[command(after_help = examples::help("floe-list"))]
+    List(ListArgs),
+    /// Remove a link or a profile's entry, so that a collection can free what only it keeps
+    #[command(after_help = examples::help("floe-uninstall"))]
+    Uninstall(UninstallArgs),
+    /// List the GC roots, and what each keeps
+    #[command(after_help = examples::help("floe-roots"))]
+    Roots(RootsArgs),
+    /// List, switch and delete the generations of a profile
+    #[command(subcommand, after_help = examples::help("floe-profile"))]
+    Profile(ProfileCommand),
     /// Check a store: contents against hashes, and the database against the disk
     #[command(after_help = examples::help("floe-verify"))]
     Verify(VerifyArgs),
@@ -93,6 +123,24 @@ pub(crate) enum Command {
 }
 
 impl Cli {
+    /// Returns how much to print on stderr.
+    pub(crate) fn output(&self) -> OutputArgs {
+        let own = match &self.command {
+            Command::Install(args) => args.transfer.output,
+            Command::Copy(args) => args.transfer.output,
+            Command::Run(args) => args.program.output,
+            Command::Shell(args) => args.program.output,
+            Command::List(args) => args.store.output,
+            Command::Uninstall(args) => args.store.output,
+            Command::Roots(args) => args.store.output,
+            Command::Profile(command) => command.args().store.output,
+            Command::Verify(args) => args.output,
+            Command::Info(args) => args.output,
+            _ => OutputArgs::default(),
+        };
+        own.or(self.output)
+    }
+
     /// Returns the format of stderr.
     ///
     /// `nix-serve` has an option of the same name for its access log. There, this option must stand
@@ -101,6 +149,8 @@ impl Cli {
         let log = match &self.command {
             Command::Install(args) => args.transfer.log,
             Command::Copy(args) => args.transfer.log,
+            Command::Run(args) => args.program.log,
+            Command::Shell(args) => args.program.log,
             Command::Verify(args) => args.log,
             Command::Info(args) => args.log,
             Command::Serve(args) => args.log,
@@ -136,9 +186,8 @@ pub(crate) struct InstallArgs {
     pub(crate) repair: bool,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
-    /// Full store paths, base names or hash parts
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) paths: PathArgs,
 }
 
 #[derive(Debug, Args)]
@@ -157,16 +206,15 @@ pub(crate) struct CopyArgs {
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
-    /// Copy all paths of the source
-    #[arg(long, conflicts_with = "paths")]
-    pub(crate) all: bool,
-    /// Full store paths, base names or hash parts
-    #[arg(required_unless_present = "all", value_name = "PATH")]
-    pub(crate) paths: Vec<String>,
+    /// With --stdin: copy paths as their lines arrive, until stdin ends
+    #[arg(long, requires = "stdin", conflicts_with_all = ["out_link", "profile", "dry_run"])]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) paths: PathArgs,
 }
 
 /// The local store.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LocalStoreArgs {
     /// The local store is below this directory (DIR/nix/store)
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
@@ -177,7 +225,7 @@ pub(crate) struct LocalStoreArgs {
 }
 
 /// Settings of nix.conf on the command line.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct OptionArgs {
     /// Set the setting NAME of nix.conf, which overrides files and environment; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"])]
@@ -228,6 +276,11 @@ pub(crate) struct VerifyArgs {
     pub(crate) options: OptionArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Check the paths on stdin, one in each line, as - among the paths does
+    #[arg(long)]
+    pub(crate) stdin: bool,
     /// Check only these paths
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
@@ -256,9 +309,10 @@ pub(crate) struct InfoArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
-    /// Full store paths, base names or hash parts
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) paths: PathArgs,
 }
 
 #[derive(Debug, Args)]
@@ -300,7 +354,7 @@ pub(crate) struct LogArgs {
 /// `--log-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Bars on a terminal, else lines
+    /// Lines of text; on a terminal with progress that changes in place
     Text,
     /// One JSON object per line
     Json,

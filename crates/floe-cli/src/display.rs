@@ -1,39 +1,48 @@
 //! Progress, warnings and errors on stderr.
 
-mod bars;
 mod json;
 mod lines;
+mod progress;
 mod repeat_limit;
 mod stderr;
+mod terminal;
+mod ticker;
 pub(crate) mod trace;
+mod verbose;
+mod verbosity;
 
 use std::io::{self, IsTerminal as _};
 
 use floe_transfer::EventSink;
 
-use bars::Bars;
 use json::JsonLines;
 pub(crate) use json::error_fields;
-use lines::Lines;
+use lines::{EventLines, Lines};
 pub(crate) use repeat_limit::RepeatLimit;
 pub(crate) use stderr::{
-    Level, eprint_error, eprint_line, is_journal, is_json, json_event, report_event, set_json,
-    warn, write_event, write_lines,
+    Level, eprint_error, eprint_line, is_journal, is_json, is_verbose, json_event, report_event,
+    set_json, set_output, warn, write_event, write_lines,
 };
+use terminal::Terminal;
+pub(crate) use verbosity::{ColorChoice, Verbosity};
 
-/// Returns the display of progress that fits stderr: bars on a terminal, else lines.
+/// Returns the display of progress that fits stderr: lines that change on a terminal, else lines
+/// every few seconds.
 pub(crate) fn progress_display() -> Box<dyn EventSink> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    match io::stderr().is_terminal() && !is_dumb && !is_json() {
-        true => Box::new(Bars::new()),
-        false => line_display(),
+    let is_quiet = !is_verbose(Verbosity::Normal);
+    match io::stderr().is_terminal() && !is_dumb && !is_json() && !is_quiet {
+        true => Box::new(Terminal::new()),
+        false if is_json() => Box::new(JsonLines::new()),
+        false if is_quiet => Box::new(EventLines),
+        false => Box::new(Lines::new()),
     }
 }
 
-/// Returns a display that prints lines, which other lines do not disturb.
+/// Returns a display for events outside of a copy.
 pub(crate) fn line_display() -> Box<dyn EventSink> {
     match is_json() {
         true => Box::new(JsonLines::new()),
-        false => Box::new(Lines::default()),
+        false => Box::new(EventLines),
     }
 }

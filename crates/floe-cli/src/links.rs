@@ -1,35 +1,95 @@
-//! Symbolic links into a store as arguments, such as `./result`.
+//! Links into a store as arguments, such as `./result` and `~/.nix-profile/bin/jq`, and the real
+//! places of paths in a store below a root directory.
 
 use std::fs;
-use std::path::{self, PathBuf};
+use std::path::{self, Component, Path, PathBuf};
 
-use floe_format::StoreDir;
+use floe_format::{HashPart, StoreDir, StorePath};
+use floe_store::StoreLayout;
 
-/// Replaces each argument that is a symbolic link into the store directory by the path to which the
-/// link leads. Other arguments stay as they are.
-///
-/// As in Nix, only the last component may be a link. The target need not exist, because a link into
-/// a store below a root directory leads to the place that the path has inside of the root.
-pub(crate) fn follow(arguments: &[String], dir: &StoreDir) -> Vec<String> {
-    let followed = arguments.iter();
-    let followed = followed.map(|text| follow_one(text, dir).unwrap_or_else(|| text.clone()));
-    followed.collect()
+/// The names of a store: the store directory that paths name, and the directory with the files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoreNames {
+    pub(crate) store_dir: StoreDir,
+    /// The directory with the files, if it is another one.
+    pub(crate) real_store_dir: Option<PathBuf>,
 }
 
-fn follow_one(text: &str, dir: &StoreDir) -> Option<String> {
-    // A text without a slash is a base name or a hash part, also if there is such a file.
-    if !text.contains('/') {
-        return None;
-    }
-    // Without the slash at the end, through which the system would follow the link.
-    let mut path: PathBuf = path::absolute(text).ok()?.components().collect();
-    for _ in 0..LINKS_MAX {
-        let text = path.to_str()?;
-        if dir.to_store_path(text).is_ok() {
-            return Some(text.to_owned());
+impl From<&StoreLayout> for StoreNames {
+    fn from(layout: &StoreLayout) -> StoreNames {
+        StoreNames {
+            store_dir: layout.store_dir.clone(),
+            real_store_dir: path::absolute(&layout.real_store_dir).ok(),
         }
-        let target = fs::read_link(&path).ok()?;
-        path = path.parent()?.join(target);
+    }
+}
+
+impl StoreNames {
+    /// Replaces each argument that names a file through a link into the store, or by its real
+    /// place, by the name of the file in the store directory. Other arguments stay as they are.
+    ///
+    /// The target of a link need not exist, because a link into a store below a root directory
+    /// leads to the place that the path has inside of the root.
+    pub(crate) fn follow(&self, arguments: &[String]) -> Vec<String> {
+        let followed = arguments.iter();
+        let followed = followed.map(|text| self.follow_one(text).unwrap_or_else(|| text.clone()));
+        followed.collect()
+    }
+
+    fn follow_one(&self, text: &str) -> Option<String> {
+        // Such a text is a base name or a hash part, also if there is such a file.
+        if StorePath::parse(text).is_ok() || HashPart::parse(text).is_some() {
+            return None;
+        }
+        // Without the slash at the end, through which the system would follow the link.
+        let mut path: PathBuf = path::absolute(text).ok()?.components().collect();
+        for _ in 0..LINKS_MAX {
+            if let Some(in_store) = self.in_store(&path) {
+                return Some(in_store);
+            }
+            path = follow_first_link(&path)?;
+        }
+        None
+    }
+
+    /// Returns the name in the store directory of a file in the store.
+    fn in_store(&self, path: &Path) -> Option<String> {
+        let moved = self.real_store_dir.as_ref().and_then(|real| {
+            let rest = path.strip_prefix(real).ok()?;
+            Some(Path::new(self.store_dir.as_str()).join(rest))
+        });
+        let in_store = |path: &Path| {
+            let text = path.to_str()?;
+            self.store_dir
+                .to_store_path(text)
+                .is_ok()
+                .then(|| text.to_owned())
+        };
+        in_store(path).or_else(|| in_store(&moved?))
+    }
+}
+
+/// Replaces the first component that is a symbolic link by its target, and removes `.` and `..` of
+/// the components before it. Returns `None` if there is no link.
+fn follow_first_link(path: &Path) -> Option<PathBuf> {
+    let mut before = PathBuf::new();
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        match component {
+            Component::CurDir => continue,
+            Component::ParentDir => {
+                before.pop();
+                continue;
+            }
+            _ => before.push(component),
+        }
+        if let Ok(target) = fs::read_link(&before) {
+            before.pop();
+            before.push(target);
+            // An empty path would add a slash.
+            before.extend(components);
+            return Some(before);
+        }
     }
     None
 }
@@ -44,9 +104,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_into_store_is_followed_unless_a_cycle() {
+    fn links_into_store_are_followed_unless_cycles() {
         let place = tempfile::tempdir().unwrap();
-        let dir = StoreDir::default();
+        let names = StoreNames {
+            real_store_dir: Some("/mnt/nix/store".into()),
+            ..StoreNames::default()
+        };
         let target = format!("/nix/store/{}-x", "0".repeat(32));
         let link = |name: &str, target: &str| {
             symlink(target, place.path().join(name)).unwrap();
@@ -55,16 +118,42 @@ mod tests {
         link("second", &target);
         let first = link("first", "./second");
         let file = link("file", &format!("{target}/bin/x"));
+        let directory = link("directory", ".");
         let cycle = link("cycle", "cycle");
         let elsewhere = link("elsewhere", "/etc");
         let inside = link("inside", &format!("{target}/../../etc"));
-        let given = [&first, &format!("{first}/"), &file, &target].map(ToString::to_string);
-        let in_file = format!("{target}/bin/x");
-        assert_eq!(
-            follow(&given, &dir),
-            [&target, &target, &in_file, &target].map(ToString::to_string)
-        );
+        let followed = [
+            (first.clone(), ""),
+            (format!("{first}/"), ""),
+            (file, "/bin/x"),
+            (target.clone(), ""),
+            (format!("{first}/bin/x"), "/bin/x"),
+            (
+                format!("{directory}/../{}/first/lib", place_name(place.path())),
+                "/lib",
+            ),
+            (format!("/mnt{target}/bin/x"), "/bin/x"),
+        ];
+        for (given, rest) in followed {
+            let expected = format!("{target}{rest}");
+            assert_eq!(
+                names.follow(std::slice::from_ref(&given)),
+                [expected],
+                "{given}"
+            );
+        }
         let kept = [cycle, elsewhere, inside, "first".into(), "./absent".into()];
-        assert_eq!(follow(&kept, &dir), kept);
+        assert_eq!(names.follow(&kept), kept);
+    }
+
+    fn place_name(place: &Path) -> String {
+        place.file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn base_names_and_hash_parts_are_no_files() {
+        let hash_part = "0".repeat(32);
+        let given = [format!("{hash_part}-x"), hash_part];
+        assert_eq!(StoreNames::default().follow(&given), given);
     }
 }

@@ -9,6 +9,8 @@ mod links;
 mod messages;
 mod open_files;
 mod options;
+mod path_lines;
+mod times;
 
 use std::process::ExitCode;
 
@@ -27,9 +29,17 @@ fn main() -> ExitCode {
     if cli.log_format() == LogFormat::Json {
         display::set_json();
     }
+    let output = cli.output();
+    display::set_output(output.verbosity(), output.color());
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),
         Command::Copy(args) => commands::copy::run(args),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Shell(args) => commands::run::shell(&args),
+        Command::List(args) => commands::manage::list::run(&args),
+        Command::Uninstall(args) => commands::manage::uninstall::run(&args),
+        Command::Roots(args) => commands::manage::roots::run(&args),
+        Command::Profile(command) => commands::manage::profile::run(&command),
         Command::Verify(args) => commands::verify::run(args),
         Command::Info(args) => commands::info::run(args),
         Command::Config(args) => commands::config::run(&args),

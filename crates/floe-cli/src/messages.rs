@@ -3,18 +3,25 @@
 //! Errors have the form `cannot VERB OBJECT: cause; try FIX`. Warnings begin with a verb. The texts
 //! of the libraries' errors stand with their error types.
 
+mod amounts;
 pub(crate) mod arguments;
 pub(crate) mod auth;
 pub(crate) mod bench;
 pub(crate) mod copy;
+pub(crate) mod manage;
+pub(crate) mod outcome;
+pub(crate) mod progress;
+pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod table;
 
 use std::fmt::Display;
 use std::path::Path;
 
 use floe_config::UnknownSetting;
 use floe_store::LostRecord;
-use indicatif::HumanBytes;
+
+pub(crate) use amounts::{Elapsed, Size};
 
 /// `1 path`, `2 paths`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
@@ -76,7 +83,7 @@ pub(crate) fn cache_not_verifiable(cache: impl Display) -> String {
 }
 
 pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) -> String {
-    let (bytes, problems) = (HumanBytes(nar_bytes), counted(problems, "problem"));
+    let (bytes, problems) = (Size(nar_bytes), counted(problems, "problem"));
     let [paths, links] = [(paths, "path"), (links, "link")]
         .map(|(count, noun)| counted(usize::try_from(count).unwrap_or(usize::MAX), noun));
     format!("verified {paths} ({bytes}) and {links}: {problems}")

@@ -1,5 +1,7 @@
 //! The limit of open files of this process.
 
+use std::sync::OnceLock;
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to the hard limit, and returns the new limit. `None` means
@@ -8,6 +10,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The low default of the soft limit exists for programs that use select(2), which floe does not.
 pub(crate) fn raise() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
+    // Only the first one is that of the parent.
+    let _: Result<(), _> = PARENTS.set(limit);
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
@@ -17,6 +21,16 @@ pub(crate) fn raise() -> Option<u64> {
         Err(_) => limit.current,
     }
 }
+
+/// Gives the process the limit of its parent again, for a program that takes its place.
+pub(crate) fn restore() {
+    if let Some(limit) = PARENTS.get() {
+        // A lower soft limit is always allowed.
+        let _: Result<(), _> = setrlimit(Resource::Nofile, *limit);
+    }
+}
+
+static PARENTS: OnceLock<Rlimit> = OnceLock::new();
 
 /// Returns the number of connections to one host that fits into the limit of open files. The other
 /// files are those of the workers, of the databases and of the path locks.

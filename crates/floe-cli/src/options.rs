@@ -17,7 +17,7 @@ use floe_transfer::{Cancel, CopyOptions, Error, IgnoredParameter, Reuse, parse_p
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
-use crate::links;
+use crate::links::StoreNames;
 use crate::messages::{self, copy};
 use crate::open_files::{self, limit_connections};
 
@@ -65,17 +65,22 @@ impl Settings {
         }
     }
 
-    /// Replaces arguments that are symbolic links into the store directory of the first local store
-    /// among `stores`, else into the configured one.
+    /// Replaces arguments that lead into the first local store among `stores`, else into the
+    /// configured store directory.
     pub(crate) fn follow_links(
         &self,
         arguments: &[String],
         stores: &[&dyn StoreConfig],
     ) -> Vec<String> {
         let layout = stores.iter().find_map(|store| store.layout());
-        let dir = layout.map(|layout| &layout.store_dir);
-        let dir = dir.or(self.context.store_dir.as_ref()).cloned();
-        links::follow(arguments, &dir.unwrap_or_default())
+        let names = match layout {
+            Some(layout) => StoreNames::from(layout),
+            None => StoreNames {
+                store_dir: self.context.store_dir.clone().unwrap_or_default(),
+                real_store_dir: None,
+            },
+        };
+        names.follow(arguments)
     }
 
     /// Returns the sources of `--from`, else the configured substituters.

@@ -86,14 +86,28 @@ fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
              paths"
         ),
         StorePathError::NotInStore { .. } => is_elsewhere,
-        StorePathError::NoHashPart(_) if text.contains('/') => is_elsewhere,
-        StorePathError::NoHashPart(_) => format!(
-            "{}, and floe knows no names of packages (docs/interface.md tells where to find store \
-             paths)",
-            error.reason()
-        ),
+        StorePathError::NoHashPart(_) if text.contains('/') && !text.contains('#') => is_elsewhere,
+        StorePathError::NoHashPart(_) if is_package(text) => {
+            let installable = match text.contains('#') {
+                true => text.to_owned(),
+                false => format!("nixpkgs#{text}"),
+            };
+            format!(
+                "it names a package, and floe does not evaluate Nix expressions. The page of the \
+                 build on hydra.nixos.org shows its store path, and on a machine with Nix, \
+                 `nix eval --raw {installable}` prints it"
+            )
+        }
+        StorePathError::NoHashPart(_) => error.reason(),
         error => error.reason(),
     }
+}
+
+/// Whether a text looks like a package: a name, or an installable such as `nixpkgs#hello`.
+fn is_package(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.+#:/?=".contains(c);
+    let begins_with_letter = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    text.contains('#') || begins_with_letter && text.chars().all(is_allowed) && text.len() < 32
 }
 
 /// The largest number of paths in a closure. The largest known closures have less than half. A

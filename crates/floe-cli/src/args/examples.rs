@@ -41,6 +41,76 @@ const EXAMPLES: &[Example] = &[
         line: "floe install --dry-run --root ~/nix-root HASH",
     },
     Example {
+        pages: &["floe-run", "floe"],
+        purpose: "Run a program of a store of your own, and install it first if it is missing",
+        line: "floe run --root ~/nix-root /nix/store/HASH-hello-2.12.1 -- --greeting=hi",
+    },
+    Example {
+        pages: &["floe-run"],
+        purpose: "Run another program of the path to which a link leads",
+        line: "floe run --root ~/nix-root --program jq ./result -- . file.json",
+    },
+    Example {
+        pages: &["floe-shell"],
+        purpose: "Run a command that finds the programs of two paths",
+        line: "floe shell --root ~/nix-root HASH1 HASH2 -- make",
+    },
+    Example {
+        pages: &["floe-list", "floe"],
+        purpose: "List what links and profiles keep in a store of your own",
+        line: "floe list --root ~/nix-root",
+    },
+    Example {
+        pages: &["floe-uninstall"],
+        purpose: "Remove the link or the profile that keeps a program",
+        line: "floe uninstall --root ~/nix-root hello",
+    },
+    Example {
+        pages: &["floe-roots"],
+        purpose: "Show what keeps a path from the garbage collector",
+        line: "floe roots --why /nix/store/HASH-NAME",
+    },
+    Example {
+        pages: &["floe-profile", "floe-profile-list"],
+        purpose: "List the generations of a profile",
+        line: "floe profile list --profile /nix/var/nix/profiles/system",
+    },
+    Example {
+        pages: &["floe-profile-history"],
+        purpose: "Show what each generation of the default profile changed",
+        line: "floe profile history",
+    },
+    Example {
+        pages: &["floe-profile-diff-closures"],
+        purpose: "Show which versions each generation of the system changed",
+        line: "floe profile diff-closures --profile /nix/var/nix/profiles/system",
+    },
+    Example {
+        pages: &["floe-profile-rollback"],
+        purpose: "Switch back to the generation before",
+        line: "floe profile rollback --profile ./profile",
+    },
+    Example {
+        pages: &["floe-profile-switch"],
+        purpose: "Switch to generation 3",
+        line: "floe profile switch --profile ./profile 3",
+    },
+    Example {
+        pages: &["floe-profile-wipe-history"],
+        purpose: "Delete the generations that were not in use in the last 30 days",
+        line: "floe profile wipe-history --older-than 30d",
+    },
+    Example {
+        pages: &["floe-profile-delete-generations"],
+        purpose: "Keep the current generation and the four before it",
+        line: "floe profile delete-generations +5",
+    },
+    Example {
+        pages: &["floe-copy"],
+        purpose: "Copy paths to a cache as a build prints them",
+        line: "make-paths | floe copy --to file:///srv/cache --stdin --follow",
+    },
+    Example {
         pages: &["floe-copy", "floe"],
         purpose: "Make a signed binary cache of the store of this machine",
         line: "floe copy --to 'file:///srv/cache?compression=zstd&secret-key=cache.key' --all",

@@ -7,10 +7,10 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floe_transfer::ReuseBy;
 
-use super::{LogArgs, OptionArgs, parse_count};
+use super::{LogArgs, OptionArgs, OutputArgs, parse_count};
 
 /// Which paths of a cache are trusted.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TrustArgs {
     /// Trust these keys instead of the configured ones, separated by spaces
     #[arg(long, value_name = "NAME:KEY …")]
@@ -27,7 +27,7 @@ pub(crate) struct TrustArgs {
 }
 
 /// How a copy is done and shown.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct TransferArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
@@ -59,8 +59,10 @@ pub(crate) struct TransferArgs {
     pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
     /// Unpack at most this many paths at once [default: chosen for the processor]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, short, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Show what would be copied, and copy nothing
     #[arg(long)]

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use floe_copy::{CopyRequest, RequestedPaths};
 
-use super::run_copy::run_copy;
+use super::run_copy::{CopyCommand, run_copy};
 use crate::args::{CopyArgs, LocalStoreArgs};
 use crate::display::warn;
 use crate::exit::UsageError;
@@ -21,9 +21,17 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         None => settings.local_store(root.as_deref(), store.as_deref()),
     };
     let (source, target) = (end(&args.from)?, end(&args.to)?);
-    let paths = match args.all {
-        true => RequestedPaths::All,
-        false => RequestedPaths::Named(settings.follow_links(&args.paths, &[&*target, &*source])),
+    let paths = match (args.paths.all, args.follow) {
+        (true, _) => RequestedPaths::All,
+        // The others come later.
+        (false, true) => RequestedPaths::Named(args.paths.named().to_vec()),
+        (false, false) => RequestedPaths::Named(args.paths.read()?),
+    };
+    let paths = match paths {
+        RequestedPaths::Named(paths) => {
+            RequestedPaths::Named(settings.follow_links(&paths, &[&*target, &*source]))
+        }
+        all => all,
     };
     let trust = &args.transfer.trust;
     if source.is_trusted()
@@ -34,5 +42,12 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     }
     let mut request = CopyRequest::new(vec![source], target, paths);
     request.options.obey_trusted = false;
-    run_copy("copy", request, &settings, &args.transfer)
+    let command = CopyCommand {
+        name: "copy",
+        settings: &settings,
+        args: &args.transfer,
+        follow: args.follow,
+        is_result: true,
+    };
+    run_copy(request, command)
 }

@@ -21,10 +21,10 @@ use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::{Cancel, Error, ErrorKind};
-use indicatif::HumanBytes;
 
 use super::{key, print};
 use crate::messages;
+use crate::messages::Size;
 use crate::options;
 
 pub(crate) fn run(keep: Option<&Path>) -> Result<()> {
@@ -91,7 +91,7 @@ impl Demo {
         let source = self.make_store()?;
         let root = &source.last().context("the demo store is empty")?.path;
         let count = source.len();
-        let bytes = HumanBytes(source.iter().map(|info| info.nar_size).sum());
+        let bytes = Size(source.iter().map(|info| info.nar_size).sum());
         step.finish(format_args!("made a store with {count} paths, {bytes}"))?;
 
         let key = self.publish(root)?;
@@ -104,7 +104,7 @@ impl Demo {
         fail_with_first(installed.failures)?;
         let copied = installed.copied;
         ensure!(copied == count as u64, "not every path was installed");
-        let [fetched, unpacked] = [installed.download_bytes, installed.nar_bytes].map(HumanBytes);
+        let [fetched, unpacked] = [installed.download_bytes, installed.nar_bytes].map(Size);
         step.finish(format_args!(
             "installed {copied} paths from the cache: {fetched} fetched, {unpacked} unpacked",
         ))?;

@@ -51,6 +51,12 @@ impl GcRootLinks {
         !self.links.is_empty() || self.profile.is_some()
     }
 
+    /// Returns the links that were made, with their paths.
+    pub(crate) fn made(&self, paths: &[StorePath]) -> Vec<(PathBuf, StorePath)> {
+        let links = self.links.iter().map(|link| link.path().to_path_buf());
+        links.zip(paths.iter().cloned()).collect()
+    }
+
     /// Makes the links, in the order in which the paths were requested.
     pub(crate) fn create(&self, store: &StoreWriter, paths: &[StorePath]) -> anyhow::Result<()> {
         for (link, path) in self.links.iter().zip(paths) {

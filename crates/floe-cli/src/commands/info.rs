@@ -10,9 +10,9 @@ use floe_transfer::{Cancel, Error, NetworkEvents, PathSpec, Source};
 use serde_json::{Map, Value};
 
 use super::print;
-use crate::args::{InfoArgs, LocalStoreArgs};
+use crate::args::{InfoArgs, LocalStoreArgs, PathArgs};
 use crate::display::{line_display, warn};
-use crate::links;
+use crate::links::StoreNames;
 use crate::messages::copy;
 use crate::options::Settings;
 
@@ -23,6 +23,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         Some(from) => settings.resolve(from)?,
         None => settings.local_store(root.as_deref(), store.as_deref())?,
     };
+    let names = location.layout().map(StoreNames::from);
     let mut network = settings.network(args.refresh);
     network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();
@@ -35,10 +36,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let paths = links::follow(&args.paths, source.store_dir());
-    let roots = paths.iter();
-    let roots = roots.map(|text| PathSpec::parse(text, source.store_dir()));
-    let roots = roots.collect::<Result<Vec<_>, _>>()?;
+    let roots = requested(&args.paths, &**source, names)?;
     let found = source.query_closure(&roots, args.recursive, &cancel)?;
     if args.json {
         let mut object = Map::new();
@@ -54,6 +52,28 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         none if none.is_empty() => Ok(()),
         texts => print(texts.join("\n\n")),
     }
+}
+
+/// Returns the requested paths. `names` are those of a local store.
+fn requested(
+    args: &PathArgs,
+    source: &dyn Source,
+    names: Option<StoreNames>,
+) -> anyhow::Result<Vec<PathSpec>> {
+    if args.all {
+        let source_name = source.name();
+        let all = source.query_all_valid_paths()?;
+        let all = all.ok_or(Error::Unlistable { source_name })?;
+        return Ok(all.into_iter().map(PathSpec::Path).collect());
+    }
+    let store_dir = source.store_dir();
+    let names = names.unwrap_or_else(|| StoreNames {
+        store_dir: store_dir.clone(),
+        real_store_dir: None,
+    });
+    let texts = names.follow(&args.read()?);
+    let specs = texts.iter().map(|text| PathSpec::parse(text, store_dir));
+    Ok(specs.collect::<Result<_, _>>()?)
 }
 
 /// Returns the requested paths in the order of the command line, then the rest of their closures.

@@ -4,39 +4,48 @@ use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, StoreConfig};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec};
 
-use super::run_copy::run_copy;
+use super::run_copy::{CopyCommand, run_copy};
 use super::verify::open_for_repair;
 use crate::args::InstallArgs;
 use crate::options::Settings;
 
-pub(crate) fn run(mut args: InstallArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
     let target = settings.local_store(args.root.as_deref(), args.store.as_deref())?;
-    args.paths = settings.follow_links(&args.paths, &[&*target]);
     // Caches given with `--from` are tried in the given order.
     let order = match args.from.is_empty() {
         true => SourceOrder::ByPriority,
         false => SourceOrder::AsListed,
     };
     let sources = settings.sources(&args.from)?;
+    let paths = match args.paths.all {
+        true => RequestedPaths::All,
+        false => RequestedPaths::Named(settings.follow_links(&args.paths.read()?, &[&*target])),
+    };
     if args.repair
         && let Some(layout) = target.layout()
     {
-        record_damaged((&*target, layout), &args, &settings)?;
+        record_damaged((&*target, layout), (&args, &paths), &settings)?;
     }
-    let paths = RequestedPaths::Named(args.paths);
     let request = CopyRequest {
         order,
         ..CopyRequest::new(sources, target, paths)
     };
-    run_copy("install", request, &settings, &args.transfer)
+    let command = CopyCommand {
+        name: "install",
+        settings: &settings,
+        args: &args.transfer,
+        follow: false,
+        is_result: true,
+    };
+    run_copy(request, command)
 }
 
 /// Hashes the valid paths of the requested closures, and records those that are damaged, which the
 /// copy then replaces.
 fn record_damaged(
     (target, layout): (&dyn StoreConfig, &StoreLayout),
-    args: &InstallArgs,
+    (args, paths): (&InstallArgs, &RequestedPaths),
     settings: &Settings,
 ) -> anyhow::Result<()> {
     let store = match StoreReader::open(layout.clone()) {
@@ -44,9 +53,14 @@ fn record_damaged(
         store => store?,
     };
     let mut roots = Vec::new();
-    for text in &args.paths {
-        let spec = PathSpec::parse(text, &layout.store_dir)?;
-        roots.extend(store.query_path_from_hash_part(spec.hash_part())?);
+    match paths {
+        RequestedPaths::All => roots = store.valid_paths()?,
+        RequestedPaths::Named(paths) => {
+            for text in paths {
+                let spec = PathSpec::parse(text, &layout.store_dir)?;
+                roots.extend(store.query_path_from_hash_part(spec.hash_part())?);
+            }
+        }
     }
     let closure = store.closure(&roots)?.into_iter();
     let closure: Vec<_> = closure.map(|info| info.path).collect();

@@ -1,36 +1,49 @@
 //! The common part of `floe install` and `floe copy`: opens sources and target, copies, and
 //! reports the outcome.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod follow;
+mod observers;
+mod report;
+
+use std::sync::Arc;
 use std::time::Instant;
 
 use floe_config::secret_key_warnings;
-use floe_copy::{CopyRequest, CopySummary, OpenCopy, StoreConfig};
-use floe_format::StoreDir;
-use floe_transfer::{Error, ErrorKind, Event, EventSink, NetworkEvents, Space};
-use serde_json::{Value, json};
+use floe_copy::{CopyRequest, CopySummary, OpenCopy};
+use floe_transfer::NetworkEvents;
 
 use super::gc_roots::GcRootLinks;
 use super::mount;
 use super::print;
 use crate::args::TransferArgs;
 use crate::display::trace::Trace;
-use crate::display::{
-    Level, RepeatLimit, eprint_error, eprint_line, is_json, line_display, progress_display, warn,
-    write_event,
-};
-use crate::exit;
-use crate::messages::copy;
+use crate::display::{eprint_line, warn};
+use crate::messages::{copy, outcome};
 use crate::options::{self, Settings};
+use observers::{Relay, run_with_display};
 
-/// Copies, and prints the requested paths or the JSON object. `name` is the name of the command.
-pub(crate) fn run_copy(
-    name: &str,
-    request: CopyRequest,
-    settings: &Settings,
-    args: &TransferArgs,
-) -> anyhow::Result<()> {
+/// The command that copies.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyCommand<'a> {
+    /// `install` or `copy`.
+    pub(crate) name: &'a str,
+    pub(crate) settings: &'a Settings,
+    pub(crate) args: &'a TransferArgs,
+    /// Whether the paths are the lines of stdin, copied as they arrive.
+    pub(crate) follow: bool,
+    /// Whether the paths are the result, which is printed.
+    pub(crate) is_result: bool,
+}
+
+/// Copies, and prints the requested paths or the JSON object.
+pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow::Result<()> {
     let began = Instant::now();
+    let CopyCommand {
+        name,
+        settings,
+        args,
+        ..
+    } = command;
     let relay = Arc::new(Relay::default());
     let copy_options = settings.copy_options(args, &request)?;
     let mut request = CopyRequest {
@@ -74,9 +87,13 @@ pub(crate) fn run_copy(
             eprint_line(copy::NO_PATHS_TO_COPY);
         }
     }
-    let summary = run_with_display(&open, trace, &relay);
+    let participle = outcome::participle(name);
+    let summary = match command.follow {
+        true => follow::run((&mut open, &*request.target), &relay, participle, command),
+        false => run_with_display(&open, trace, &relay, participle).map_err(Into::into),
+    };
     if open.is_new && !request.target.is_new() {
-        report_created(&*request.target);
+        report::created(&*request.target);
     }
     let summary = summary?;
     if summary.reused > 0 || copy_options.reuse.is_used() && !copy_options.dry_run {
@@ -85,169 +102,38 @@ pub(crate) fn run_copy(
     if let (Some(store), []) = (&open.local_store, summary.failures.as_slice()) {
         gc_roots.create(store, &summary.requested_paths)?;
     }
-    if args.json {
-        print_json(&open, &summary, began)?;
-    } else if copy_options.dry_run {
-        print_plan(&summary, open.target.store_dir())?;
-    } else {
-        for path in &summary.requested_paths {
-            print(open.target.store_dir().full_path(path))?;
-        }
+    print_result(&open, &summary, command, began)?;
+    let is_kept = gc_roots.are_requested() || !command.is_result;
+    let target = (&*request.target, is_kept);
+    report::done(participle, (&open, &summary), began.elapsed(), target)?;
+    if let (Some(layout), []) = (request.target.layout(), summary.failures.as_slice()) {
+        report::dangling_links(layout, &gc_roots.made(&summary.requested_paths));
     }
     if let Some(store) = &open.local_store {
         // The user has the result meanwhile.
         store.wait_for_background_sync();
     }
-    report_failures(&summary)
+    report::failures(&summary)
 }
 
-fn report_created(target: &dyn StoreConfig) {
-    match is_json() {
-        true => write_event(
-            Level::Info,
-            "created",
-            json!({ "target": target.to_string() }),
-        ),
-        false => eprint_line(copy::created(target)),
-    }
-}
-
-/// Runs the copy with its display, and removes the bars before it returns, so that later lines
-/// appear below the last line of progress.
-fn run_with_display(
+/// Prints the result on stdout.
+fn print_result(
     open: &OpenCopy<'_>,
-    trace: Option<Trace>,
-    relay: &Relay,
-) -> Result<CopySummary, Error> {
-    let observers = Arc::new(CopyObservers {
-        display: progress_display(),
-        trace,
-        limit: RepeatLimit::default(),
-    });
-    *relay.observers() = Some(observers.clone());
-    let result = open.run(&*observers);
-    *relay.observers() = None;
-    let (failures, paths) = (
-        observers.limit.hidden_failures(),
-        observers.limit.hidden_signatures(),
-    );
-    // The bars must not be drawn below the following lines.
-    drop(observers);
-    if paths > 0 {
-        warn(copy::more_dropped_signatures(paths));
+    summary: &CopySummary,
+    command: CopyCommand<'_>,
+    began: Instant,
+) -> anyhow::Result<()> {
+    if command.args.json {
+        return report::print_json(open, summary, began);
     }
-    if failures > 0 {
-        eprint_line(format_args!("floe: {}", copy::more_failures(failures)));
+    if open.options.dry_run {
+        return report::print_plan(summary, open.target.store_dir());
     }
-    result
-}
-
-/// Prints the number of paths that failed, and returns the exit code of the most severe failure.
-fn report_failures(summary: &CopySummary) -> anyhow::Result<()> {
-    let failed = summary.failed_paths();
-    if failed == 0 {
-        return Ok(());
-    }
-    let line = copy::failed(failed);
-    if !is_json() {
-        eprint_error(line.as_str());
-    }
-    let kind = ErrorKind::most_severe(&summary.failures);
-    Err(exit::failures(&line, failed, kind))
-}
-
-/// The recipients of a copy's events.
-struct CopyObservers {
-    display: Box<dyn EventSink>,
-    trace: Option<Trace>,
-    /// JSON lines have no limit, because programs read them.
-    limit: RepeatLimit,
-}
-
-impl EventSink for CopyObservers {
-    fn event(&self, event: Event<'_>) {
-        if let Some(trace) = &self.trace {
-            trace.event(&event);
-        }
-        if is_json() || self.limit.allows(&event) {
-            self.display.event(event);
-        }
-    }
-}
-
-/// Forwards network events, also before the display of the copy exists and after it has ended.
-#[derive(Default)]
-struct Relay(Mutex<Option<Arc<CopyObservers>>>);
-
-impl Relay {
-    /// Holds the lock during an event, so that the caller drops the last reference.
-    fn observers(&self) -> MutexGuard<'_, Option<Arc<CopyObservers>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EventSink for Relay {
-    fn event(&self, event: Event<'_>) {
-        match &*self.observers() {
-            Some(observers) => observers.event(event),
-            None => line_display().event(event),
-        }
-    }
-}
-
-fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
-    if let Some(space) = &summary.space {
-        // stdout has the plan.
-        eprint_line(copy::space(space));
-    }
-    for (path, nar_size, download) in &summary.planned {
-        let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
-        let path = dir.full_path(path);
-        print(format_args!("{path} {nar_size} {download}"))?;
+    // With --follow they are there already.
+    let is_printed = command.is_result && !command.follow;
+    let paths = summary.requested_paths.iter().filter(|_| is_printed);
+    for path in paths {
+        print(open.target.store_dir().full_path(path))?;
     }
     Ok(())
-}
-
-fn print_json(open: &OpenCopy<'_>, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
-    let dir = open.target.store_dir();
-    let already_valid = match &open.local_store {
-        Some(store) => store
-            .closure_len(&summary.requested_paths)?
-            .saturating_sub(summary.copied),
-        None => summary.already_valid,
-    };
-    let paths = summary.requested_paths.iter();
-    let mut object = json!({
-        "paths": paths.map(|path| dir.full_path(path)).collect::<Vec<_>>(),
-        "copied": summary.copied,
-        "alreadyValid": already_valid,
-        "downloadBytes": summary.download_bytes,
-        "narBytes": summary.nar_bytes,
-        "reusedPaths": summary.reused,
-        "reusedNarBytes": summary.reused_nar_bytes,
-        "seconds": began.elapsed().as_secs_f64(),
-    });
-    if open.options.dry_run {
-        let planned = summary.planned.iter().map(|(path, nar_size, download)| {
-            json!({ "path": dir.full_path(path), "narSize": nar_size, "downloadSize": download })
-        });
-        object["planned"] = planned.collect();
-        insert_space(&mut object, summary.space.as_ref());
-    }
-    print(object)
-}
-
-/// Adds the needed and the free space to the JSON object of a dry run. An empty plan writes nothing
-/// and has no file system.
-fn insert_space(object: &mut Value, space: Option<&Space>) {
-    object["writeBytes"] = json!(space.map_or(0, |space| space.write_bytes));
-    object["writeInodesEstimate"] = json!(space.map_or(0, |space| space.write_inodes));
-    let Some(space) = space else { return };
-    let file_system = &space.file_system;
-    object["freeBytes"] = json!(file_system.free_bytes);
-    object["freeInodes"] = json!(file_system.free_inodes);
-    object["fileSystem"] = json!({
-        "mountPoint": file_system.mount_point.display().to_string(),
-        "kind": file_system.kind,
-    });
 }

@@ -19,10 +19,10 @@ use floe_transfer::{Cancel, CopyOptions, ErrorKind, PathSpec};
 use serde_json::{Value, json};
 
 use super::print;
-use crate::args::VerifyArgs;
+use crate::args::{VerifyArgs, read_paths};
 use crate::display::{eprint_error, eprint_line, is_json, progress_display};
 use crate::exit;
-use crate::links;
+use crate::links::StoreNames;
 use crate::messages;
 use crate::options::{self, Settings};
 
@@ -44,7 +44,8 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let store = StoreReader::open_with(layout.clone(), lock_wait)?;
     let dir = &store.layout().store_dir;
     let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
-    let paths = links::follow(&args.paths, dir);
+    let paths = read_paths(&args.paths, args.stdin)?;
+    let paths = StoreNames::from(store.layout()).follow(&paths);
     let paths = paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     let repaired = match args.repair && !found.problems.is_empty() {

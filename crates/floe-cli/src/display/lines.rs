@@ -1,70 +1,85 @@
 //! The progress of a copy as plain lines.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use floe_format::StorePath;
 use floe_transfer::{Event, EventSink};
 
+use super::progress::Progress;
 use super::stderr::{eprint_error, eprint_line, warn};
+use super::ticker::Ticker;
+use super::verbose::VerboseLines;
 use crate::messages::copy::{event_line, event_warning, plan};
 
-/// Prints a line for each path and each failure.
-#[derive(Debug, Default)]
+/// Prints a line every few seconds, and one for each failure.
 pub(super) struct Lines {
-    counts: Mutex<Counts>,
+    shared: Arc<Shared>,
+    verbose: VerboseLines,
+    /// Prints until it is dropped.
+    _ticker: Option<Ticker>,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    planned: usize,
-    finished: usize,
-    /// Paths without a line. Those that finish before the plan is complete get theirs after it.
-    staged: VecDeque<StorePath>,
+struct Shared {
+    progress: Mutex<Progress>,
+    began: Instant,
 }
 
 impl Lines {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new() -> Lines {
+        let shared = Arc::new(Shared {
+            progress: Mutex::default(),
+            began: Instant::now(),
+        });
+        let printed = shared.clone();
+        let print = move || eprint_line(printed.progress().text(printed.began.elapsed()));
+        Lines {
+            shared,
+            verbose: VerboseLines::default(),
+            _ticker: Ticker::start(INTERVAL, print),
+        }
     }
 }
 
-impl Counts {
-    /// Prints the lines of finished paths, as far as the plan has them.
-    fn print_finished(&mut self) {
-        while self.finished < self.planned
-            && let Some(path) = self.staged.pop_front()
-        {
-            self.finished += 1;
-            eprint_line(format_args!("[{}/{}] {path}", self.finished, self.planned));
-        }
+impl Shared {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EventSink for Lines {
     fn event(&self, event: Event<'_>) {
-        match event {
-            Event::Planned { paths: 0, .. } => {}
-            Event::Planned {
-                paths,
-                nar_bytes,
-                download_bytes,
-            } => {
-                let mut counts = self.counts();
-                counts.planned += paths;
-                eprint_line(plan(paths, nar_bytes, download_bytes));
-                counts.print_finished();
-            }
-            Event::Staged { path } => {
-                let mut counts = self.counts();
-                counts.staged.push_back(path.clone());
-                counts.print_finished();
-            }
-            Event::Failed { error } => eprint_error(error),
-            other => match event_warning(&other) {
-                Some(warning) => warn(warning),
-                None => event_line(&other).into_iter().for_each(eprint_line),
-            },
-        }
+        let shared = &self.shared;
+        shared.progress().apply(&event, shared.began.elapsed());
+        self.verbose.lines(&event).into_iter().for_each(eprint_line);
+        print_event(event);
     }
 }
+
+/// Prints the events outside of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventLines;
+
+impl EventSink for EventLines {
+    fn event(&self, event: Event<'_>) {
+        print_event(event);
+    }
+}
+
+fn print_event(event: Event<'_>) {
+    match event {
+        Event::Planned { paths: 0, .. } => {}
+        Event::Planned {
+            paths,
+            nar_bytes,
+            download_bytes,
+        } => eprint_line(plan(paths, nar_bytes, download_bytes)),
+        Event::Failed { error } => eprint_error(error),
+        other => match event_warning(&other) {
+            Some(warning) => warn(warning),
+            None => event_line(&other).into_iter().for_each(eprint_line),
+        },
+    }
+}
+
+/// A log of a long copy stays readable.
+const INTERVAL: Duration = Duration::from_secs(5);

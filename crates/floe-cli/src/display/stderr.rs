@@ -4,14 +4,18 @@
 //! priority.
 
 mod journal;
+mod style;
 mod time;
 
 use std::io::{self, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::verbosity::{ColorChoice, Verbosity};
+pub(crate) use style::colored;
 
 /// Switches stderr to JSON lines.
 pub(crate) fn set_json() {
@@ -23,8 +27,19 @@ pub(crate) fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
+/// Sets how much the process prints, and whether in colors.
+pub(crate) fn set_output(verbosity: Verbosity, color: ColorChoice) {
+    VERBOSITY.store(verbosity as u8, Ordering::Relaxed);
+    style::set_color(color);
+}
+
+/// Whether lines that need this verbosity are printed.
+pub(crate) fn is_verbose(needed: Verbosity) -> bool {
+    VERBOSITY.load(Ordering::Relaxed) >= needed as u8
+}
+
 /// The severity of a line.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Info,
@@ -96,9 +111,13 @@ pub(crate) fn is_journal() -> bool {
 
 /// Writes lines, each with its priority if stderr is systemd's journal.
 pub(crate) fn write_lines(level: Level, mut lines: String) {
-    if is_journal() {
-        lines = journal::with_priority(level.priority(), &lines);
+    if level == Level::Info && !is_json() && !is_verbose(Verbosity::Normal) {
+        return;
     }
+    lines = match is_journal() {
+        true => journal::with_priority(level.priority(), &lines),
+        false => colored(level, lines),
+    };
     lines.push('\n');
     // One call keeps the lines of several threads apart. A closed stderr is ignored.
     let _: io::Result<()> = io::stderr().write_all(lines.as_bytes());
@@ -141,6 +160,9 @@ fn is_harmful(c: char) -> bool {
 
 /// The longest text of a message, in bytes: longer than any list of references.
 const TEXT_LEN_MAX: usize = 16 * 1024;
+
+/// A [`Verbosity`].
+static VERBOSITY: AtomicU8 = AtomicU8::new(Verbosity::Normal as u8);
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 

@@ -1,8 +1,10 @@
 //! Texts about single values of the command line. clap, and the parser of nix-serve's options, put
 //! the name of the option before them.
 
+use std::io;
 use std::time::Duration;
 
+use anyhow::Error;
 use floe_config::NoByteSize;
 
 pub(crate) fn not_seconds(text: &str, max: Duration) -> String {
@@ -20,4 +22,20 @@ pub(crate) const ZERO_SECONDS: &str = "the time must be more than 0 seconds";
 
 pub(crate) fn not_bytes(text: &str, error: NoByteSize) -> String {
     format!("{text:?} is {error}")
+}
+
+// Paths on stdin
+
+pub(crate) fn long_line(max: u64) -> String {
+    format!(
+        "cannot read paths from stdin: a line has more than {max} bytes; put one path in each line"
+    )
+}
+
+pub(crate) fn too_many_lines(max: usize) -> String {
+    format!("cannot read paths from stdin: there are more than {max} lines; copy them in parts")
+}
+
+pub(crate) fn cannot_read_stdin(error: io::Error) -> Error {
+    Error::new(error).context("cannot read paths from stdin")
 }

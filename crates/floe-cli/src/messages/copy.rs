@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::path::Path;
 
 use floe_copy::CopySummary;
+use floe_format::StorePath;
 use floe_format::path_info::OTHER_SIGNATURES_LEN_MAX;
 use floe_transfer::{Error, Event, Space};
-use indicatif::HumanBytes;
 
-use super::{counted, waiting_for_resource};
+use super::{Size, counted, waiting_for_resource};
 
 // Before the copy
 
@@ -87,14 +87,33 @@ fn cannot_remount(store: &Path, cause: impl Display) -> String {
 // During the copy
 
 pub(crate) fn plan(count: usize, nar_bytes: u64, download_bytes: u64) -> String {
-    let (paths, unpacked) = (counted(count, "path"), HumanBytes(nar_bytes));
+    let (paths, unpacked) = (counted(count, "path"), Size(nar_bytes));
     match download_bytes {
         0 => format!("copying {paths}, {unpacked} unpacked"),
         bytes => format!(
             "copying {paths}: {} to fetch, {unpacked} unpacked",
-            HumanBytes(bytes)
+            Size(bytes)
         ),
     }
+}
+
+/// The line of a received path.
+pub(crate) fn received(number: usize, planned: usize, path: &StorePath) -> String {
+    format!("[{number}/{planned}] {path}")
+}
+
+/// Returns the line about a query or a transfer.
+pub(crate) fn request_line(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::Querying { requested } => format!("querying {requested}"),
+        Event::Resolved { path, nar_size, .. } => {
+            format!("found {path}, {} unpacked", Size(*nar_size))
+        }
+        Event::Started { path, .. } => format!("receiving {path}"),
+        Event::Committing { path } => format!("registering {path}"),
+        Event::Valid { path } => format!("registered {path}"),
+        _ => return None,
+    })
 }
 
 /// Returns the warning about an event, if the event needs one.
@@ -151,7 +170,7 @@ pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
 // After the copy
 
 pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
-    let unpacked = HumanBytes(outcome.reused_nar_bytes);
+    let unpacked = Size(outcome.reused_nar_bytes);
     let reused = usize::try_from(outcome.reused).unwrap_or(usize::MAX);
     let paths = counted(reused, "path");
     format!("reused {paths} of this machine ({unpacked} unpacked) instead of fetching them")
@@ -168,17 +187,13 @@ pub(crate) fn more_dropped_signatures(count: usize) -> String {
     format!("dropping signatures of {}", counted(count, "more path"))
 }
 
-pub(crate) fn failed(count: usize) -> String {
-    format!("failed to copy {}", counted(count, "path"))
-}
-
 pub(crate) fn space(space: &Space) -> String {
-    let (bytes, inodes) = (HumanBytes(space.write_bytes), space.write_inodes);
+    let (bytes, inodes) = (Size(space.write_bytes), space.write_inodes);
     let file_system = &space.file_system;
     let free = match (file_system.free_bytes, file_system.free_inodes) {
         (None, _) => "free space unknown".to_owned(),
-        (Some(bytes), None) => format!("{} free", HumanBytes(bytes)),
-        (Some(bytes), Some(inodes)) => format!("{} and {inodes} inodes free", HumanBytes(bytes)),
+        (Some(bytes), None) => format!("{} free", Size(bytes)),
+        (Some(bytes), Some(inodes)) => format!("{} and {inodes} inodes free", Size(bytes)),
     };
     let kind = file_system.kind.map(|kind| format!(" ({kind})"));
     format!(

@@ -217,11 +217,11 @@ fn configuration_messages_name_the_place() {
 fn progress_messages() {
     check_text(
         copy::plan(12, 40 << 20, 9 << 20),
-        &expect!["copying 12 paths: 9.00 MiB to fetch, 40.00 MiB unpacked"],
+        &expect!["copying 12 paths: 9.0 MiB to fetch, 40 MiB unpacked"],
     );
     check_text(
         copy::plan(1, 1000, 0),
-        &expect!["copying 1 path, 1000 B unpacked"],
+        &expect!["copying 1 path, 1.0 KiB unpacked"],
     );
     check_text(
         event_line(Event::WaitingForLock {
@@ -247,7 +247,7 @@ fn progress_messages() {
         event_line(Event::KeptForResume { paths: 12 }),
         &expect!["kept 12 complete paths whose references are missing; the next run reuses them"],
     );
-    check_text(copy::failed(3), &expect!["failed to copy 3 paths"]);
+    check_text(outcome::failed(3), &expect!["failed to copy 3 paths"]);
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn store_errors() {
     );
     check_text(
         verified(12, 40 << 20, 0, 1),
-        &expect!["verified 12 paths (40.00 MiB) and 0 links: 1 problem"],
+        &expect!["verified 12 paths (40 MiB) and 0 links: 1 problem"],
     );
 }
 

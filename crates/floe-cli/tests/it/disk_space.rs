@@ -149,7 +149,7 @@ fn dry_run_prints_needed_and_free_space() {
     let ran = dry_run(&[]).expect(0);
     assert_eq!(ran.stdout.lines().count(), cache.corpus.paths.len());
     assert!(ran.stdout.lines().all(|line| line.split(' ').count() == 3));
-    ran.stderr_contains("would write about 14.4")
+    ran.stderr_contains("would write about 14 MiB")
         .stderr_contains(&format!("{estimate} inodes to {place} (tmpfs)"))
         .stderr_contains(&format!("{inodes} inodes free"))
         .stderr_contains("the copy does not fit");

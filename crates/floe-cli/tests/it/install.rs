@@ -309,8 +309,18 @@ fn link_into_store_names_its_path_in_every_command() {
     let link = scratch.join("result").display().to_string();
     let ran = in_scratch(&["copy", "--from", root, "--to", &to, &link]).expect(0);
     assert_eq!(ran.stdout.trim(), corpus.root);
+    // The last one is no base name, so it can only be a file.
+    for text in [
+        "./result/bin/jq",
+        &format!("{root}{}/bin", corpus.root),
+        "result",
+    ] {
+        let ran = in_scratch(&[&install[..], &[text]].concat()).expect(0);
+        assert_eq!(ran.stdout.trim(), corpus.root, "{text}");
+    }
     for (text, says) in [
-        ("result", "it does not begin with a hash part"),
+        ("hello", "floe does not evaluate"),
+        ("nixpkgs#hello", "floe does not evaluate"),
         ("./absent", "it is not in /nix/store"),
         ("/etc", "it is not in /nix/store"),
     ] {

@@ -25,9 +25,9 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
     let nar = faulty.nar(&stalled);
     let name = nar.file_name().unwrap().to_str().unwrap();
     server.fail(name, Fault::Stalled(1000));
-    let mut child = floe(["install", "--from", &server.url(), "--trusted-public-keys"])
-        .args([&faulty.corpus.key, "--root"])
+    let mut child = floe(["install", "-v", "--from", &server.url(), "--root"])
         .arg(&faulty.root)
+        .args(["--trusted-public-keys", &faulty.corpus.key])
         .arg(&faulty.corpus.root)
         .stderr(Stdio::piped())
         .spawn()
@@ -58,6 +58,12 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
     let reported =
         lines.any(|line| line.is_ok_and(|line| line.contains("whose references are missing")));
     assert!(reported, "no message about kept paths");
+    let summary = format!(
+        "installed {} of {all} paths before the interrupt",
+        valid.len()
+    );
+    let reported = lines.any(|line| line.is_ok_and(|line| line == summary));
+    assert!(reported, "not: {summary}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // Referrers of the stalled path have arrived but cannot be registered. They are kept for
     // resume.

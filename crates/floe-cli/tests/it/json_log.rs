@@ -93,9 +93,12 @@ fn install_logs_plan_each_path_and_throttled_progress() {
         created[0]["target"],
         faulty.root.join("nix/store").display().to_string()
     );
+    let done = events_named(&lines, "done");
+    assert_eq!(done.len(), 1);
+    assert_eq!(done[0]["copied"], faulty.corpus.paths.len());
     assert_eq!(
         lines.len(),
-        2 + finished.len() + progress as usize,
+        3 + finished.len() + progress as usize,
         "{}",
         ran.stderr
     );

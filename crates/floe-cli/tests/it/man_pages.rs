@@ -154,7 +154,11 @@ fn man_page_synopsis_names_the_value_of_every_option() {
     }
     assert!(compared > 30, "{compared} options with values");
     let install = section(&pages["floe-install.1"], "SYNOPSIS");
-    for part in ["[--from URL]...\n", "[-o|--out-link LINK]\n", "\nPATH...\n"] {
+    for part in [
+        "[--from URL]...\n",
+        "[-o|--out-link LINK]\n",
+        "\n[PATH]...\n",
+    ] {
         assert!(install.contains(part), "{part}: {install}");
     }
 }

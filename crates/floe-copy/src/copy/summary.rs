@@ -46,6 +46,34 @@ impl CopySummary {
         not_copied.max(self.failures.len())
     }
 
+    /// Adds the result of a later copy.
+    pub fn add(&mut self, later: CopySummary) {
+        let CopySummary {
+            requested_paths,
+            planned,
+            space,
+            already_valid,
+            copied,
+            download_bytes,
+            nar_bytes,
+            reused,
+            reused_nar_bytes,
+            failures,
+            unplanned,
+        } = later;
+        self.requested_paths.extend(requested_paths);
+        self.planned.extend(planned);
+        self.space = space;
+        self.already_valid += already_valid;
+        self.copied += copied;
+        self.download_bytes += download_bytes;
+        self.nar_bytes += nar_bytes;
+        self.reused += reused;
+        self.reused_nar_bytes += reused_nar_bytes;
+        self.failures.extend(failures);
+        self.unplanned += unplanned;
+    }
+
     pub(crate) fn fail(&mut self, events: &dyn EventSink, error: Error) {
         events.event(Event::Failed { error: &error });
         self.failures.push(error);

@@ -17,13 +17,13 @@ fn path_spec_errors_name_the_cause() {
     check_spec(
         "hello",
         &expect![[
-            r#"cannot parse "hello" as a store path: it does not begin with a hash part of 32 characters and a dash, and floe knows no names of packages (docs/interface.md tells where to find store paths); give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+            r#"cannot parse "hello" as a store path: it names a package, and floe does not evaluate Nix expressions. The page of the build on hydra.nixos.org shows its store path, and on a machine with Nix, `nix eval --raw nixpkgs#hello` prints it; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
         ]],
     );
     check_spec(
         "nixpkgs#hello",
         &expect![[
-            r#"cannot parse "nixpkgs#hello" as a store path: it does not begin with a hash part of 32 characters and a dash, and floe knows no names of packages (docs/interface.md tells where to find store paths); give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+            r#"cannot parse "nixpkgs#hello" as a store path: it names a package, and floe does not evaluate Nix expressions. The page of the build on hydra.nixos.org shows its store path, and on a machine with Nix, `nix eval --raw nixpkgs#hello` prints it; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
         ]],
     );
     check_spec(

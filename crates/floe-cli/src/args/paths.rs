@@ -1,0 +1,54 @@
+//! The paths on the command line and on stdin.
+
+use clap::Args;
+
+use crate::path_lines;
+
+/// The requested paths.
+#[derive(Debug, Args)]
+pub(crate) struct PathArgs {
+    /// All paths of the source, which must be able to list them
+    #[arg(long, conflicts_with_all = ["stdin", "paths"])]
+    pub(crate) all: bool,
+    /// Read paths from stdin too, one in each line, as - among the paths does
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// Store paths, base names, hash parts, files in store paths, or links such as ./result
+    #[arg(required_unless_present_any = ["all", "stdin"], value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+impl PathArgs {
+    /// Returns the paths of the command line and those of stdin.
+    ///
+    /// Errors: stdin cannot be read.
+    pub(crate) fn read(&self) -> anyhow::Result<Vec<String>> {
+        read_paths(&self.paths, self.stdin)
+    }
+
+    /// Returns the paths of the command line.
+    pub(crate) fn named(&self) -> &[String] {
+        &self.paths
+    }
+}
+
+/// Returns the paths with those of stdin in the place of `-`, or at their end.
+///
+/// Errors: stdin cannot be read.
+pub(crate) fn read_paths(paths: &[String], stdin: bool) -> anyhow::Result<Vec<String>> {
+    let is_listed = |path: &String| path == STDIN;
+    let mut texts = Vec::new();
+    for path in paths {
+        match is_listed(path) {
+            true => texts.extend(path_lines::read_stdin()?),
+            false => texts.push(path.clone()),
+        }
+    }
+    if stdin && !paths.iter().any(is_listed) {
+        texts.extend(path_lines::read_stdin()?);
+    }
+    Ok(texts)
+}
+
+/// The path that stands for the lines of stdin.
+const STDIN: &str = "-";

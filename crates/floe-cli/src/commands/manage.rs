@@ -1,0 +1,79 @@
+//! The commands that show and change what a store keeps: `floe roots`, `list`, `uninstall` and
+//! `profile`.
+
+pub(crate) mod list;
+pub(crate) mod profile;
+pub(crate) mod roots;
+pub(crate) mod uninstall;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use floe_store::{FoundRoots, Profile, RootPlace, StoreLayout, StoreReader, Unreadable};
+
+use crate::args::StoreQueryArgs;
+use crate::display::warn;
+use crate::exit::UsageError;
+use crate::messages::manage as messages;
+use crate::options::{self, Settings};
+
+/// Opens the local store of the arguments for reading.
+fn open_store(args: &StoreQueryArgs) -> anyhow::Result<(StoreReader, Settings)> {
+    let settings = Settings::load(&args.options, None)?;
+    let layout = layout(args, &settings)?;
+    let lock_wait = options::lock_wait(Default::default());
+    Ok((StoreReader::open_with(layout, lock_wait)?, settings))
+}
+
+fn layout(args: &StoreQueryArgs, settings: &Settings) -> anyhow::Result<StoreLayout> {
+    let store = settings.local_store(args.local.root.as_deref(), args.local.store.as_deref())?;
+    match store.layout() {
+        Some(layout) => Ok(layout.clone()),
+        None => bail!(UsageError(messages::not_a_local_store(&*store))),
+    }
+}
+
+/// Warns of what could not be read: it may hold further roots.
+fn warn_of_unreadable(found: &FoundRoots) {
+    for unreadable in &found.unreadable {
+        warn(match unreadable {
+            Unreadable::Link(path) => messages::unreadable_link(path),
+            Unreadable::Processes(count) => messages::unreadable_processes(*count),
+            Unreadable::HiddenProcesses => messages::HIDDEN_PROCESSES.into(),
+            Unreadable::NoProc => messages::NO_PROC.into(),
+        });
+    }
+}
+
+/// The generation of a profile that a link is.
+struct ProfileGeneration {
+    profile: Profile,
+    number: u64,
+    is_current: bool,
+}
+
+/// Returns the generation that a root is, if it is one: `P-N-link` beside the link `P`.
+fn profile_generation(place: &RootPlace) -> Option<ProfileGeneration> {
+    let RootPlace::Link(link) = place else {
+        return None;
+    };
+    let name = link.file_name()?.to_str()?.strip_suffix("-link")?;
+    let (profile, number) = name.rsplit_once('-')?;
+    let number = number.parse().ok()?;
+    let profile = Profile::at(&link.with_file_name(profile)).ok()?;
+    let target = std::fs::read_link(profile.path()).ok()?;
+    let directory = profile.path().parent().unwrap_or(Path::new("/"));
+    Some(ProfileGeneration {
+        is_current: directory.join(target) == *link,
+        profile,
+        number,
+    })
+}
+
+/// Returns the path of a link as a user names it.
+fn link_path(place: &RootPlace) -> Option<&PathBuf> {
+    match place {
+        RootPlace::Link(link) => Some(link),
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! `floe list`: the paths that roots and profiles keep.
+
+use std::fs;
+use std::time::SystemTime;
+
+use floe_format::StorePath;
+use floe_store::{ClosureSize, ReferenceGraph, Root};
+use serde_json::{Value, json};
+
+use super::super::print;
+use super::{link_path, open_store, profile_generation, warn_of_unreadable};
+use crate::args::ListArgs;
+use crate::messages::Size;
+use crate::messages::manage as messages;
+use crate::messages::table::Table;
+use crate::times;
+
+/// A path, and what keeps it.
+struct Row {
+    path: StorePath,
+    nar_size: u64,
+    closure: ClosureSize,
+    since: Option<SystemTime>,
+    /// `None` if no root keeps the path.
+    kept_by: Option<KeptBy>,
+}
+
+struct KeptBy {
+    link: String,
+    generation: Option<(u64, bool)>,
+}
+
+pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
+    let (store, _) = open_store(&args.store)?;
+    let links = store.find_links()?;
+    let mut targets: Vec<StorePath> = links.roots.iter().map(|it| it.path.clone()).collect();
+    let mut roots = links.roots.clone();
+    if args.all {
+        let found = store.find_roots()?;
+        warn_of_unreadable(&found);
+        roots = found.roots;
+        targets = store.valid_paths()?;
+    } else {
+        warn_of_unreadable(&links);
+    }
+    let graph = store.reference_graph(&targets)?;
+    let mut rows: Vec<Row> = links
+        .roots
+        .iter()
+        .map(|root| row_of_root(root, &graph))
+        .collect();
+    if args.all {
+        let without = graph.only_in(&targets, roots.iter().map(|root| &root.path));
+        rows.extend(without.into_iter().map(|info| row(&info.path, &graph)));
+    }
+    let dir = &store.layout().store_dir;
+    if args.store.json {
+        let rows = rows
+            .iter()
+            .map(|row| row.to_json(&dir.full_path(&row.path)));
+        return print(json!({ "paths": rows.collect::<Vec<_>>() }));
+    }
+    let mut table = Table::new(messages::LIST_HEADS);
+    for row in &rows {
+        table.add(row.cells());
+    }
+    for line in table.lines() {
+        print(line)?;
+    }
+    Ok(())
+}
+
+fn row(path: &StorePath, graph: &ReferenceGraph) -> Row {
+    let info = graph.info(path);
+    let registered = info.and_then(|info| info.registration_time);
+    Row {
+        path: path.clone(),
+        nar_size: info.map_or(0, |info| info.nar_size),
+        closure: graph.closure_size([path]),
+        since: registered.map(times::from_seconds),
+        kept_by: None,
+    }
+}
+
+fn row_of_root(root: &Root, graph: &ReferenceGraph) -> Row {
+    let generation = profile_generation(&root.place);
+    let since = link_path(&root.place).and_then(|link| {
+        let metadata = fs::symlink_metadata(link).ok()?;
+        metadata.modified().ok()
+    });
+    let link = match &generation {
+        Some(generation) => generation.profile.path().display().to_string(),
+        None => root.place.to_string(),
+    };
+    Row {
+        since,
+        kept_by: Some(KeptBy {
+            link,
+            generation: generation.map(|it| (it.number, it.is_current)),
+        }),
+        ..row(&root.path, graph)
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [String; 5] {
+        let since = self.since.map(times::date).unwrap_or_default();
+        let kept_by = match &self.kept_by {
+            None => messages::NO_ROOT.to_owned(),
+            Some(KeptBy { link, generation }) => messages::kept_by(link, *generation),
+        };
+        [
+            self.path.name().to_owned(),
+            Size(self.nar_size).to_string(),
+            Size(self.closure.nar_bytes).to_string(),
+            since,
+            kept_by,
+        ]
+    }
+
+    fn to_json(&self, path: &str) -> Value {
+        let kept_by = self.kept_by.as_ref();
+        let generation = kept_by.and_then(|kept_by| kept_by.generation);
+        json!({
+            "path": path,
+            "name": self.path.name(),
+            "narSize": self.nar_size,
+            "closurePaths": self.closure.paths,
+            "closureNarBytes": self.closure.nar_bytes,
+            "since": self.since.map(times::seconds),
+            "keptBy": kept_by.map(|kept_by| &kept_by.link),
+            "generation": generation.map(|(number, _)| number),
+            "isCurrent": generation.map(|(_, is_current)| is_current),
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! `floe profile`: the generations of a profile.
+
+mod closure_diff;
+mod default_profile;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use anyhow::bail;
+use floe_store::{Generation, GenerationSpec, Generations, Profile, StoreReader};
+use serde_json::{Value, json};
+
+use super::super::print;
+use super::open_store;
+use crate::args::{ProfileArgs, ProfileCommand};
+use crate::display::eprint_line;
+use crate::exit::UsageError;
+use crate::messages::manage as messages;
+use crate::options::{self, Settings};
+use crate::times;
+use closure_diff::closure_diff;
+use default_profile::default_profile;
+
+pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
+    let args = command.args();
+    match command {
+        ProfileCommand::List(_) => list(args),
+        ProfileCommand::History(_) => history(args, true),
+        ProfileCommand::DiffClosures(_) => history(args, false),
+        ProfileCommand::Rollback { to, .. } => switch(args, *to),
+        ProfileCommand::Switch { generation, .. } => switch(args, Some(*generation)),
+        ProfileCommand::WipeHistory {
+            older_than,
+            dry_run,
+            ..
+        } => {
+            let spec = match older_than {
+                None => GenerationSpec::Old,
+                Some(text) => match older_than_spec(text) {
+                    Some(spec) => spec,
+                    None => bail!(UsageError(messages::not_a_time(text))),
+                },
+            };
+            delete(args, &spec, *dry_run)
+        }
+        ProfileCommand::DeleteGenerations { spec, dry_run, .. } => {
+            delete(args, &parse_specs(spec)?, *dry_run)
+        }
+    }
+}
+
+fn profile(args: &ProfileArgs) -> anyhow::Result<Profile> {
+    let settings = Settings::load(&args.store.options, None)?;
+    let layout = super::layout(&args.store, &settings)?;
+    Ok(match &args.profile {
+        Some(path) => Profile::at(path)?,
+        None => default_profile(&layout, &settings)?,
+    })
+}
+
+fn list(args: &ProfileArgs) -> anyhow::Result<()> {
+    let Generations { all, current } = profile(args)?.generations()?;
+    if args.store.json {
+        let all = all.iter().map(|it| to_json(it, current));
+        return print(json!({ "generations": all.collect::<Vec<_>>() }));
+    }
+    for generation in &all {
+        let time = times::date_and_time(generation.created);
+        let is_current = current == Some(generation.number);
+        print(messages::generation(generation.number, &time, is_current))?;
+    }
+    Ok(())
+}
+
+fn to_json(generation: &Generation, current: Option<u64>) -> Value {
+    json!({
+        "number": generation.number,
+        "path": generation.target.display().to_string(),
+        "created": times::seconds(generation.created),
+        "isCurrent": current == Some(generation.number),
+    })
+}
+
+/// Shows what each generation changed. `with_heads` also shows the generations.
+fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
+    let Generations { all, current } = profile(args)?.generations()?;
+    let (store, _) = open_store(&args.store)?;
+    let mut shown = Vec::new();
+    for (index, generation) in all.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| &all[before]);
+        let changes = match before {
+            Some(before) => changes(&store, before, generation)?,
+            None => Vec::new(),
+        };
+        if args.store.json {
+            let mut object = to_json(generation, current);
+            object["changes"] = changes.iter().map(closure_diff::Change::to_json).collect();
+            shown.push(object);
+            continue;
+        }
+        if with_heads || before.is_some() {
+            let time = times::date_and_time(generation.created);
+            let is_current = current == Some(generation.number);
+            let (number, target) = (generation.number, &generation.target);
+            print(messages::generation_head(number, &time, is_current, target))?;
+        }
+        for change in changes {
+            print(change)?;
+        }
+    }
+    match args.store.json {
+        true => print(json!({ "generations": shown })),
+        false => Ok(()),
+    }
+}
+
+fn changes(
+    store: &StoreReader,
+    before: &Generation,
+    after: &Generation,
+) -> anyhow::Result<Vec<closure_diff::Change>> {
+    let dir = &store.layout().store_dir;
+    let closure = |generation: &Generation| {
+        let path = generation.store_path(dir);
+        store.closure(path.as_slice())
+    };
+    Ok(closure_diff(&closure(before)?, &closure(after)?))
+}
+
+fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
+    let profile = profile(args)?;
+    let (before, now) = profile.switch(to, &options::lock_wait(Default::default()))?;
+    if args.store.json {
+        return print(json!({ "before": before, "now": now }));
+    }
+    eprint_line(messages::switched(profile.path(), before, now));
+    Ok(())
+}
+
+fn delete(args: &ProfileArgs, spec: &GenerationSpec, dry_run: bool) -> anyhow::Result<()> {
+    let profile = profile(args)?;
+    let deleted = profile.delete(spec, dry_run, &options::lock_wait(Default::default()))?;
+    if args.store.json {
+        let numbers: Vec<u64> = deleted.iter().map(|it| it.number).collect();
+        return print(json!({ "deleted": numbers }));
+    }
+    for generation in deleted {
+        let line = messages::deleted_generation(profile.path(), generation.number, dry_run);
+        eprint_line(line);
+    }
+    Ok(())
+}
+
+/// Parses numbers, or one rule: `old`, `30d`, `+5`.
+fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
+    if let [text] = texts {
+        if text == "old" {
+            return Ok(GenerationSpec::Old);
+        }
+        if let Some(spec) = older_than_spec(text) {
+            return Ok(spec);
+        }
+        if let Some(count) = text.strip_prefix('+').and_then(|count| count.parse().ok()) {
+            return Ok(GenerationSpec::Keep(count));
+        }
+    }
+    let mut numbers = BTreeSet::new();
+    for text in texts {
+        let is_rule = text == "old" || text.starts_with('+') || older_than_spec(text).is_some();
+        match text.parse() {
+            Ok(number) => numbers.insert(number),
+            Err(_) if is_rule => return Err(UsageError(messages::mixed_generation_specs())),
+            Err(_) => return Err(UsageError(messages::not_a_generation_spec(text))),
+        };
+    }
+    Ok(GenerationSpec::Numbers(numbers))
+}
+
+/// Parses a number of days.
+fn older_than_spec(text: &str) -> Option<GenerationSpec> {
+    let days: u64 = text.strip_suffix('d')?.parse().ok()?;
+    let time = Duration::from_secs(days.checked_mul(24 * 60 * 60)?);
+    let since = SystemTime::now().checked_sub(time)?;
+    (days > 0).then_some(GenerationSpec::OlderThan(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generation_specs_are_those_of_nix_env() {
+        let parse = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            parse_specs(&texts)
+        };
+        assert_eq!(parse(&["old"]).unwrap(), GenerationSpec::Old);
+        assert_eq!(parse(&["+5"]).unwrap(), GenerationSpec::Keep(5));
+        assert_eq!(
+            parse(&["3", "1"]).unwrap(),
+            GenerationSpec::Numbers([1, 3].into())
+        );
+        assert!(matches!(
+            parse(&["30d"]).unwrap(),
+            GenerationSpec::OlderThan(_)
+        ));
+        for wrong in [&["0d"][..], &["x"], &["1", "old"], &["+x"], &["-1"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

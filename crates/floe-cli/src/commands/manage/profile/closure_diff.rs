@@ -1,0 +1,87 @@
+//! The differences between two closures, by package (`nix profile diff-closures`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use floe_format::PathInfo;
+use serde_json::{Value, json};
+
+use crate::messages::manage as messages;
+
+/// A package whose versions or size differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    name: String,
+    before: BTreeSet<String>,
+    after: BTreeSet<String>,
+    /// The change of the sum of NAR sizes, in bytes.
+    bytes: i64,
+}
+
+#[derive(Default)]
+struct Package {
+    versions: [BTreeSet<String>; 2],
+    bytes: [u64; 2],
+}
+
+/// Returns the packages that differ, sorted by name. As in Nix, a change of the size alone counts
+/// from 8 KiB.
+pub(super) fn closure_diff(before: &[PathInfo], after: &[PathInfo]) -> Vec<Change> {
+    let mut packages: BTreeMap<&str, Package> = BTreeMap::new();
+    for (side, closure) in [before, after].into_iter().enumerate() {
+        for info in closure {
+            let (name, version) = messages::name_and_version(info.path.name());
+            let package = packages.entry(name).or_default();
+            package.versions[side].insert(version.to_owned());
+            package.bytes[side] += info.nar_size;
+        }
+    }
+    let changes = packages.into_iter().map(|(name, package)| {
+        let ([before, after], [old, new]) = (package.versions, package.bytes);
+        let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        Change {
+            name: name.to_owned(),
+            bytes: signed(new) - signed(old),
+            before,
+            after,
+        }
+    });
+    changes
+        .filter(|it| it.before != it.after || it.bytes.unsigned_abs() >= SIZE_CHANGE_MIN)
+        .collect()
+}
+
+impl Change {
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "before": self.before,
+            "after": self.after,
+            "narBytes": self.bytes,
+        })
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [gone, new] = [(&self.before, &self.after), (&self.after, &self.before)]
+            .map(|(own, other)| versions(own, other));
+        f.write_str(&messages::changed_package(
+            &self.name, &gone, &new, self.bytes,
+        ))
+    }
+}
+
+/// Returns the versions that only one side has.
+fn versions(own: &BTreeSet<String>, other: &BTreeSet<String>) -> String {
+    if own.is_empty() {
+        return "∅".into();
+    }
+    let own = own.difference(other).map(|version| match &**version {
+        "" => "ε",
+        version => version,
+    });
+    own.collect::<Vec<_>>().join(", ")
+}
+
+const SIZE_CHANGE_MIN: u64 = 8 * 1024;

@@ -1,0 +1,38 @@
+//! The profile of nix-env (`getDefaultProfile` of profiles.cc). floe makes neither the link in the
+//! home directory nor directories.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use floe_store::{Profile, StoreLayout};
+use rustix::process::geteuid;
+
+use crate::exit::UsageError;
+use crate::messages::manage as messages;
+use crate::options::{self, Settings};
+
+/// Returns the profile that `NIX_PROFILE` names, or that of the link in the home directory.
+///
+/// Errors: there is no home directory.
+pub(super) fn default_profile(layout: &StoreLayout, settings: &Settings) -> Result<Profile> {
+    let environment = options::environment();
+    if let Some(profile) = environment.profile() {
+        return Ok(Profile::at(&profile)?);
+    }
+    let no_home = || anyhow!(UsageError(messages::NO_HOME.into()));
+    let state = environment.nix_state_home().ok_or_else(no_home)?;
+    let link = match *settings.config.use_xdg_base_directories.get() {
+        true => state.join("profile"),
+        false => environment.home().ok_or_else(no_home)?.join(".nix-profile"),
+    };
+    if let Ok(target) = fs::read_link(&link) {
+        let directory = link.parent().unwrap_or(Path::new("/"));
+        return Ok(Profile::at(&directory.join(target))?);
+    }
+    let directory = match geteuid().is_root() {
+        true => layout.state_dir.join("profiles/per-user/root"),
+        false => state.join("profiles"),
+    };
+    Ok(Profile::at(&directory.join("profile"))?)
+}

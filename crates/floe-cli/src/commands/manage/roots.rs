@@ -1,0 +1,87 @@
+//! `floe roots`: the roots of a store, and what each keeps.
+
+use floe_format::StorePath;
+use floe_store::{ReferenceGraph, Root, StoreReader};
+use floe_transfer::PathSpec;
+use serde_json::json;
+
+use super::super::print;
+use super::{open_store, warn_of_unreadable};
+use crate::args::RootsArgs;
+use crate::display::eprint_line;
+use crate::links::StoreNames;
+use crate::messages::Size;
+use crate::messages::manage as messages;
+
+pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
+    let (store, _) = open_store(&args.store)?;
+    let found = store.find_roots()?;
+    warn_of_unreadable(&found);
+    let targets: Vec<StorePath> = found.roots.iter().map(|root| root.path.clone()).collect();
+    let graph = store.reference_graph(&targets)?;
+    if !args.why.is_empty() {
+        return explain(args, &store, &found.roots, &graph);
+    }
+    let dir = &store.layout().store_dir;
+    let sizes = found
+        .roots
+        .iter()
+        .map(|root| graph.closure_size([&root.path]));
+    if args.store.json {
+        let roots = found.roots.iter().zip(sizes).map(|(root, size)| {
+            json!({
+                "root": root.place.to_string(),
+                "path": dir.full_path(&root.path),
+                "closurePaths": size.paths,
+                "closureNarBytes": size.nar_bytes,
+            })
+        });
+        return print(json!({ "roots": roots.collect::<Vec<_>>() }));
+    }
+    for (root, size) in found.roots.iter().zip(sizes) {
+        let kept = messages::kept(size.paths, Size(size.nar_bytes));
+        print(messages::root(
+            &root.place,
+            &dir.full_path(&root.path),
+            &kept,
+        ))?;
+    }
+    Ok(())
+}
+
+/// Prints the chain from each root to the paths.
+fn explain(
+    args: &RootsArgs,
+    store: &StoreReader,
+    roots: &[Root],
+    graph: &ReferenceGraph,
+) -> anyhow::Result<()> {
+    let dir = &store.layout().store_dir;
+    let mut explained = Vec::new();
+    for text in StoreNames::from(store.layout()).follow(&args.why) {
+        let path = PathSpec::parse(&text, dir)?.find_in_store(store)?;
+        let chains = roots.iter().filter_map(|root| {
+            let chain = graph.chain(&root.path, &path)?;
+            let chain: Vec<String> = chain.iter().map(|path| dir.full_path(path)).collect();
+            Some((root.place.to_string(), chain))
+        });
+        let chains: Vec<_> = chains.collect();
+        let shown = dir.full_path(&path);
+        if args.store.json {
+            let chains = chains.iter();
+            let chains = chains.map(|(root, chain)| json!({ "root": root, "chain": chain }));
+            explained.push(json!({ "path": shown, "chains": chains.collect::<Vec<_>>() }));
+            continue;
+        }
+        if chains.is_empty() {
+            eprint_line(messages::no_root_keeps(&shown));
+        }
+        for (root, chain) in chains {
+            print(messages::chain(&root, &chain))?;
+        }
+    }
+    match args.store.json {
+        true => print(json!({ "paths": explained })),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,176 @@
+//! `floe uninstall`: removes roots, so that a later collection frees what only they keep.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use floe_format::{StoreDir, StorePath};
+use floe_store::{GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader};
+use floe_transfer::PathSpec;
+use serde_json::json;
+
+use super::super::print;
+use super::{link_path, open_store, profile_generation, warn_of_unreadable};
+use crate::args::UninstallArgs;
+use crate::display::eprint_line;
+use crate::exit::UsageError;
+use crate::links::StoreNames;
+use crate::messages::Size;
+use crate::messages::manage as messages;
+use crate::options;
+
+/// A root to remove.
+enum Removal {
+    Link(PathBuf),
+    Generation(Profile, u64),
+    /// The only generation of a profile, with the profile.
+    Profile(Profile),
+}
+
+pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
+    let (store, _) = open_store(&args.store)?;
+    let found = store.find_roots()?;
+    warn_of_unreadable(&found);
+    let mut chosen: BTreeSet<&Root> = BTreeSet::new();
+    for name in &args.names {
+        chosen.extend(choose(&store, &found.roots, name)?);
+    }
+    let removals = chosen.iter().map(|root| removal(root));
+    let removals = removals.collect::<anyhow::Result<Vec<_>>>()?;
+    if !args.dry_run {
+        for removal in &removals {
+            remove(store.layout(), removal)?;
+        }
+    }
+    report(args, &store, &found.roots, &chosen)
+}
+
+/// Returns the roots that a name means.
+fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Result<Vec<&'a Root>> {
+    let links: Vec<&Root> = roots
+        .iter()
+        .filter(|it| link_path(&it.place).is_some())
+        .collect();
+    let link = Profile::at(Path::new(name))?.path().to_path_buf();
+    let is_link = |root: &&&Root| {
+        let place = link_path(&root.place);
+        place == Some(&link)
+            || profile_generation(&root.place)
+                .is_some_and(|it| it.is_current && it.profile.path() == link)
+    };
+    let named: Vec<&Root> = links.iter().filter(is_link).copied().collect();
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let layout = store.layout();
+    let path = path_of(layout, name);
+    let of_path = |path: &StorePath| -> Vec<&Root> {
+        links
+            .iter()
+            .filter(|it| it.path == *path)
+            .copied()
+            .collect()
+    };
+    if let Some(path) = path {
+        let path = path.find_in_store(store)?;
+        let found = of_path(&path);
+        if found.is_empty() {
+            bail!(UsageError(messages::no_link_keeps(
+                &layout.store_dir.full_path(&path)
+            )));
+        }
+        return Ok(found);
+    }
+    let with_name: BTreeSet<&StorePath> = links
+        .iter()
+        .map(|root| &root.path)
+        .filter(|path| messages::has_name(path.name(), name))
+        .collect();
+    match Vec::from_iter(with_name).as_slice() {
+        [] => bail!(UsageError(messages::nothing_named(name))),
+        [path] => Ok(of_path(path)),
+        several => bail!(UsageError(messages::ambiguous(
+            name,
+            &full_paths(&layout.store_dir, several)
+        ))),
+    }
+}
+
+fn full_paths(dir: &StoreDir, paths: &[&StorePath]) -> Vec<String> {
+    paths.iter().map(|path| dir.full_path(path)).collect()
+}
+
+/// Parses a path, or a link that leads to one.
+fn path_of(layout: &StoreLayout, text: &str) -> Option<PathSpec> {
+    let followed = StoreNames::from(layout).follow(&[text.to_owned()]);
+    PathSpec::parse(followed.first()?, &layout.store_dir).ok()
+}
+
+fn removal(root: &Root) -> anyhow::Result<Removal> {
+    if let Some(generation) = profile_generation(&root.place) {
+        let count = generation.profile.generations()?.all.len();
+        return match (generation.is_current, count) {
+            (false, _) => Ok(Removal::Generation(generation.profile, generation.number)),
+            (true, 1) => Ok(Removal::Profile(generation.profile)),
+            (true, _) => bail!(UsageError(messages::current_generation(
+                generation.profile.path(),
+                generation.number
+            ))),
+        };
+    }
+    match link_path(&root.place) {
+        Some(link) => Ok(Removal::Link(link.clone())),
+        None => bail!(UsageError(messages::not_removable(&root.place))),
+    }
+}
+
+fn remove(layout: &StoreLayout, removal: &Removal) -> anyhow::Result<()> {
+    let lock_wait = options::lock_wait(Default::default());
+    match removal {
+        Removal::Link(link) => IndirectGcRoot::remove(layout, link)?,
+        Removal::Generation(profile, number) => {
+            let spec = GenerationSpec::Numbers([*number].into());
+            profile.delete(&spec, false, &lock_wait)?;
+        }
+        Removal::Profile(profile) => profile.remove(layout, &lock_wait)?,
+    }
+    Ok(())
+}
+
+/// Prints the removed links, and what a collection would free.
+fn report(
+    args: &UninstallArgs,
+    store: &StoreReader,
+    roots: &[Root],
+    removed: &BTreeSet<&Root>,
+) -> anyhow::Result<()> {
+    let targets: Vec<StorePath> = roots.iter().map(|root| root.path.clone()).collect();
+    let graph = store.reference_graph(&targets)?;
+    let kept = roots.iter().filter(|root| !removed.contains(root));
+    let freed = graph.only_in(
+        removed.iter().map(|root| &root.path),
+        kept.map(|root| &root.path),
+    );
+    let (paths, bytes) = (freed.len(), freed.iter().map(|info| info.nar_size).sum());
+    let dir = &store.layout().store_dir;
+    if args.store.json {
+        let removed = removed.iter();
+        let removed = removed.map(
+            |root| json!({ "root": root.place.to_string(), "path": dir.full_path(&root.path) }),
+        );
+        return print(json!({
+            "removed": removed.collect::<Vec<_>>(),
+            "unreferencedPaths": paths,
+            "unreferencedNarBytes": bytes,
+        }));
+    }
+    for root in removed {
+        print(messages::removed(
+            &root.place,
+            &dir.full_path(&root.path),
+            args.dry_run,
+        ))?;
+    }
+    eprint_line(messages::would_free(paths, Size(bytes)));
+    Ok(())
+}

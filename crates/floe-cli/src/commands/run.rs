@@ -1,0 +1,165 @@
+//! `floe run` and `floe shell`: start programs of store paths, after installing them if necessary.
+//!
+//! A store below a root directory is mounted at the store directory that its paths name, in a
+//! namespace of the program alone. floe replaces itself by the program, so terminal, signals and
+//! exit code are those of the program.
+
+mod main_program;
+mod mount_store;
+mod protect;
+mod root_tree;
+mod user_namespace;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::bail;
+use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
+use floe_format::StorePath;
+use floe_store::{LockWait, StoreLayout};
+use floe_transfer::PathSpec;
+
+use super::run_copy::{CopyCommand, run_copy};
+use crate::args::{ProgramArgs, RunArgs, ShellArgs};
+use crate::exit::UsageError;
+use crate::messages::run as messages;
+use crate::open_files;
+use crate::options::{self, Settings};
+use main_program::{file_in, main_program};
+use mount_store::{mount_store, warn_of_hidden_files};
+use protect::{Protected, protect};
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let installed = Installed::new(&args.program, std::slice::from_ref(&args.path))?;
+    let layout = &installed.layout;
+    let [path] = &*installed.paths else {
+        bail!(UsageError(messages::no_path(&args.path)));
+    };
+    // The text may name the program itself.
+    let file = installed
+        .texts
+        .first()
+        .and_then(|text| file_in(layout, path, text));
+    let program = match (&args.name, file) {
+        (None, Some(file)) => file,
+        (name, _) => main_program(layout, path, name.as_deref())?,
+    };
+    let mut command = Command::new(&program);
+    command.args(&args.arguments);
+    installed.exec(command)
+}
+
+pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
+    let installed = Installed::new(&args.program, &args.paths)?;
+    let directory = |path| PathBuf::from(installed.layout.store_dir.full_path(path)).join("bin");
+    let directories = installed.paths.iter().map(directory);
+    let before = env::var_os("PATH").unwrap_or_default();
+    let all: Vec<PathBuf> = directories.chain(env::split_paths(&before)).collect();
+    let path = env::join_paths(all)?;
+    let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    let default = vec![shell.unwrap_or_else(|| OsString::from("/bin/sh"))];
+    let words = match args.command.is_empty() {
+        true => &default,
+        false => &args.command,
+    };
+    let [program, arguments @ ..] = &**words else {
+        bail!(UsageError(messages::NO_COMMAND.into()));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", path);
+    installed.exec(command)
+}
+
+/// Paths that are valid and protected.
+struct Installed {
+    layout: StoreLayout,
+    /// The arguments, with links replaced by the files in the store directory.
+    texts: Vec<String>,
+    paths: Vec<StorePath>,
+    protected: Protected,
+}
+
+impl Installed {
+    /// Finds the paths, and installs those that are not valid.
+    fn new(args: &ProgramArgs, paths: &[String]) -> anyhow::Result<Installed> {
+        let settings = Settings::load(args.options(), None)?;
+        let target =
+            settings.local_store(args.local.root.as_deref(), args.local.store.as_deref())?;
+        let Some(layout) = target.layout().cloned() else {
+            bail!(UsageError(messages::not_a_local_store(&*target)));
+        };
+        let texts = settings.follow_links(paths, &[&*target]);
+        let specs = texts
+            .iter()
+            .map(|text| PathSpec::parse(text, &layout.store_dir));
+        let specs = specs.collect::<Result<Vec<_>, _>>()?;
+        let lock_wait: LockWait = options::lock_wait(Default::default());
+        if let Some((paths, protected)) = protect(&layout, &specs, &lock_wait)? {
+            return Ok(Installed {
+                layout,
+                texts,
+                paths,
+                protected,
+            });
+        }
+        if env::var_os(INSTALLED).is_some() {
+            bail!(messages::vanished(&texts));
+        }
+        let order = match args.from.is_empty() {
+            true => SourceOrder::ByPriority,
+            false => SourceOrder::AsListed,
+        };
+        let sources = settings.sources(&args.from)?;
+        let request = CopyRequest {
+            order,
+            ..CopyRequest::new(sources, target, RequestedPaths::Named(texts))
+        };
+        let transfer = args.transfer();
+        let command = CopyCommand {
+            name: "install",
+            settings: &settings,
+            args: &transfer,
+            follow: false,
+            is_result: false,
+        };
+        run_copy(request, command)?;
+        start_again()
+    }
+
+    /// Replaces this process by the program.
+    fn exec(self, mut command: Command) -> anyhow::Result<()> {
+        command.env_remove(INSTALLED);
+        if let Some(place) = self.layout.place_elsewhere() {
+            let directory = env::current_dir().ok();
+            warn_of_hidden_files(&self.layout, directory.as_deref());
+            mount_store(place, Path::new(self.layout.store_dir.as_str()))?;
+            // The working directory may be another one in the new tree.
+            if let Some(directory) = directory
+                && env::set_current_dir(&directory).is_err()
+            {
+                env::set_current_dir("/")?;
+            }
+        }
+        let _root = self.protected.inherit()?;
+        let program = command.get_program().to_owned();
+        let error = command.exec();
+        bail!(messages::cannot_run(&program, &error))
+    }
+}
+
+/// Replaces this process by a new one: an install has started threads, and only a process with one
+/// thread may enter a user namespace.
+fn start_again<T>() -> anyhow::Result<T> {
+    open_files::restore();
+    let mut arguments = env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(arguments.next().unwrap_or_default());
+    let error = command.args(arguments).env(INSTALLED, "1").exec();
+    bail!(messages::cannot_run(OsStr::new("floe"), &error))
+}
+
+/// Tells the new process that the paths were installed a moment ago.
+const INSTALLED: &str = "FLOE_RUN_INSTALLED";

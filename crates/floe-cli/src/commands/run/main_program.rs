@@ -1,0 +1,107 @@
+//! The program that `floe run PATH` starts.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use floe_format::StorePath;
+use floe_store::StoreLayout;
+
+use crate::messages::manage::name_and_version;
+use crate::messages::run as messages;
+
+/// Returns the program of a path in the store directory: the named one, the only one, or the one
+/// with the path's name.
+///
+/// Errors: there is no such program, or there are several.
+pub(super) fn main_program(
+    layout: &StoreLayout,
+    path: &StorePath,
+    name: Option<&str>,
+) -> anyhow::Result<PathBuf> {
+    let shown = layout.store_dir.full_path(path);
+    let directory = layout.real_path(path).join("bin");
+    let programs = match programs(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        programs => programs.with_context(|| messages::unreadable_programs(&directory))?,
+    };
+    let (own_name, _) = name_and_version(path.name());
+    let chosen = match (name, &*programs) {
+        (Some(name), all) if all.iter().any(|program| program == name) => name,
+        (None, [only]) => only,
+        (None, all) if all.iter().any(|program| program == own_name) => own_name,
+        (Some(name), all) => bail!(messages::no_such_program(&shown, name, all)),
+        (None, []) => bail!(messages::no_programs(&shown)),
+        (None, all) => bail!(messages::several_programs(&shown, all)),
+    };
+    Ok(Path::new(&shown).join("bin").join(chosen))
+}
+
+/// Returns the names of the programs in a directory, sorted. Programs that other ones wrap have
+/// names with a dot at the begin.
+fn programs(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        // The target of a link may exist only where the program runs.
+        let is_program = metadata.is_symlink()
+            || metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
+        match entry.file_name().into_string() {
+            Ok(name) if is_program && !name.starts_with('.') => names.push(name),
+            _ => {}
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Returns the file in the store directory that a text names inside of a path, unless it is a
+/// directory.
+pub(super) fn file_in(layout: &StoreLayout, path: &StorePath, text: &str) -> Option<PathBuf> {
+    let inside = text.strip_prefix(&layout.store_dir.full_path(path))?;
+    let inside = inside.trim_matches('/');
+    let is_directory = layout.real_path(path).join(inside).is_dir();
+    (!inside.is_empty() && !is_directory).then(|| PathBuf::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_format::StoreDir;
+
+    use super::*;
+
+    /// A store path with files in `bin`, and their modes.
+    fn choose(files: &[(&str, u32)], name: Option<&str>) -> Result<String, String> {
+        let root = tempfile::tempdir().unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        let path = StorePath::parse(&format!("{}-jq-tool-1.6-bin", "0".repeat(32))).unwrap();
+        let bin = layout.real_path(&path).join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        for (name, mode) in files {
+            fs::write(bin.join(name), "").unwrap();
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(*mode)).unwrap();
+        }
+        let chosen = main_program(&layout, &path, name);
+        let chosen = chosen.map_err(|error| error.to_string())?;
+        Ok(chosen.file_name().unwrap().to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn program_is_the_only_one_or_has_the_name() {
+        let program = |name| (name, 0o555);
+        assert_eq!(choose(&[program("x")], None).unwrap(), "x");
+        let hidden = [program("x"), program(".x-wrapped"), ("readme", 0o444)];
+        assert_eq!(choose(&hidden, None).unwrap(), "x");
+        let several = [program("a"), program("jq-tool"), program("z")];
+        assert_eq!(choose(&several, None).unwrap(), "jq-tool");
+        assert_eq!(choose(&several, Some("z")).unwrap(), "z");
+        let error = choose(&several, Some("y")).unwrap_err();
+        assert!(error.contains("a, jq-tool, z"), "{error}");
+        let error = choose(&[program("a"), program("z")], None).unwrap_err();
+        assert!(error.contains("--program"), "{error}");
+        assert!(choose(&[], None).is_err());
+    }
+}

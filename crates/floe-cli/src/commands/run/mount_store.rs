@@ -1,0 +1,67 @@
+//! Mounts a store at the store directory that its paths name.
+
+use std::env;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use floe_store::StoreLayout;
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+
+use super::root_tree::RootTree;
+use super::user_namespace;
+use crate::display::warn;
+use crate::messages::run as messages;
+
+/// Mounts the directory `place` at `store_dir`, for this process and those that it starts.
+///
+/// Errors: the system refuses namespaces or mounts.
+pub(super) fn mount_store(place: &Path, store_dir: &Path) -> Result<()> {
+    user_namespace::enter()?;
+    let store = clone_mount(place).map_err(|error| anyhow!(messages::no_mount(place, error)))?;
+    let mounted = match store_dir.is_dir() {
+        true => move_to(&store, store_dir),
+        false => RootTree::with_directory(store_dir).and_then(|tree| tree.enter(store_dir, &store)),
+    };
+    mounted.map_err(|error| anyhow!(messages::no_mount(store_dir, error)))
+}
+
+/// Clones a file or directory with all mounts below it.
+pub(super) fn clone_mount(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    open_tree(CWD, path, flags)
+}
+
+/// Mounts a clone at a place.
+pub(super) fn move_to(mount: &OwnedFd, place: &Path) -> Result<(), Errno> {
+    move_mount(
+        mount,
+        "",
+        CWD,
+        place,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+}
+
+/// Warns if the mounted store hides files that the program may expect.
+pub(super) fn warn_of_hidden_files(layout: &StoreLayout, directory: Option<&Path>) {
+    let store_dir = Path::new(layout.store_dir.as_str());
+    if !store_dir.is_dir() {
+        return;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path).find(|directory| directory.starts_with(store_dir));
+    let hidden = directory.filter(|directory| directory.starts_with(store_dir));
+    let place = &layout.real_store_dir;
+    if let Some(directory) = in_path {
+        warn(messages::hidden_in_path(store_dir, place, &directory));
+    }
+    if let Some(directory) = hidden {
+        warn(messages::hidden_directory(store_dir, place, directory));
+    }
+}

@@ -1,0 +1,65 @@
+//! Finds the paths of a program, and protects them from collections while it runs.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use floe_format::StorePath;
+use floe_store::{LockWait, ProgramRoot, StoreError, StoreLayout, StoreReader};
+use floe_transfer::PathSpec;
+
+use crate::display::warn;
+use crate::messages::run as messages;
+
+/// The temporary root of a program, if this user may write to the store.
+#[derive(Debug)]
+pub(super) struct Protected(Option<ProgramRoot>);
+
+impl Protected {
+    /// Lets the program inherit the locked file of the root.
+    pub(super) fn inherit(self) -> io::Result<Option<OwnedFd>> {
+        self.0.map(ProgramRoot::into_inherited).transpose()
+    }
+}
+
+/// Protects paths. Returns `None` if one of them is not valid.
+///
+/// Errors: those of the database and of the system.
+pub(super) fn protect(
+    layout: &StoreLayout,
+    specs: &[PathSpec],
+    lock_wait: &LockWait,
+) -> anyhow::Result<Option<(Vec<StorePath>, Protected)>> {
+    let store = match StoreReader::open_with(layout.clone(), lock_wait.clone()) {
+        Err(StoreError::NoStore { .. }) => return Ok(None),
+        store => store?,
+    };
+    let Some(paths) = find(&store, specs)? else {
+        return Ok(None);
+    };
+    let root = match ProgramRoot::create(layout, &paths, lock_wait) {
+        Ok(root) => Some(root),
+        Err(error) if error.may_not_write() => {
+            // In its own place, a collector sees that the program uses the path.
+            if layout.place_elsewhere().is_some() {
+                warn(messages::not_protected(&error));
+            }
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // A collection may have deleted them before the root existed.
+    let found = find(&store, specs)?;
+    Ok(found.map(|paths| (paths, Protected(root))))
+}
+
+fn find(store: &StoreReader, specs: &[PathSpec]) -> Result<Option<Vec<StorePath>>, StoreError> {
+    let mut paths = Vec::new();
+    for spec in specs {
+        let found = store.query_path_from_hash_part(spec.hash_part())?;
+        let Some(path) = found.filter(|path| spec.matches(path)) else {
+            return Ok(None);
+        };
+        paths.push(path);
+    }
+    Ok(Some(paths))
+}

@@ -1,0 +1,50 @@
+//! The lines of `-v` and `-vv`.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use floe_format::StorePath;
+use floe_transfer::Event;
+
+use super::stderr::is_verbose;
+use super::verbosity::Verbosity;
+use crate::messages::copy::{received, request_line};
+
+/// Makes a line for each received path, and with `-vv` for each query and transfer.
+#[derive(Debug, Default)]
+pub(super) struct VerboseLines(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    planned: usize,
+    received: usize,
+    /// Paths without a line. Those that are received before the plan is complete get theirs after
+    /// it.
+    waiting: VecDeque<StorePath>,
+}
+
+impl VerboseLines {
+    /// Returns the lines about an event.
+    pub(super) fn lines(&self, event: &Event<'_>) -> Vec<String> {
+        if !is_verbose(Verbosity::Paths) {
+            return Vec::new();
+        }
+        let mut lines = match event {
+            _ if !is_verbose(Verbosity::Requests) => Vec::new(),
+            event => request_line(event).into_iter().collect(),
+        };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Planned { paths, .. } => counts.planned += paths,
+            Event::Staged { path } => counts.waiting.push_back((*path).clone()),
+            _ => return lines,
+        }
+        while counts.received < counts.planned
+            && let Some(path) = counts.waiting.pop_front()
+        {
+            counts.received += 1;
+            lines.push(received(counts.received, counts.planned, &path));
+        }
+        lines
+    }
+}

@@ -1,0 +1,219 @@
+//! The texts of `floe roots`, `list`, `uninstall` and `profile`.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use super::{Size, counted};
+
+pub(crate) fn not_a_local_store(store: impl Display) -> String {
+    format!(
+        "cannot read the roots of {store}: it is a binary cache; name a store with --root or --store"
+    )
+}
+
+// Unreadable roots
+
+pub(crate) fn unreadable_link(path: &Path) -> String {
+    let path = path.display();
+    format!("cannot read {path}: a root there would be missing here{AS_ROOT}")
+}
+
+const AS_ROOT: &str = "; only root sees all";
+
+pub(crate) fn unreadable_processes(count: usize) -> String {
+    let (processes, they) = match count {
+        1 => ("1 process".to_owned(), "it uses"),
+        count => (format!("{count} processes"), "they use"),
+    };
+    format!("cannot read {processes}: paths that only {they} are missing here{AS_ROOT}")
+}
+
+pub(crate) const HIDDEN_PROCESSES: &str = "/proc hides the processes of other users (hidepid): \
+     paths that only they use are missing here; only root sees all";
+
+pub(crate) const NO_PROC: &str =
+    "there is no /proc: paths that only running processes use are missing here; mount it first";
+
+// floe roots
+
+pub(crate) fn kept(paths: usize, size: Size) -> String {
+    format!("{}, {size}", counted(paths, "path"))
+}
+
+pub(crate) fn root(place: impl Display, path: &str, kept: &str) -> String {
+    format!("{place} -> {path} ({kept})")
+}
+
+pub(crate) fn no_root_keeps(path: &str) -> String {
+    format!("no root keeps {path}")
+}
+
+pub(crate) fn chain(root: &str, chain: &[String]) -> String {
+    let paths = chain.iter().map(|path| format!("\n  -> {path}"));
+    format!("{root}{}", paths.collect::<String>())
+}
+
+// floe list
+
+pub(crate) const LIST_HEADS: [&str; 5] = ["NAME", "SIZE", "CLOSURE", "SINCE", "KEPT BY"];
+
+pub(crate) const NO_ROOT: &str = "no root";
+
+pub(crate) fn kept_by(link: &str, generation: Option<(u64, bool)>) -> String {
+    match generation {
+        None => link.to_owned(),
+        Some((number, true)) => format!("{link} (generation {number}, current)"),
+        Some((number, false)) => format!("{link} (generation {number})"),
+    }
+}
+
+// floe uninstall
+
+/// Splits a name as Nix does: the version begins after the first dash that no letter follows.
+pub(crate) fn name_and_version(name: &str) -> (&str, &str) {
+    let dashes = name.match_indices('-');
+    let mut versions = dashes.filter(|(at, _)| {
+        let after = name[at + 1..].chars().next();
+        after.is_some_and(|c| !c.is_ascii_alphabetic())
+    });
+    let version = versions.next();
+    version.map_or((name, ""), |(at, _)| (&name[..at], &name[at + 1..]))
+}
+
+/// Whether a user may mean a path with this name: with or without the version.
+pub(crate) fn has_name(name: &str, text: &str) -> bool {
+    name == text || name_and_version(name).0 == text
+}
+
+pub(crate) fn no_link_keeps(path: &str) -> String {
+    format!(
+        "cannot uninstall {path}: no link and no profile keeps it; floe roots --why {path} shows \
+         what else does"
+    )
+}
+
+pub(crate) fn nothing_named(name: &str) -> String {
+    format!(
+        "cannot uninstall {name}: no root or profile keeps a path of this name; floe list shows all"
+    )
+}
+
+pub(crate) fn ambiguous(name: &str, paths: &[String]) -> String {
+    format!(
+        "cannot uninstall {name}: several paths have this name; give one of {}",
+        paths.join(", ")
+    )
+}
+
+pub(crate) fn not_removable(place: impl Display) -> String {
+    format!("cannot uninstall {place}: it is no link; end the process that uses the path")
+}
+
+pub(crate) fn current_generation(profile: &Path, number: u64) -> String {
+    let profile = profile.display();
+    format!(
+        "cannot remove generation {number} of {profile}: it is the current one; switch to another \
+         one first (floe profile rollback --profile {profile})"
+    )
+}
+
+pub(crate) fn removed(place: impl Display, path: &str, dry_run: bool) -> String {
+    match dry_run {
+        true => format!("would remove {place} -> {path}"),
+        false => format!("removed {place} -> {path}"),
+    }
+}
+
+pub(crate) fn would_free(paths: usize, size: Size) -> String {
+    match paths {
+        0 => "a collection would free nothing more: other roots keep all paths".into(),
+        paths => format!(
+            "a collection would free {} ({size})",
+            counted(paths, "path")
+        ),
+    }
+}
+
+// floe profile
+
+pub(crate) const NO_HOME: &str =
+    "cannot find the default profile: HOME is not set; name a profile with --profile";
+
+/// The line of `nix-env --list-generations`.
+pub(crate) fn generation(number: u64, time: &str, is_current: bool) -> String {
+    let current = if is_current { "(current)" } else { "" };
+    format!("{number:4}   {time}   {current}")
+}
+
+pub(crate) fn generation_head(number: u64, time: &str, is_current: bool, target: &Path) -> String {
+    let current = if is_current { ", current" } else { "" };
+    format!(
+        "generation {number} ({time}{current}): {}",
+        target.display()
+    )
+}
+
+pub(crate) fn switched(profile: &Path, before: Option<u64>, now: u64) -> String {
+    let profile = profile.display();
+    match before {
+        Some(before) => format!("switched {profile} from generation {before} to {now}"),
+        None => format!("switched {profile} to generation {now}"),
+    }
+}
+
+pub(crate) fn deleted_generation(profile: &Path, number: u64, dry_run: bool) -> String {
+    let verb = if dry_run { "would delete" } else { "deleted" };
+    format!("{verb} generation {number} of {}", profile.display())
+}
+
+pub(crate) fn not_a_generation_spec(text: &str) -> String {
+    format!(
+        "cannot delete the generations {text:?}: it is neither a number, nor old, nor a time such \
+         as 30d, nor a count to keep such as +5"
+    )
+}
+
+pub(crate) fn mixed_generation_specs() -> String {
+    "cannot delete generations by several rules at once; give numbers, or one rule".into()
+}
+
+pub(crate) fn not_a_time(text: &str) -> String {
+    format!("cannot delete what is older than {text:?}: it is no time; give one such as 30d")
+}
+
+/// A package whose versions or size differ between two closures.
+pub(crate) fn changed_package(name: &str, before: &str, after: &str, bytes: i64) -> String {
+    let versions = match before == after {
+        true => String::new(),
+        false => format!("{before} -> {after}, "),
+    };
+    let sign = if bytes < 0 { '-' } else { '+' };
+    format!("  {name}: {versions}{sign}{}", Size(bytes.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_begins_after_a_dash_without_letter() {
+        for (name, package, version) in [
+            ("jq-1.6", "jq", "1.6"),
+            ("jq", "jq", ""),
+            ("gcc-wrapper-12.2.0-bin", "gcc-wrapper", "12.2.0-bin"),
+            ("libfoo-", "libfoo-", ""),
+            ("x-_1", "x", "_1"),
+        ] {
+            assert_eq!(name_and_version(name), (package, version));
+        }
+        assert!(has_name("jq-1.6", "jq") && has_name("jq-1.6", "jq-1.6"));
+        assert!(!has_name("jq-tool-1.6", "jq") && !has_name("jq-1.6", "jq-1"));
+    }
+
+    #[test]
+    fn changed_package_names_versions_only_if_they_differ() {
+        let changed = |before, after, bytes| changed_package("jq", before, after, bytes);
+        assert_eq!(changed("1.6", "1.7", 20_480), "  jq: 1.6 -> 1.7, +20 KiB");
+        assert_eq!(changed("", "", -20_480), "  jq: -20 KiB");
+    }
+}

@@ -1,0 +1,130 @@
+//! The texts of `floe run` and `floe shell`.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::path::Path;
+
+pub(crate) const NO_COMMAND: &str = "cannot start a shell: the command is empty";
+
+pub(crate) fn no_path(text: &str) -> String {
+    format!("cannot run {text:?}: it names no path; give a store path, or a link such as ./result")
+}
+
+pub(crate) fn not_a_local_store(store: impl Display) -> String {
+    format!(
+        "cannot run programs of {store}: it is a binary cache; name a store with --root or --store"
+    )
+}
+
+pub(crate) fn vanished(texts: &[String]) -> String {
+    let texts = texts.join(" ");
+    format!("cannot run {texts}: a collection deleted it after it was installed; run floe again")
+}
+
+pub(crate) fn cannot_run(program: &OsStr, error: &std::io::Error) -> String {
+    let shown = Path::new(program).display();
+    let fix = match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "; the file or the interpreter that its first line names is missing"
+        }
+        std::io::ErrorKind::PermissionDenied => "; the file must be executable",
+        _ => "",
+    };
+    format!("cannot run {shown}: {error}{fix}")
+}
+
+pub(crate) fn not_protected(error: impl Display) -> String {
+    format!("the program's paths are not protected from a collection while it runs: {error}")
+}
+
+// The main program
+
+pub(crate) fn unreadable_programs(directory: &Path) -> String {
+    format!("cannot list the programs in {}", directory.display())
+}
+
+pub(crate) fn no_programs(path: &str) -> String {
+    format!(
+        "cannot run {path}: it has no directory bin with programs; name a file in it, such as \
+         {path}/sbin/NAME"
+    )
+}
+
+pub(crate) fn no_such_program(path: &str, name: &str, programs: &[String]) -> String {
+    format!(
+        "cannot run {name} of {path}: there is no such program; {}",
+        named(programs)
+    )
+}
+
+pub(crate) fn several_programs(path: &str, programs: &[String]) -> String {
+    format!(
+        "cannot choose a program of {path}: none has its name; use --program NAME; {}",
+        named(programs)
+    )
+}
+
+fn named(programs: &[String]) -> String {
+    let shown = programs.iter().take(NAMES_MAX).map(String::as_str);
+    let shown: Vec<&str> = shown.collect();
+    let more = match programs.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match &*shown {
+        [] => "its directory bin has no programs".into(),
+        names => format!("its programs are {}{more}", names.join(", ")),
+    }
+}
+
+const NAMES_MAX: usize = 20;
+
+// Namespaces and mounts
+
+const INSTEAD: &str = "run floe as root, or install into /nix/store";
+
+pub(crate) fn no_user_namespace(error: impl Display, remedy: Option<&str>) -> String {
+    let fix = match remedy {
+        Some(command) => format!("allow them as root by {command:?}, {INSTEAD}"),
+        None => INSTEAD.to_owned(),
+    };
+    format!("cannot mount the store: the system forbids user namespaces ({error}); {fix}")
+}
+
+pub(crate) fn no_user_map(file: &str, error: impl Display) -> String {
+    format!(
+        "cannot mount the store: the system forbids user namespaces (cannot write {file}: \
+         {error}); {INSTEAD}"
+    )
+}
+
+pub(crate) fn no_mounts(error: impl Display) -> String {
+    format!("cannot mount the store: the system forbids mounts in a namespace ({error}); {INSTEAD}")
+}
+
+pub(crate) fn no_mount(place: &Path, error: rustix::io::Errno) -> String {
+    let place = place.display();
+    let fix = match error {
+        rustix::io::Errno::NOSYS => "floe run needs Linux 5.2 or newer",
+        _ => INSTEAD,
+    };
+    format!("cannot mount the store: {place}: {error}; {fix}")
+}
+
+pub(crate) fn hidden_in_path(store_dir: &Path, place: &Path, directory: &Path) -> String {
+    let (store_dir, place) = (store_dir.display(), place.display());
+    format!(
+        "the program sees the store in {place} as {store_dir} and not the one of the system, which \
+         PATH names ({})",
+        directory.display()
+    )
+}
+
+pub(crate) fn hidden_directory(store_dir: &Path, place: &Path, directory: &Path) -> String {
+    let (store_dir, place) = (store_dir.display(), place.display());
+    format!(
+        "the program sees the store in {place} as {store_dir}, so the working directory {} may be \
+         missing",
+        directory.display()
+    )
+}

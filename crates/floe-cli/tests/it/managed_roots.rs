@@ -1,0 +1,291 @@
+//! `floe roots`, `list` and `uninstall`: the roots are those that Nix finds.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use floe_testkit::{Corpus, Nix, Scratch, corpus, nixes, run, scratch};
+
+use crate::support::floe;
+
+/// A store with all kinds of roots.
+struct Rooted {
+    corpus: Corpus,
+    scratch: Scratch,
+    root: PathBuf,
+    /// A process whose environment and working directory name store paths.
+    process: Child,
+}
+
+impl Drop for Rooted {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn floe_in(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = floe([arguments[0]]);
+    command.arg("--root").arg(root).args(&arguments[1..]);
+    command
+}
+
+fn rooted() -> Option<Rooted> {
+    let corpus = corpus("jq")?;
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let install = |arguments: &[&str], path: &str| {
+        let mut command = floe(["install", "--from", &corpus.file_url("zstd")]);
+        command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+        run(command.arg(&root).args(arguments).arg(path)).expect(0);
+    };
+    let link = |name: &str| scratch.join(name).display().to_string();
+    install(&["-o", &link("result")], &corpus.root);
+    for path in &corpus.paths[..3] {
+        install(&["--profile", &link("profile")], path);
+    }
+    let roots = root.join("nix/var/nix/gcroots");
+    fs::create_dir_all(roots.join("nested")).unwrap();
+    symlink(&corpus.paths[1], roots.join("nested/direct")).unwrap();
+    symlink(format!("{}/bin", corpus.paths[2]), roots.join("file")).unwrap();
+    let base_name = corpus.paths[3].rsplit('/').next().unwrap();
+    fs::write(roots.join(base_name), "").unwrap();
+    // Junk.
+    fs::write(roots.join("junk"), "").unwrap();
+    symlink("/nowhere", roots.join("dangling")).unwrap();
+    symlink("circle", roots.join("circle")).unwrap();
+    symlink("/etc", roots.join("elsewhere")).unwrap();
+    symlink(
+        format!("/nix/store/{}-absent", "0".repeat(32)),
+        roots.join("absent"),
+    )
+    .unwrap();
+    symlink("/nix/store/short", roots.join("short")).unwrap();
+    let process = Command::new("sleep")
+        .arg("1000")
+        .env("NAMED", format!("x:{}/lib", corpus.paths[4]))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    Some(Rooted {
+        corpus,
+        scratch,
+        root,
+        process,
+    })
+}
+
+/// Returns the lines of `--print-roots` without the roots of other processes.
+fn own_roots(lines: &str, process: &Child) -> BTreeSet<String> {
+    let own = format!("/proc/{}/", process.id());
+    // The newest Nix quotes the places.
+    let lines = lines.lines().map(|line| line.replace('"', ""));
+    lines
+        .filter(|line| line.contains(" -> "))
+        .filter(|line| !line.starts_with("/proc/") || line.starts_with(&own))
+        .filter(|line| !line.starts_with("{"))
+        .collect()
+}
+
+fn roots_of_nix(rooted: &Rooted, nix: &Nix) -> BTreeSet<String> {
+    let printed = nix.store(&rooted.root, ["--gc", "--print-roots"]);
+    own_roots(&printed, &rooted.process)
+}
+
+#[test]
+fn roots_equal_those_of_nix() {
+    let Some(rooted) = rooted() else { return };
+    let ran = run(&mut floe_in(&rooted.root, &["roots"])).expect(0);
+    let without_sizes = ran.stdout.lines().map(|line| match line.split_once(" (") {
+        Some((root, _)) => format!("{root}\n"),
+        None => panic!("{line}"),
+    });
+    let ours = own_roots(&without_sizes.collect::<String>(), &rooted.process);
+    // Two links, three generations, four files of `gcroots`, and one process.
+    assert_eq!(ours.len(), 8, "{ours:#?}");
+    for nix in nixes() {
+        assert_eq!(ours, roots_of_nix(&rooted, &nix), "{}", nix.version);
+    }
+}
+
+#[test]
+fn temporary_roots_of_live_processes_are_listed() {
+    let Some(rooted) = rooted() else { return };
+    let temporary = rooted.root.join("nix/var/nix/temproots");
+    let dead = temporary.join("4000000-floe-1");
+    fs::write(&dead, format!("{}\0", rooted.corpus.paths[0])).unwrap();
+    let live = temporary.join("4000001-floe-1");
+    fs::write(&live, format!("{}\0", rooted.corpus.paths[5])).unwrap();
+    let file = fs::File::open(&live).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let listed = |printed: &str| -> Vec<String> {
+        let lines = printed.lines().map(|line| line.replace('"', ""));
+        let lines = lines.filter(|line| line.starts_with("{temp:400000"));
+        lines
+            .map(|line| line.split(" (").next().unwrap().to_owned())
+            .collect()
+    };
+    let ran = run(&mut floe_in(&rooted.root, &["roots"])).expect(0);
+    let expected = [format!("{{temp:4000001}} -> {}", rooted.corpus.paths[5])];
+    assert_eq!(listed(&ran.stdout), expected);
+    // floe changes nothing; a collector of Nix removes the file of the dead process.
+    assert!(dead.exists());
+    for nix in nixes() {
+        let printed = nix.store(&rooted.root, ["--gc", "--print-roots"]);
+        assert_eq!(listed(&printed), expected, "{}", nix.version);
+    }
+}
+
+#[test]
+fn chains_lead_from_roots_to_the_path() {
+    let Some(rooted) = rooted() else { return };
+    let corpus = &rooted.corpus;
+    let libc = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("libc6"))
+        .unwrap();
+    let ran = run(&mut floe_in(
+        &rooted.root,
+        &["roots", "--why", libc, "--json"],
+    ))
+    .expect(0);
+    let json = ran.json();
+    let chains = json["paths"][0]["chains"].as_array().unwrap();
+    let result = rooted.scratch.join("result").display().to_string();
+    let chain = chains.iter().find(|it| it["root"] == *result).unwrap();
+    let paths: Vec<&str> = chain["chain"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap())
+        .collect();
+    assert_eq!((paths[0], *paths.last().unwrap()), (&*corpus.root, &**libc));
+    for pair in paths.windows(2) {
+        let nix = &nixes()[0];
+        let references = nix.store(&rooted.root, ["--query", "--references", pair[0]]);
+        assert!(references.contains(pair[1]), "{pair:?}: {references}");
+    }
+}
+
+#[test]
+fn list_shows_sizes_of_nix_and_uninstall_tells_what_becomes_free() {
+    let Some(rooted) = rooted() else { return };
+    let ran = run(&mut floe_in(&rooted.root, &["list", "--json"])).expect(0);
+    let json = ran.json();
+    let rows = json["paths"].as_array().unwrap();
+    let row = |link: &str, generation: Option<u64>| {
+        let link = rooted.scratch.join(link).display().to_string();
+        let found = rows
+            .iter()
+            .find(|row| row["keptBy"] == *link && row["generation"].as_u64() == generation);
+        found.unwrap_or_else(|| panic!("{link}: {json}"))
+    };
+    let result = row("result", None);
+    assert_eq!(result["path"], *rooted.corpus.root);
+    assert_eq!(row("profile", Some(3))["isCurrent"], true);
+    assert_eq!(row("profile", Some(1))["isCurrent"], false);
+    let nix = &nixes()[0];
+    let store = rooted.root.display().to_string();
+    let args = ["path-info", "-S", "--store", &store, &rooted.corpus.root];
+    let size = run(&mut nix.command("nix", args)).expect(0).stdout;
+    let size: u64 = size.split_whitespace().last().unwrap().parse().unwrap();
+    assert_eq!(result["closureNarBytes"], size);
+    let text = run(&mut floe_in(&rooted.root, &["list"])).expect(0).stdout;
+    assert!(text.contains("profile (generation 3, current)"), "{text}");
+
+    let process = rooted.process.id();
+    let before = run(&mut floe_in(&rooted.root, &["list", "--all", "--json"]))
+        .expect(0)
+        .json();
+    let unrooted = |json: &serde_json::Value| {
+        let rows = json["paths"].as_array().unwrap();
+        rows.iter().filter(|row| row["keptBy"].is_null()).count()
+    };
+    assert_eq!(unrooted(&before), 0, "{process}");
+    let mut uninstall = floe_in(&rooted.root, &["uninstall", "./result", "--json"]);
+    let ran = run(uninstall.current_dir(rooted.scratch.path()));
+    let ran = ran.expect(0).json();
+    let freed = ran["unreferencedPaths"].as_u64().unwrap();
+    assert!(freed > 0, "{ran}");
+    assert!(fs::symlink_metadata(rooted.scratch.join("result")).is_err());
+    let after = run(&mut floe_in(&rooted.root, &["list", "--all", "--json"]))
+        .expect(0)
+        .json();
+    assert_eq!(unrooted(&after) as u64, freed);
+    let valid = || {
+        run(nix
+            .command("nix", ["path-info", "--all", "--store", &store])
+            .arg("--"))
+        .stdout
+        .lines()
+        .count() as u64
+    };
+    let present = valid();
+    nix.store(&rooted.root, ["--gc"]);
+    assert_eq!(present - valid(), freed);
+}
+
+#[test]
+fn names_of_uninstall_are_exact_or_refused() {
+    let Some(rooted) = rooted() else { return };
+    let uninstall = |name: &str| {
+        let mut command = floe_in(&rooted.root, &["uninstall", name]);
+        run(command.current_dir(rooted.scratch.path()))
+    };
+    uninstall("nothing")
+        .expect(2)
+        .stderr_contains("no root or profile keeps");
+    // The current generation of a profile with others.
+    uninstall("./profile")
+        .expect(2)
+        .stderr_contains("floe profile rollback");
+    let absent = format!("/nix/store/{}-absent", "0".repeat(32));
+    assert_ne!(uninstall(&absent).code, Some(0));
+    // All links to the path of generation 1.
+    let first = &rooted.corpus.paths[0];
+    uninstall(first).expect(0);
+    assert!(fs::symlink_metadata(rooted.scratch.join("profile-1-link")).is_err());
+    assert!(fs::symlink_metadata(rooted.scratch.join("profile-2-link")).is_ok());
+    uninstall("result").expect(0);
+    assert!(fs::symlink_metadata(rooted.scratch.join("result")).is_err());
+    for nix in nixes() {
+        let printed = roots_of_nix(&rooted, &nix);
+        assert!(
+            !printed.iter().any(|line| line.contains("/result ")),
+            "{printed:?}"
+        );
+    }
+}
+
+#[test]
+fn unreadable_roots_are_named() {
+    let Some(rooted) = rooted() else { return };
+    if !rustix::process::geteuid().is_root() {
+        floe_testkit::skip("setpriv", "only root may switch to another user");
+        return;
+    }
+    let Some(setpriv) = floe_testkit::find_tool("setpriv", "util-linux") else {
+        return;
+    };
+    let program = rooted.scratch.join("floe");
+    floe_testkit::copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
+    let mut command = Command::new(setpriv);
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command
+        .arg(&program)
+        .args(["roots", "--root"])
+        .arg(&rooted.root);
+    command.env("HOME", rooted.scratch.path());
+    let ran = run(&mut command).expect(0);
+    assert!(ran.stderr.contains("only root sees all"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("processes"), "{}", ran.stderr);
+    let link = format!(
+        "{} -> {}",
+        rooted.scratch.join("result").display(),
+        rooted.corpus.root
+    );
+    assert!(ran.stdout.contains(&link), "{}", ran.stdout);
+}
