@@ -7,6 +7,7 @@
 mod adaptive_limit;
 pub(crate) mod auth;
 mod client;
+mod connect_timer;
 mod dns;
 mod download;
 mod failure;
@@ -324,7 +325,7 @@ impl HttpCacheShared {
             target,
             held,
             // A body on the connection of the queries would delay their replies.
-            bulk_client: Some(self.context.clients.choose_bulk()),
+            bulk_client: Some(self.context.clients.choose_bulk(nar.buffering)),
             head_wait: ReplyWait::new(&self.nar_reply_time, timeout),
             rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
             rate_window,

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use auth::{AuthCommand, NewLoginArgs, ServeCommand};
@@ -215,9 +215,10 @@ pub(crate) struct CopyArgs {
 
 /// The local store.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Store")]
 pub(crate) struct LocalStoreArgs {
     /// The local store is below this directory (DIR/nix/store)
-    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    #[arg(value_hint = ValueHint::DirPath, long, value_name = "DIR", conflicts_with = "store")]
     pub(crate) root: Option<PathBuf>,
     /// The local store: a directory, local?root=DIR, or auto [default: auto]
     #[arg(long, value_name = "STORE")]
@@ -226,6 +227,7 @@ pub(crate) struct LocalStoreArgs {
 
 /// Settings of nix.conf on the command line.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Configuration")]
 pub(crate) struct OptionArgs {
     /// Set the setting NAME of nix.conf, which overrides files and environment; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"])]
@@ -345,6 +347,7 @@ pub(crate) enum KeyCommand {
 
 /// The format of stderr.
 #[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct LogArgs {
     /// The format of stderr [default: text]
     #[arg(long, value_name = "FORMAT")]

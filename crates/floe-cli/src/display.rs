@@ -5,6 +5,7 @@ mod lines;
 mod progress;
 mod repeat_limit;
 mod stderr;
+mod step_times;
 mod terminal;
 mod ticker;
 pub(crate) mod trace;
@@ -23,6 +24,7 @@ pub(crate) use stderr::{
     Level, eprint_error, eprint_line, is_journal, is_json, is_verbose, json_event, report_event,
     set_json, set_output, warn, write_event, write_lines,
 };
+pub(crate) use step_times::StepTimes;
 use terminal::Terminal;
 pub(crate) use verbosity::{ColorChoice, Verbosity};
 

@@ -13,6 +13,7 @@ pub(crate) mod outcome;
 pub(crate) mod progress;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod stats;
 pub(crate) mod table;
 
 use std::fmt::Display;

@@ -35,6 +35,7 @@ use commit::WaitingPath;
 use fetch::{Queue, QueueOrder};
 use floe_transfer::{
     CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target,
+    large_prefetch_max,
 };
 use resolve::Resolved;
 use transfer::Transfer;
@@ -143,7 +144,7 @@ impl ClosureCopy<'_> {
             false => QueueOrder::BySize,
         };
         let jobs = HashPool::sequential(0, self.options.jobs).cores();
-        let queue = Queue::new(self.sources, order, jobs);
+        let queue = Queue::new(self.sources, order, large_prefetch_max(jobs));
         thread::scope(|scope| {
             // Workers must not wait for more paths after a panic.
             let _closed_at_end = queue.close_on_drop();

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use floe_format::StorePath;
 
 use crate::disk_space::Shortage;
 use crate::error::Error;
+use crate::receive_times::ReceiveTimes;
 
 /// An event of a copy.
 #[derive(Debug)]
@@ -77,6 +79,18 @@ pub enum Event<'a> {
         nar_bytes: i64,
         /// Whether the bytes come from files of this machine, which the copy reuses.
         is_reused: bool,
+    },
+    /// A connection to a server is open.
+    Connected {
+        /// The time from the lookup of the host to the end of the TLS handshake.
+        time: Duration,
+    },
+    /// A worker has received the whole NAR of a path.
+    Received {
+        /// The path.
+        path: &'a StorePath,
+        /// The times that the worker needed.
+        times: ReceiveTimes,
     },
     /// The transfer of a path succeeded. The path is not valid yet.
     Staged {
@@ -186,6 +200,13 @@ impl NetworkEvents {
     pub fn retrying(&self, error: &Error) {
         if let Some(sink) = &self.0 {
             sink.event(Event::Retrying { path: None, error });
+        }
+    }
+
+    /// Sends [`Event::Connected`].
+    pub fn connected(&self, time: Duration) {
+        if let Some(sink) = &self.0 {
+            sink.event(Event::Connected { time });
         }
     }
 

@@ -21,6 +21,7 @@ use crate::nar_stream::{Body, BodyReader, NarStream, WriteChunk};
 use crate::nar_verifier::{NarVerifier, check_file};
 use crate::options::CopyOptions;
 use crate::planned_path::PlannedPath;
+use crate::receive_times::{ReceiveTimes, timed};
 
 /// Receives the chunks of a NAR in order.
 pub trait NarSink {
@@ -59,6 +60,7 @@ pub struct IncomingNar<'a> {
     /// Whether these bytes come from files of this machine.
     is_reused: bool,
     fetched_bytes: u64,
+    times: ReceiveTimes,
 }
 
 impl<'a> IncomingNar<'a> {
@@ -77,6 +79,7 @@ impl<'a> IncomingNar<'a> {
             reported_bytes: 0,
             is_reused: false,
             fetched_bytes: 0,
+            times: ReceiveTimes::default(),
         }
     }
 
@@ -155,6 +158,10 @@ impl<'a> IncomingNar<'a> {
             None => return Err(Error::Cancelled),
         }
         let nar_hash = verifier.finish()?;
+        self.context.events.event(Event::Received {
+            path: self.path(),
+            times: self.times,
+        });
         match file_check {
             Some((size, hash)) => {
                 self.fetched_bytes = size;
@@ -204,6 +211,10 @@ impl<'a> IncomingNar<'a> {
             true => self.write_plain(&mut reader, verifier, sink),
             false => self.write_decoded(&mut reader, verifier, sink),
         };
+        // The decoder calls the reader.
+        let times = reader.times();
+        self.times.decode = self.times.decode.saturating_sub(times.fetch + times.hash);
+        self.times.add(times);
         // A failure of the body wins over the error of the decoder or parser that it caused.
         let drained = written.and_then(|()| match reader.drain() {
             Ok(0) => Ok(()),
@@ -263,7 +274,7 @@ impl<'a> IncomingNar<'a> {
         })?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let written = loop {
-            match decoder.read(scratch) {
+            match timed(&mut self.times.decode, || decoder.read(scratch)) {
                 Ok(0) => break Ok(()),
                 Ok(len) => {
                     if let Err(error) = self.write_chunk(&scratch[..len], verifier, sink) {
@@ -287,8 +298,8 @@ impl<'a> IncomingNar<'a> {
         if self.context.options.cancel.is_raised() {
             return Err(Error::Cancelled);
         }
-        verifier.update(chunk)?;
-        sink.write(chunk)?;
+        timed(&mut self.times.hash, || verifier.update(chunk))?;
+        timed(&mut self.times.write, || sink.write(chunk))?;
         let nar_bytes = chunk.len() as i64;
         self.reported_bytes += nar_bytes;
         self.report_progress(nar_bytes);

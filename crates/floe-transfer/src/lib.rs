@@ -17,6 +17,7 @@ mod nar_verifier;
 mod options;
 mod path_spec;
 mod planned_path;
+mod receive_times;
 mod source;
 mod space;
 pub mod store_uri;
@@ -35,9 +36,10 @@ pub use nar_stream::{Body, Chunk, NarDump, NarStream, WriteChunk};
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;
+pub use receive_times::ReceiveTimes;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
-    NarRequest, SMALL_LEN_MAX, Source,
+    NarRequest, SMALL_LEN_MAX, Source, large_prefetch_max,
 };
 pub use space::{Needs, Space};
 pub use store_uri::StoreUri;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
@@ -11,6 +12,7 @@ use floe_hash::hash_pool::{Stream, Worker};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::error::Error;
+use crate::receive_times::{ReceiveTimes, timed};
 
 /// A NAR that a source has opened.
 ///
@@ -75,6 +77,8 @@ pub(crate) struct BodyReader<'a> {
     on_bytes: Option<&'a dyn Fn(u64)>,
     len: u64,
     len_max: u64,
+    /// Fetching and hashing.
+    times: ReceiveTimes,
     /// The error that ended the body. Decoders would turn it into an error of their own.
     failure: Option<Error>,
 }
@@ -133,6 +137,7 @@ impl<'a> BodyReader<'a> {
             on_bytes: None,
             len: 0,
             len_max,
+            times: ReceiveTimes::default(),
             failure: None,
         }
     }
@@ -140,6 +145,11 @@ impl<'a> BodyReader<'a> {
     /// Calls `on_bytes` with the length of each further chunk.
     pub(crate) fn on_bytes(&mut self, on_bytes: &'a dyn Fn(u64)) {
         self.on_bytes = Some(on_bytes);
+    }
+
+    /// Returns the times of fetching and hashing so far.
+    pub(crate) fn times(&self) -> ReceiveTimes {
+        self.times
     }
 
     /// Returns the error that ended the body, if there is one.
@@ -213,7 +223,10 @@ fn next_network_chunk(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Op
 impl BufRead for BodyReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.current.is_empty() {
-            match self.next_chunk() {
+            let began = Instant::now();
+            let chunk = self.next_chunk();
+            self.times.fetch += began.elapsed();
+            match chunk {
                 Ok(Some(bytes)) => {
                     self.len += bytes.len() as u64;
                     if let Some(on_bytes) = self.on_bytes {
@@ -226,7 +239,7 @@ impl BufRead for BodyReader<'_> {
                         return Err(io::Error::other(format!("the body exceeds {max} bytes")));
                     }
                     if let Some(hasher) = &mut self.hasher {
-                        hasher.update(&bytes);
+                        timed(&mut self.times.hash, || hasher.update(&bytes));
                     }
                     self.current = bytes;
                 }

@@ -212,3 +212,11 @@ pub const DEFAULT_PRIORITY: i32 = 0;
 
 /// The largest body that is prefetched whole, in bytes.
 pub const SMALL_LEN_MAX: usize = 1024 * 1024;
+
+/// Returns how many large bodies may wait for a worker, for a number of workers. Fewer than the
+/// minimum would leave connections idle while the congestion windows of others grow.
+pub fn large_prefetch_max(workers: usize) -> usize {
+    workers.max(LARGE_PREFETCH_MIN)
+}
+
+const LARGE_PREFETCH_MIN: usize = 4;

@@ -8,10 +8,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use floe_transfer::Error;
+use floe_transfer::{Buffering, Error, large_prefetch_max};
 use reqwest::{Client, ClientBuilder, redirect};
 use rustls::RootCertStore;
 
+use super::connect_timer::ConnectTimer;
 use super::dns::{self, HostsAndDnsResolver};
 use super::tls::{self, ClientCertificate};
 use crate::options::NetworkOptions;
@@ -58,12 +59,15 @@ impl Clients {
         Ok((clients, certificate_error))
     }
 
-    /// Chooses the bulk client with the fewest bodies in flight.
-    pub(super) fn choose_bulk(&self) -> BulkClient {
-        let bodies = self.bodies.iter().enumerate();
-        let fewest = bodies.min_by_key(|(_, bodies)| Arc::strong_count(bodies));
-        // The array is not empty.
-        self.bulk_client(fewest.map_or(0, |(index, _)| index))
+    /// Chooses the client with the fewest bodies in flight among those for small or large bodies.
+    pub(super) fn choose_bulk(&self, buffering: Buffering) -> BulkClient {
+        let indexes = match buffering {
+            Buffering::Stream => 0..LARGE_CONNECTIONS,
+            Buffering::Whole => LARGE_CONNECTIONS..BULK_CONNECTIONS,
+        };
+        let fewest = indexes.min_by_key(|index| Arc::strong_count(&self.bodies[*index]));
+        // Neither range is empty.
+        self.bulk_client(fewest.unwrap_or(0))
     }
 
     /// Returns each bulk client once.
@@ -138,6 +142,7 @@ fn client(options: &NetworkOptions, config: rustls::ClientConfig) -> Result<Clie
         .tls_backend_preconfigured(config)
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
+        .connector_layer(ConnectTimer(options.events.clone()))
         .http2_initial_stream_window_size(stream_window_len(options.workers))
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)
         // A dead connection must not stay in the pool until the timeout of TCP.
@@ -159,8 +164,9 @@ pub(super) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
 /// Returns how many bytes of one body an HTTP/2 server may send before the worker reads any. A
 /// server sends at most one window in a round trip.
 fn stream_window_len(workers: usize) -> u32 {
-    // Each worker reads one large body, and another one waits for it.
-    let bodies = u32::try_from(workers.saturating_mul(2)).unwrap_or(u32::MAX);
+    // Each worker reads one large body, and others wait for the workers.
+    let bodies = workers.saturating_add(large_prefetch_max(workers));
+    let bodies = u32::try_from(bodies).unwrap_or(u32::MAX);
     let share = WINDOWS_LEN.checked_div(bodies).unwrap_or(WINDOWS_LEN);
     share.clamp(STREAM_WINDOW_LEN_MIN, STREAM_WINDOW_LEN_MAX)
 }
@@ -169,8 +175,12 @@ fn stream_window_len(workers: usize) -> u32 {
 /// which an unanswered ping ends the connection.
 const PING_AFTER: Duration = Duration::from_secs(10);
 
-/// The number of connections for bodies to one host over HTTP/2.
-const BULK_CONNECTIONS: usize = 4;
+/// The number of connections for large bodies to one host over HTTP/2.
+const LARGE_CONNECTIONS: usize = 4;
+
+/// The number of connections for all bodies. Small ones have their own: on those of large bodies
+/// they would make two large ones share a connection.
+const BULK_CONNECTIONS: usize = LARGE_CONNECTIONS + 2;
 
 /// The windows of all large bodies together.
 const WINDOWS_LEN: u32 = 32 * 1024 * 1024;
@@ -194,9 +204,10 @@ mod tests {
     #[test]
     fn windows_of_all_bodies_are_bounded() {
         const MIB: u32 = 1024 * 1024;
-        for (workers, expected) in [(0, 16), (1, 16), (2, 8), (4, 4), (16, 1), (200, 1)] {
+        for (workers, expected) in [(0, 8), (4, 4), (8, 2), (16, 1), (200, 1)] {
             assert_eq!(stream_window_len(workers), expected * MIB, "{workers}");
         }
+        assert!((2 + 4) * stream_window_len(2) <= WINDOWS_LEN);
         // The bodies of 200 workers, and 32 small ones.
         let waiting = (400 + 32) * STREAM_WINDOW_LEN_MIN;
         assert!(waiting < CONNECTION_WINDOW_LEN);

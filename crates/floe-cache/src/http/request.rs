@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use floe_format::narinfo::NARINFO_LEN_MAX;
-use floe_transfer::Error;
 use floe_transfer::url::redact;
+use floe_transfer::{Buffering, Error};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
@@ -65,7 +65,7 @@ impl Request {
         if is_free {
             self.bulk_client = match self.bulk_client {
                 Some(_) => None,
-                None => Some(cache.context.clients.choose_bulk()),
+                None => Some(cache.context.clients.choose_bulk(Buffering::Whole)),
             };
         }
         is_free

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 
 use super::{LocalStoreArgs, OptionArgs, OutputArgs, examples};
 
@@ -25,7 +25,7 @@ pub(crate) struct RootsArgs {
     #[command(flatten)]
     pub(crate) store: StoreQueryArgs,
     /// Show how the roots lead to this path; may be repeated
-    #[arg(long, value_name = "PATH")]
+    #[arg(value_hint = ValueHint::AnyPath, long, value_name = "PATH")]
     pub(crate) why: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Links, store paths, or the names of paths that a link or a profile keeps
-    #[arg(required = true, value_name = "LINK|PATH|NAME")]
+    #[arg(value_hint = ValueHint::AnyPath, required = true, value_name = "LINK|PATH|NAME")]
     pub(crate) names: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum ProfileCommand {
         #[arg(long)]
         dry_run: bool,
         /// Numbers, old, a time such as 30d, or +N
-        #[arg(required = true, value_name = "SPEC", allow_hyphen_values = true)]
+        #[arg(required = true, value_name = "SPEC")]
         spec: Vec<String>,
     },
 }
@@ -109,7 +109,7 @@ pub(crate) enum ProfileCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
     /// The profile [default: that of nix-env, which ~/.nix-profile names]
-    #[arg(long, short, value_name = "LINK")]
+    #[arg(value_hint = ValueHint::AnyPath, long, short, value_name = "LINK")]
     pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreQueryArgs,

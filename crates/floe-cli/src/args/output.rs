@@ -5,6 +5,7 @@ use clap::{ArgAction, Args};
 use crate::display::{ColorChoice, Verbosity};
 
 #[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Print only warnings and errors
     #[arg(long, short, conflicts_with = "verbose")]

@@ -1,6 +1,6 @@
 //! The paths on the command line and on stdin.
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use crate::path_lines;
 
@@ -14,7 +14,8 @@ pub(crate) struct PathArgs {
     #[arg(long)]
     pub(crate) stdin: bool,
     /// Store paths, base names, hash parts, files in store paths, or links such as ./result
-    #[arg(required_unless_present_any = ["all", "stdin"], value_name = "PATH")]
+    #[arg(value_hint = ValueHint::AnyPath, value_name = "PATH")]
+    #[arg(required_unless_present_any = ["all", "stdin"])]
     paths: Vec<String>,
 }
 

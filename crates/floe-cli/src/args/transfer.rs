@@ -3,14 +3,15 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 use floe_transfer::ReuseBy;
 
 use super::{LogArgs, OptionArgs, OutputArgs, parse_count};
 
 /// Which paths of a cache are trusted.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Trusted signatures")]
 pub(crate) struct TrustArgs {
     /// Trust these keys instead of the configured ones, separated by spaces
     #[arg(long, value_name = "NAME:KEY …")]
@@ -49,14 +50,17 @@ pub(crate) struct TransferArgs {
     pub(crate) optimise: bool,
     /// Make LINK a link to the path and a GC root; the second of several paths gets LINK-1, and so
     /// on
-    #[arg(long, short, value_name = "LINK")]
+    #[arg(value_hint = ValueHint::AnyPath, long, short, value_name = "LINK")]
     pub(crate) out_link: Option<PathBuf>,
     /// Make the path the newest generation of this profile
-    #[arg(long, value_name = "LINK")]
+    #[arg(value_hint = ValueHint::AnyPath, long, value_name = "LINK")]
     pub(crate) profile: Option<PathBuf>,
     /// Write a timeline of every path to this file, for ui.perfetto.dev or chrome://tracing
-    #[arg(long, value_name = "FILE")]
+    #[arg(value_hint = ValueHint::FilePath, long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Print where the time went at the end
+    #[arg(long)]
+    pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 use floe_format::StorePath;
 use floe_store::{LockWait, StoreLayout};
@@ -56,7 +56,9 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
     let installed = Installed::new(&args.program, &args.paths)?;
     let directory = |path| PathBuf::from(installed.layout.store_dir.full_path(path)).join("bin");
     let directories = installed.paths.iter().map(directory);
-    let before = env::var_os("PATH").unwrap_or_default();
+    let before = env::var_os("PATH").filter(|path| !path.is_empty());
+    // Without PATH, the system would search these.
+    let before = before.unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
     let all: Vec<PathBuf> = directories.chain(env::split_paths(&before)).collect();
     let path = env::join_paths(all)?;
     let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty());
@@ -105,7 +107,7 @@ impl Installed {
                 protected,
             });
         }
-        if env::var_os(INSTALLED).is_some() {
+        if env::var_os(INSTALLED).is_some_and(|process| process == own_process().as_str()) {
             bail!(messages::vanished(&texts));
         }
         let order = match args.from.is_empty() {
@@ -136,11 +138,11 @@ impl Installed {
             let directory = env::current_dir().ok();
             warn_of_hidden_files(&self.layout, directory.as_deref());
             mount_store(place, Path::new(self.layout.store_dir.as_str()))?;
-            // The working directory may be another one in the new tree.
-            if let Some(directory) = directory
-                && env::set_current_dir(&directory).is_err()
-            {
-                env::set_current_dir("/")?;
+            // The mounted store may hide the working directory. In another one, the program could
+            // do harm.
+            if let Some(directory) = directory {
+                env::set_current_dir(&directory)
+                    .map_err(|error| anyhow!(messages::no_directory(&directory, error)))?;
             }
         }
         let _root = self.protected.inherit()?;
@@ -157,8 +159,13 @@ fn start_again<T>() -> anyhow::Result<T> {
     let mut arguments = env::args_os();
     let mut command = Command::new("/proc/self/exe");
     command.arg0(arguments.next().unwrap_or_default());
-    let error = command.args(arguments).env(INSTALLED, "1").exec();
+    let error = command.args(arguments).env(INSTALLED, own_process()).exec();
     bail!(messages::cannot_run(OsStr::new("floe"), &error))
+}
+
+/// The number of this process, which a new program does not change.
+fn own_process() -> String {
+    std::process::id().to_string()
 }
 
 /// Tells the new process that the paths were installed a moment ago.

@@ -44,7 +44,7 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         args,
         ..
     } = command;
-    let relay = Arc::new(Relay::default());
+    let relay = Arc::new(Relay::new(args.stats));
     let copy_options = settings.copy_options(args, &request)?;
     let mut request = CopyRequest {
         network: settings.network(args.refresh),
@@ -105,6 +105,9 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     print_result(&open, &summary, command, began)?;
     let is_kept = gc_roots.are_requested() || !command.is_result;
     let target = (&*request.target, is_kept);
+    if let Some(times) = &relay.times {
+        times.stats().lines().into_iter().for_each(eprint_line);
+    }
     report::done(participle, (&open, &summary), began.elapsed(), target)?;
     if let (Some(layout), []) = (request.target.layout(), summary.failures.as_slice()) {
         report::dangling_links(layout, &gc_roots.made(&summary.requested_paths));

@@ -45,9 +45,14 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let dir = &store.layout().store_dir;
     let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
     let paths = read_paths(&args.paths, args.stdin)?;
+    // No path at all means all paths, but an empty stdin means none.
+    let is_none = paths.is_empty() && (args.stdin || !args.paths.is_empty());
     let paths = StoreNames::from(store.layout()).follow(&paths);
     let paths = paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let found = store.verify(&paths, args.jobs, &())?;
+    let found = match is_none {
+        true => Verification::default(),
+        false => store.verify(&paths, args.jobs, &())?,
+    };
     let repaired = match args.repair && !found.problems.is_empty() {
         true => {
             let settings = settings.map_or_else(load, Ok)?;

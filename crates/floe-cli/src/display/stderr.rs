@@ -123,6 +123,12 @@ pub(crate) fn write_lines(level: Level, mut lines: String) {
     let _: io::Result<()> = io::stderr().write_all(lines.as_bytes());
 }
 
+/// Writes a text with control sequences.
+pub(crate) fn write_raw(text: &str) {
+    // A closed stderr is ignored.
+    let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
+}
+
 /// Prints a warning.
 pub(crate) fn warn(warning: impl std::fmt::Display) {
     if is_json() {

@@ -1,19 +1,22 @@
 //! The progress of a copy on a terminal: a few lines that are drawn again and again.
+//!
+//! The lines end before the last columns, so that the `^C` that a terminal shows does not wrap.
 
-use std::io;
+mod block;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Event, EventSink};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rustix::stdio::stderr;
 use rustix::termios::tcgetwinsize;
 
 use super::progress::Progress;
-use super::stderr::{Level, colored, printable};
+use super::stderr::{Level, colored, printable, write_raw};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
 use crate::messages::copy::{event_line, event_warning, plan};
+use block::Block;
 
 /// Lines at the end of the screen.
 pub(super) struct Terminal {
@@ -24,7 +27,6 @@ pub(super) struct Terminal {
 }
 
 struct Shared {
-    screen: MultiProgress,
     state: Mutex<State>,
     began: Instant,
 }
@@ -32,13 +34,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     progress: Progress,
-    lines: Vec<ProgressBar>,
+    block: Block,
 }
 
 impl Terminal {
     pub(super) fn new() -> Terminal {
         let shared = Arc::new(Shared {
-            screen: MultiProgress::new(),
             state: Mutex::default(),
             began: Instant::now(),
         });
@@ -60,29 +61,15 @@ impl Shared {
         let (columns, rows) = size();
         let mut state = self.state();
         let transfers = rows.saturating_sub(2).min(TRANSFERS_MAX);
-        let frame = state
-            .progress
-            .frame(columns, transfers, self.began.elapsed());
-        while state.lines.len() > frame.len()
-            && let Some(line) = state.lines.pop()
-        {
-            line.finish_and_clear();
-            self.screen.remove(&line);
-        }
-        while state.lines.len() < frame.len() {
-            let line = self
-                .screen
-                .add(ProgressBar::new_spinner().with_style(style()));
-            state.lines.push(line);
-        }
-        for (line, text) in state.lines.iter().zip(frame) {
-            line.set_message(text);
-        }
+        let width = columns.saturating_sub(MARGIN);
+        let frame = state.progress.frame(width, transfers, self.began.elapsed());
+        write_raw(&state.block.draw(frame, columns));
     }
 
     fn print_line(&self, level: Level, line: &str) {
+        let (columns, _) = size();
         let line = colored(level, printable(line));
-        let _: io::Result<()> = self.screen.println(line);
+        write_raw(&self.state().block.print_above(&line, columns));
     }
 }
 
@@ -121,8 +108,9 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // Otherwise it could draw again.
         self.ticker = None;
-        // An error message must not follow half-drawn lines.
-        let _: io::Result<()> = self.shared.screen.clear();
+        // A message must not follow half-drawn lines.
+        let (columns, _) = size();
+        write_raw(&self.shared.state().block.clear(columns));
     }
 }
 
@@ -134,24 +122,10 @@ fn size() -> (usize, usize) {
     }
 }
 
-fn style() -> ProgressStyle {
-    // A test checks the constant template.
-    ProgressStyle::with_template(LINE).unwrap_or_else(|_| ProgressStyle::default_spinner())
-}
-
-const LINE: &str = "{msg}";
-
 /// Short enough to show that the process is alive.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 const TRANSFERS_MAX: usize = 3;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn line_template_is_valid() {
-        assert!(ProgressStyle::with_template(LINE).is_ok());
-    }
-}
+/// The columns that stay empty at the end of each line.
+const MARGIN: usize = 3;

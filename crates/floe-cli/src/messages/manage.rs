@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use rustix::process::geteuid;
+
 use super::{Size, counted};
 
 pub(crate) fn not_a_local_store(store: impl Display) -> String {
@@ -15,17 +17,28 @@ pub(crate) fn not_a_local_store(store: impl Display) -> String {
 
 pub(crate) fn unreadable_link(path: &Path) -> String {
     let path = path.display();
-    format!("cannot read {path}: a root there would be missing here{AS_ROOT}")
+    format!(
+        "cannot read {path}: a root there would be missing here{}",
+        as_root()
+    )
 }
 
-const AS_ROOT: &str = "; only root sees all";
+fn as_root() -> &'static str {
+    match geteuid().is_root() {
+        true => "",
+        false => "; only root sees all",
+    }
+}
 
 pub(crate) fn unreadable_processes(count: usize) -> String {
     let (processes, they) = match count {
         1 => ("1 process".to_owned(), "it uses"),
         count => (format!("{count} processes"), "they use"),
     };
-    format!("cannot read {processes}: paths that only {they} are missing here{AS_ROOT}")
+    format!(
+        "cannot read {processes}: paths that only {they} are missing here{}",
+        as_root()
+    )
 }
 
 pub(crate) const HIDDEN_PROCESSES: &str = "/proc hides the processes of other users (hidepid): \
@@ -46,6 +59,10 @@ pub(crate) fn root(place: impl Display, path: &str, kept: &str) -> String {
 
 pub(crate) fn no_root_keeps(path: &str) -> String {
     format!("no root keeps {path}")
+}
+
+pub(crate) fn not_valid(path: &str) -> String {
+    format!("cannot explain what keeps {path}: it is not valid in this store")
 }
 
 pub(crate) fn chain(root: &str, chain: &[String]) -> String {
@@ -92,6 +109,13 @@ pub(crate) fn no_link_keeps(path: &str) -> String {
     )
 }
 
+pub(crate) fn not_a_root(text: &str) -> String {
+    format!(
+        "cannot uninstall {text:?}: it is no root of this store; floe list shows the links, and a \
+         store path removes all links to it"
+    )
+}
+
 pub(crate) fn nothing_named(name: &str) -> String {
     format!(
         "cannot uninstall {name}: no root or profile keeps a path of this name; floe list shows all"
@@ -126,9 +150,9 @@ pub(crate) fn removed(place: impl Display, path: &str, dry_run: bool) -> String 
 
 pub(crate) fn would_free(paths: usize, size: Size) -> String {
     match paths {
-        0 => "a collection would free nothing more: other roots keep all paths".into(),
+        0 => "a collection would free no more than before: other roots keep all paths".into(),
         paths => format!(
-            "a collection would free {} ({size})",
+            "a collection would free {} ({size}) that nothing else keeps",
             counted(paths, "path")
         ),
     }
@@ -172,6 +196,9 @@ pub(crate) fn not_a_generation_spec(text: &str) -> String {
          as 30d, nor a count to keep such as +5"
     )
 }
+
+pub(crate) const KEEPS_NONE: &str =
+    "cannot keep 0 generations: the current one always stays; give a higher count";
 
 pub(crate) fn mixed_generation_specs() -> String {
     "cannot delete generations by several rules at once; give numbers, or one rule".into()

@@ -37,7 +37,23 @@ pub(crate) fn not_protected(error: impl Display) -> String {
     format!("the program's paths are not protected from a collection while it runs: {error}")
 }
 
+pub(crate) fn no_directory(directory: &Path, error: impl Display) -> String {
+    format!(
+        "cannot run a program in {}: the mounted store hides this directory ({error}); change to \
+         another one",
+        directory.display()
+    )
+}
+
+pub(crate) fn other_name(path: &str, found: &str) -> String {
+    format!("cannot run {path}: the store has this hash part under the name {found}")
+}
+
 // The main program
+
+pub(crate) fn missing_files(path: &str) -> String {
+    format!("cannot run {path}: its files are missing; fetch them again by floe verify --repair")
+}
 
 pub(crate) fn unreadable_programs(directory: &Path) -> String {
     format!("cannot list the programs in {}", directory.display())
@@ -123,8 +139,8 @@ pub(crate) fn hidden_in_path(store_dir: &Path, place: &Path, directory: &Path) -
 pub(crate) fn hidden_directory(store_dir: &Path, place: &Path, directory: &Path) -> String {
     let (store_dir, place) = (store_dir.display(), place.display());
     format!(
-        "the program sees the store in {place} as {store_dir}, so the working directory {} may be \
-         missing",
+        "the program sees the store in {place} as {store_dir}, and the working directory {} is the \
+         one there",
         directory.display()
     )
 }

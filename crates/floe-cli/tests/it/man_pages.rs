@@ -117,16 +117,22 @@ fn man_page_lists_every_option_of_help() {
         let help = run(&mut floe([&command, "--help"])).expect(0).stdout;
         let page = &pages[&file_of(&command)];
         let starts = |word: &&str| word.starts_with("--") && word.len() > 2;
-        let lines = help
-            .lines()
-            .filter(|line| line.trim_start().starts_with('-'));
-        for option in lines.filter_map(|line| line.split_whitespace().find(starts)) {
+        for option in option_lines(&help).filter_map(|line| line.split_whitespace().find(starts)) {
             let option = option.trim_end_matches([',', '.']);
             assert!(page.contains(option), "floe {command} {option}");
             compared += 1;
         }
     }
     assert!(compared > 50, "{compared} options");
+}
+
+/// Returns the lines of a help text that begin with an option. The wrapped lines of a description
+/// may do so too, but they are indented further.
+fn option_lines(help: &str) -> impl Iterator<Item = &str> {
+    let lines = help.lines().filter(|line| !line.starts_with("        "));
+    lines
+        .map(str::trim_start)
+        .filter(|line| line.starts_with('-'))
 }
 
 #[test]
@@ -136,8 +142,7 @@ fn man_page_synopsis_names_the_value_of_every_option() {
     for command in commands().iter().filter(|it| *it != "nix-serve") {
         let help = run(&mut floe([command, "--help"])).expect(0).stdout;
         let synopsis = section(&pages[&file_of(command)], "SYNOPSIS");
-        let lines = help.lines().map(str::trim_start);
-        for line in lines.filter(|line| line.starts_with('-')) {
+        for line in option_lines(&help) {
             let words = line
                 .split_whitespace()
                 .skip_while(|it| !it.starts_with("--"));

@@ -63,6 +63,10 @@ fn rooted() -> Option<Rooted> {
     )
     .unwrap();
     symlink("/nix/store/short", roots.join("short")).unwrap();
+    // For Nix, the first name in the store counts, and no other spelling of the store.
+    let dots = format!("{}/../{base_name}", corpus.paths[2]);
+    symlink(dots, roots.join("dots")).unwrap();
+    symlink(format!("/nix//store/{base_name}"), roots.join("slashes")).unwrap();
     let process = Command::new("sleep")
         .arg("1000")
         .env("NAMED", format!("x:{}/lib", corpus.paths[4]))
@@ -103,8 +107,8 @@ fn roots_equal_those_of_nix() {
         None => panic!("{line}"),
     });
     let ours = own_roots(&without_sizes.collect::<String>(), &rooted.process);
-    // Two links, three generations, four files of `gcroots`, and one process.
-    assert_eq!(ours.len(), 8, "{ours:#?}");
+    // One link, three generations, four files of `gcroots`, and one process.
+    assert_eq!(ours.len(), 9, "{ours:#?}");
     for nix in nixes() {
         assert_eq!(ours, roots_of_nix(&rooted, &nix), "{}", nix.version);
     }
@@ -120,6 +124,9 @@ fn temporary_roots_of_live_processes_are_listed() {
     fs::write(&live, format!("{}\0", rooted.corpus.paths[5])).unwrap();
     let file = fs::File::open(&live).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    // Opening a pipe would wait for ever.
+    let pipe = temporary.join("4000002");
+    run(Command::new("mkfifo").arg(&pipe)).expect(0);
     let listed = |printed: &str| -> Vec<String> {
         let lines = printed.lines().map(|line| line.replace('"', ""));
         let lines = lines.filter(|line| line.starts_with("{temp:400000"));
@@ -130,6 +137,7 @@ fn temporary_roots_of_live_processes_are_listed() {
     let ran = run(&mut floe_in(&rooted.root, &["roots"])).expect(0);
     let expected = [format!("{{temp:4000001}} -> {}", rooted.corpus.paths[5])];
     assert_eq!(listed(&ran.stdout), expected);
+    fs::remove_file(pipe).unwrap();
     // floe changes nothing; a collector of Nix removes the file of the dead process.
     assert!(dead.exists());
     for nix in nixes() {
@@ -196,7 +204,6 @@ fn list_shows_sizes_of_nix_and_uninstall_tells_what_becomes_free() {
     let text = run(&mut floe_in(&rooted.root, &["list"])).expect(0).stdout;
     assert!(text.contains("profile (generation 3, current)"), "{text}");
 
-    let process = rooted.process.id();
     let before = run(&mut floe_in(&rooted.root, &["list", "--all", "--json"]))
         .expect(0)
         .json();
@@ -204,7 +211,12 @@ fn list_shows_sizes_of_nix_and_uninstall_tells_what_becomes_free() {
         let rows = json["paths"].as_array().unwrap();
         rows.iter().filter(|row| row["keptBy"].is_null()).count()
     };
-    assert_eq!(unrooted(&before), 0, "{process}");
+    assert_eq!(unrooted(&before), 0);
+    // The process keeps this path.
+    let process = format!("/proc/{}/environ", rooted.process.id());
+    let rows = before["paths"].as_array().unwrap();
+    let kept = rows.iter().find(|row| row["keptBy"] == *process);
+    assert_eq!(kept.unwrap()["path"], *rooted.corpus.paths[4]);
     let mut uninstall = floe_in(&rooted.root, &["uninstall", "./result", "--json"]);
     let ran = run(uninstall.current_dir(rooted.scratch.path()));
     let ran = ran.expect(0).json();
@@ -242,6 +254,14 @@ fn names_of_uninstall_are_exact_or_refused() {
     uninstall("./profile")
         .expect(2)
         .stderr_contains("floe profile rollback");
+    // A link that leads to the same path is no reason to remove others.
+    symlink("result", rooted.scratch.join("alias")).unwrap();
+    for other in ["./alias", "./result/usr/bin/jq"] {
+        uninstall(other)
+            .expect(2)
+            .stderr_contains("it is no root of this store");
+    }
+    uninstall("").expect(2);
     let absent = format!("/nix/store/{}-absent", "0".repeat(32));
     assert_ne!(uninstall(&absent).code, Some(0));
     // All links to the path of generation 1.
@@ -249,7 +269,9 @@ fn names_of_uninstall_are_exact_or_refused() {
     uninstall(first).expect(0);
     assert!(fs::symlink_metadata(rooted.scratch.join("profile-1-link")).is_err());
     assert!(fs::symlink_metadata(rooted.scratch.join("profile-2-link")).is_ok());
-    uninstall("result").expect(0);
+    // A link to its directory does not matter.
+    symlink(rooted.scratch.path(), rooted.scratch.join("here")).unwrap();
+    uninstall("here/result").expect(0);
     assert!(fs::symlink_metadata(rooted.scratch.join("result")).is_err());
     for nix in nixes() {
         let printed = roots_of_nix(&rooted, &nix);

@@ -152,6 +152,11 @@ fn paths_come_from_stdin() {
     assert_verified(&cache.root, cache.corpus.paths.len());
     let ran = with_input(&["--stdin", &cache.corpus.root], "");
     assert!(ran.status.success());
+    // An empty list is none, and not everything.
+    let mut verify = floe(["verify", "--stdin", "--root"]);
+    run(verify.arg(&cache.root))
+        .expect(0)
+        .stderr_contains("verified 0 paths");
     let ran = with_input(&["--stdin"], &"x".repeat(20_000));
     assert_eq!(ran.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();

@@ -172,6 +172,10 @@ fn impossible_changes_are_refused_and_change_nothing() {
             "cannot delete the generations",
         ),
         (&["delete-generations", "1", "old"], "several rules"),
+        (
+            &["delete-generations", "+0"],
+            "the current one always stays",
+        ),
         (&["wipe-history", "--older-than", "x"], "it is no time"),
     ] {
         let ran = run(&mut profiles.floe("kept", arguments));

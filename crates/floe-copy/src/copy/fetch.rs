@@ -8,7 +8,7 @@
 //!
 //! - A *small* body is fetched whole as soon as there is room, so that a closure of many small
 //!   paths does not cost a round trip for each. It waits in memory, so the server cannot time out.
-//! - A *large* body is requested one turn ahead, and only if a connection is to spare (see the
+//! - A *large* body is requested a few turns ahead, and only if a connection is to spare (see the
 //!   `limiter` of floe-cache). A few chunks wait in its channel, then its connection waits for the
 //!   worker. The server may close such a connection after a while. Therefore a large body that
 //!   waited for long may be stale, and its worker requests it again without counting an attempt.
@@ -29,7 +29,7 @@ pub(crate) struct Queue<'a> {
     sources: &'a Sources,
     order: QueueOrder,
     /// The number of large bodies that are prefetched.
-    jobs: usize,
+    large_max: usize,
     /// The memory budget of all decoders.
     pub(crate) decoder_budget: DecoderBudget,
     state: Mutex<QueueState>,
@@ -97,12 +97,12 @@ struct Prefetch {
 }
 
 impl<'a> Queue<'a> {
-    /// Makes an empty queue that prefetches `jobs` large bodies.
-    pub(crate) fn new(sources: &'a Sources, order: QueueOrder, jobs: usize) -> Queue<'a> {
+    /// Makes an empty queue that prefetches `large_max` large bodies.
+    pub(crate) fn new(sources: &'a Sources, order: QueueOrder, large_max: usize) -> Queue<'a> {
         Queue {
             sources,
             order,
-            jobs,
+            large_max,
             decoder_budget: DecoderBudget::new(HashPool::workers_max()),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -243,7 +243,8 @@ impl<'a> Queue<'a> {
             remaining, skipped, ..
         } = state;
         let small = (&mut state.small, small_max);
-        for (Prefetch { candidates, bodies }, limit) in [(&mut state.large, self.jobs), small] {
+        for (Prefetch { candidates, bodies }, limit) in [(&mut state.large, self.large_max), small]
+        {
             while bodies.len() < limit
                 && let Some(rank) = end.peek(candidates)
             {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use floe_format::StorePath;
 
 use super::processes::{self, Unreadable};
-use super::{absolute_to, is_in_store, temporary};
+use super::{absolute_to, temporary};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
@@ -166,29 +166,37 @@ impl Links<'_> {
     /// Adds a link into the store, or the link outside that a link names.
     fn add_link(&mut self, path: &Path) -> io::Result<()> {
         let target = fs::read_link(path)?;
-        if is_in_store(self.layout, &target) {
-            self.add_target(path, &target);
+        if self.add_target(path, &target) {
             return Ok(());
         }
         let indirect = absolute_to(path.parent().unwrap_or(path), &target);
         match fs::read_link(&indirect) {
-            Ok(target) if is_in_store(self.layout, &target) => self.add_target(&indirect, &target),
-            // A link elsewhere, a file that is no link, or nothing.
-            Ok(_) => {}
+            // Otherwise it is a link elsewhere.
+            Ok(target) => {
+                self.add_target(&indirect, &target);
+            }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.unreadable.push(Unreadable::Link(indirect));
             }
+            // A file that is no link, or nothing.
             Err(_) => {}
         }
         Ok(())
     }
 
-    fn add_target(&mut self, link: &Path, target: &Path) {
-        let text = target.to_str();
-        let kept = text.and_then(|text| self.layout.store_dir.to_store_path(text).ok());
-        if let Some(kept) = kept {
+    /// Adds a link if its target is in the store, and returns whether it is. As in Nix, the text of
+    /// the target decides, and its first name there counts: `..` after it has no meaning.
+    fn add_target(&mut self, link: &Path, target: &Path) -> bool {
+        let dir = self.layout.store_dir.as_str();
+        let text = target.to_str().and_then(|text| text.strip_prefix(dir));
+        let Some(inside) = text.and_then(|text| text.strip_prefix('/')) else {
+            return false;
+        };
+        let name = inside.split('/').next().unwrap_or_default();
+        if let Ok(kept) = StorePath::parse(name) {
             self.add(link, kept);
         }
+        true
     }
 
     fn add(&mut self, link: &Path, path: StorePath) {

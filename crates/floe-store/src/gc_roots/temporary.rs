@@ -34,6 +34,10 @@ pub(super) fn roots(
         let Some(process) = entry.file_name().to_str().and_then(process) else {
             continue;
         };
+        // Opening a pipe would wait for its other end.
+        if !entry.file_type().is_ok_and(|file_type| file_type.is_file()) {
+            continue;
+        }
         match read_if_locked(&entry.path()) {
             Ok(text) => candidates.extend(parse(&text, process, &layout.store_dir)),
             // The process has ended.

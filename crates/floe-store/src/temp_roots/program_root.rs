@@ -8,10 +8,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, fchown};
 
 use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::geteuid;
 
 use super::TempRootsFile;
 use crate::error::{IoContext, StoreError};
@@ -36,6 +38,7 @@ impl ProgramRoot {
     ) -> Result<ProgramRoot, StoreError> {
         remove_stale_files(layout);
         let mut roots = TempRootsFile::create_of_kind(layout, KIND, false)?;
+        give_to_owner(&roots.file, layout);
         roots.add(paths.iter(), lock_wait)?;
         roots.wait_for_gc(lock_wait)?;
         let file = roots.file.try_clone();
@@ -52,6 +55,17 @@ impl ProgramRoot {
         let file = OwnedFd::from(self.file);
         fcntl_setfd(&file, FdFlags::empty())?;
         Ok(file)
+    }
+}
+
+/// Gives a file of root to the owner of the store, whose collectors could not read it otherwise.
+fn give_to_owner(file: &File, layout: &StoreLayout) {
+    let Ok(directory) = fs::metadata(layout.temp_roots_dir()) else {
+        return;
+    };
+    if geteuid().is_root() && directory.uid() != 0 {
+        let owner = (directory.uid(), directory.gid());
+        let _: io::Result<()> = fchown(file, Some(owner.0), Some(owner.1));
     }
 }
 

@@ -64,7 +64,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "floe-config",
-        &["clap", "indicatif", "anyhow"],
+        &["clap", "anyhow"],
         "libfloe reads configuration too, without a command line",
     ),
 ];

@@ -1,5 +1,6 @@
 //! `floe list`: the paths that roots and profiles keep.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::SystemTime;
 
@@ -50,6 +51,11 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
         .map(|root| row_of_root(root, &graph))
         .collect();
     if args.all {
+        let mut seen = BTreeSet::new();
+        let others = roots.iter().filter(|root| link_path(&root.place).is_none());
+        // A process uses most paths in several ways.
+        let others = others.filter(|root| seen.insert(&root.path));
+        rows.extend(others.map(|root| row_of_root(root, &graph)));
         let without = graph.only_in(&targets, roots.iter().map(|root| &root.path));
         rows.extend(without.into_iter().map(|info| row(&info.path, &graph)));
     }

@@ -161,7 +161,10 @@ fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
             return Ok(spec);
         }
         if let Some(count) = text.strip_prefix('+').and_then(|count| count.parse().ok()) {
-            return Ok(GenerationSpec::Keep(count));
+            return match count {
+                0 => Err(UsageError(messages::KEEPS_NONE.into())),
+                count => Ok(GenerationSpec::Keep(count)),
+            };
         }
     }
     let mut numbers = BTreeSet::new();
@@ -169,7 +172,9 @@ fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
         let is_rule = text == "old" || text.starts_with('+') || older_than_spec(text).is_some();
         match text.parse() {
             Ok(number) => numbers.insert(number),
-            Err(_) if is_rule => return Err(UsageError(messages::mixed_generation_specs())),
+            Err(_) if is_rule && texts.len() > 1 => {
+                return Err(UsageError(messages::mixed_generation_specs()));
+            }
             Err(_) => return Err(UsageError(messages::not_a_generation_spec(text))),
         };
     }
@@ -204,7 +209,15 @@ mod tests {
             parse(&["30d"]).unwrap(),
             GenerationSpec::OlderThan(_)
         ));
-        for wrong in [&["0d"][..], &["x"], &["1", "old"], &["+x"], &["-1"]] {
+        for wrong in [
+            &["0d"][..],
+            &["x"],
+            &["1", "old"],
+            &["+x"],
+            &["+"],
+            &["+0"],
+            &["-1"],
+        ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

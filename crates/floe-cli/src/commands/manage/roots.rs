@@ -1,5 +1,6 @@
 //! `floe roots`: the roots of a store, and what each keeps.
 
+use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{ReferenceGraph, Root, StoreReader};
 use floe_transfer::PathSpec;
@@ -60,6 +61,9 @@ fn explain(
     let mut explained = Vec::new();
     for text in StoreNames::from(store.layout()).follow(&args.why) {
         let path = PathSpec::parse(&text, dir)?.find_in_store(store)?;
+        if store.path_info(&path)?.is_none() {
+            bail!(messages::not_valid(&dir.full_path(&path)));
+        }
         let chains = roots.iter().filter_map(|root| {
             let chain = graph.chain(&root.path, &path)?;
             let chain: Vec<String> = chain.iter().map(|path| dir.full_path(path)).collect();

@@ -1,6 +1,7 @@
 //! `floe uninstall`: removes roots, so that a later collection frees what only they keep.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -14,7 +15,6 @@ use super::{link_path, open_store, profile_generation, warn_of_unreadable};
 use crate::args::UninstallArgs;
 use crate::display::eprint_line;
 use crate::exit::UsageError;
-use crate::links::StoreNames;
 use crate::messages::Size;
 use crate::messages::manage as messages;
 use crate::options;
@@ -35,14 +35,23 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     for name in &args.names {
         chosen.extend(choose(&store, &found.roots, name)?);
     }
-    let removals = chosen.iter().map(|root| removal(root));
+    let removals = chosen.iter().map(|root| Ok((*root, removal(root)?)));
     let removals = removals.collect::<anyhow::Result<Vec<_>>>()?;
-    if !args.dry_run {
-        for removal in &removals {
-            remove(store.layout(), removal)?;
+    let mut removed = BTreeSet::new();
+    let mut failure = Ok(());
+    for (root, removal) in &removals {
+        failure = match args.dry_run {
+            true => Ok(()),
+            false => remove(store.layout(), removal),
+        };
+        if failure.is_err() {
+            break;
         }
+        removed.insert(*root);
     }
-    report(args, &store, &found.roots, &chosen)
+    // Also if a later one failed.
+    report(args, &store, &found.roots, &removed)?;
+    failure
 }
 
 /// Returns the roots that a name means.
@@ -51,19 +60,21 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
         .iter()
         .filter(|it| link_path(&it.place).is_some())
         .collect();
-    let link = Profile::at(Path::new(name))?.path().to_path_buf();
+    let link = Path::new(name);
+    let identity = identity(link);
     let is_link = |root: &&&Root| {
         let place = link_path(&root.place);
-        place == Some(&link)
-            || profile_generation(&root.place)
-                .is_some_and(|it| it.is_current && it.profile.path() == link)
+        let generation = profile_generation(&root.place).filter(|it| it.is_current);
+        let profile = generation.as_ref().map(|it| it.profile.path());
+        let places = [place.map(PathBuf::as_path), profile];
+        let mut identities = places.into_iter().flatten().map(self::identity);
+        identity.is_some() && identities.any(|it| it == identity)
     };
     let named: Vec<&Root> = links.iter().filter(is_link).copied().collect();
     if !named.is_empty() {
         return Ok(named);
     }
     let layout = store.layout();
-    let path = path_of(layout, name);
     let of_path = |path: &StorePath| -> Vec<&Root> {
         links
             .iter()
@@ -71,7 +82,7 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
             .copied()
             .collect()
     };
-    if let Some(path) = path {
+    if let Ok(path) = PathSpec::parse(name, &layout.store_dir) {
         let path = path.find_in_store(store)?;
         let found = of_path(&path);
         if found.is_empty() {
@@ -80,6 +91,9 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
             )));
         }
         return Ok(found);
+    }
+    if name.contains('/') || name.is_empty() {
+        bail!(UsageError(messages::not_a_root(name)));
     }
     let with_name: BTreeSet<&StorePath> = links
         .iter()
@@ -100,10 +114,11 @@ fn full_paths(dir: &StoreDir, paths: &[&StorePath]) -> Vec<String> {
     paths.iter().map(|path| dir.full_path(path)).collect()
 }
 
-/// Parses a path, or a link that leads to one.
-fn path_of(layout: &StoreLayout, text: &str) -> Option<PathSpec> {
-    let followed = StoreNames::from(layout).follow(&[text.to_owned()]);
-    PathSpec::parse(followed.first()?, &layout.store_dir).ok()
+/// Returns a name of a link that does not depend on links to its directory.
+fn identity(link: &Path) -> Option<PathBuf> {
+    let link = std::path::absolute(link).ok()?;
+    let directory = fs::canonicalize(link.parent()?).ok()?;
+    Some(directory.join(link.file_name()?))
 }
 
 fn removal(root: &Root) -> anyhow::Result<Removal> {

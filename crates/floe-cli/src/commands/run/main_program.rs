@@ -22,6 +22,9 @@ pub(super) fn main_program(
     name: Option<&str>,
 ) -> anyhow::Result<PathBuf> {
     let shown = layout.store_dir.full_path(path);
+    if fs::symlink_metadata(layout.real_path(path)).is_err() {
+        bail!(messages::missing_files(&shown));
+    }
     let directory = layout.real_path(path).join("bin");
     let programs = match programs(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{LockWait, ProgramRoot, StoreError, StoreLayout, StoreReader};
 use floe_transfer::PathSpec;
@@ -52,13 +53,16 @@ pub(super) fn protect(
     Ok(found.map(|paths| (paths, Protected(root))))
 }
 
-fn find(store: &StoreReader, specs: &[PathSpec]) -> Result<Option<Vec<StorePath>>, StoreError> {
+fn find(store: &StoreReader, specs: &[PathSpec]) -> anyhow::Result<Option<Vec<StorePath>>> {
     let mut paths = Vec::new();
     for spec in specs {
         let found = store.query_path_from_hash_part(spec.hash_part())?;
-        let Some(path) = found.filter(|path| spec.matches(path)) else {
+        let Some(path) = found else {
             return Ok(None);
         };
+        if !spec.matches(&path) {
+            bail!(messages::other_name(&spec.text(), path.name()));
+        }
         paths.push(path);
     }
     Ok(Some(paths))

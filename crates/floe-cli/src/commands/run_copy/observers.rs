@@ -7,7 +7,9 @@ use floe_copy::{CopySummary, OpenCopy};
 use floe_transfer::{Error, Event, EventSink};
 
 use crate::display::trace::Trace;
-use crate::display::{RepeatLimit, eprint_line, is_json, line_display, progress_display, warn};
+use crate::display::{
+    RepeatLimit, StepTimes, eprint_line, is_json, line_display, progress_display, warn,
+};
 use crate::messages::{copy, outcome};
 
 /// Runs the copy with its display, and removes the bars before it returns, so that later lines
@@ -26,7 +28,13 @@ pub(super) fn run_with_display(
         registered: AtomicUsize::new(0),
     });
     *relay.observers() = Some(observers.clone());
-    let result = open.run(&*observers);
+    let result = match &relay.times {
+        Some(times) => open.run(&WithTimes {
+            times,
+            observers: &observers,
+        }),
+        None => open.run(&*observers),
+    };
     *relay.observers() = None;
     let (failures, paths) = (
         observers.limit.hidden_failures(),
@@ -46,6 +54,19 @@ pub(super) fn run_with_display(
         eprint_line(outcome::interrupted(participle, registered, planned));
     }
     result
+}
+
+/// Adds up times beside the display.
+struct WithTimes<'a> {
+    times: &'a StepTimes,
+    observers: &'a CopyObservers,
+}
+
+impl EventSink for WithTimes<'_> {
+    fn event(&self, event: Event<'_>) {
+        self.times.observe(&event);
+        self.observers.event(event);
+    }
 }
 
 struct CopyObservers {
@@ -79,17 +100,37 @@ impl EventSink for CopyObservers {
 
 /// Forwards network events, also before the display of the copy exists and after it has ended.
 #[derive(Default)]
-pub(super) struct Relay(Mutex<Option<Arc<CopyObservers>>>);
+pub(super) struct Relay {
+    observers: Mutex<Option<Arc<CopyObservers>>>,
+    /// The times of all steps, for `--stats`.
+    pub(super) times: Option<StepTimes>,
+}
 
 impl Relay {
+    /// `with_times` tells whether to add up the times of all steps.
+    pub(super) fn new(with_times: bool) -> Relay {
+        Relay {
+            times: with_times.then(StepTimes::new),
+            ..Relay::default()
+        }
+    }
+
     /// Holds the lock during an event, so that the caller drops the last reference.
     fn observers(&self) -> MutexGuard<'_, Option<Arc<CopyObservers>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.observers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EventSink for Relay {
     fn event(&self, event: Event<'_>) {
+        if let Some(times) = &self.times
+            && let Event::Connected { .. } = event
+        {
+            times.observe(&event);
+            return;
+        }
         match &*self.observers() {
             Some(observers) => observers.event(event),
             None => line_display().event(event),

@@ -46,7 +46,7 @@ fn http1_and_http2_work_over_tls_with_trusted_authority_only() {
         .stderr_contains("absent.pem");
     assert_eq!(server.log(), "", "the server received a request");
     // Over HTTP/2, a request for nix-cache-info opens each connection of the bodies.
-    for (port, protocol, openings) in [(both, "HTTP/2.0", 4), (old, "HTTP/1.1", 0)] {
+    for (port, protocol, openings) in [(both, "HTTP/2.0", 6), (old, "HTTP/1.1", 0)] {
         let seen = server.log().lines().count();
         install(port, Some(&certificates.authority)).expect(0);
         let log: Vec<String> = server.log().lines().skip(seen).map(str::to_owned).collect();

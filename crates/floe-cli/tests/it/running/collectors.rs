@@ -1,6 +1,7 @@
 //! A collection while a program runs: the program's paths stay.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -38,4 +39,26 @@ fn collectors_spare_the_paths_of_a_running_program() {
         compared += 1;
     }
     assert!(compared > 0 || !Path::new("/usr/bin/nix-store").exists());
+}
+
+/// The owner's collector must be able to read the file.
+#[test]
+fn temporary_root_of_root_belongs_to_the_owner_of_the_store() {
+    let Some(programs) = programs() else { return };
+    if !rustix::process::geteuid().is_root() {
+        floe_testkit::skip("setpriv", "only root may switch to another user");
+        return;
+    }
+    // Gives the store to the user.
+    let Some(_) = programs.as_nobody(&programs.run_tool(&[])) else {
+        return;
+    };
+    floe_testkit::run(&mut programs.run_tool(&[])).expect(0);
+    let files = fs::read_dir(programs.root.join("nix/var/nix/temproots")).unwrap();
+    let owners = files.map(|file| file.unwrap().metadata().unwrap().uid());
+    let owners: Vec<u32> = owners.collect();
+    assert_eq!(owners, [super::NOBODY_UID]);
+    for nix in nixes() {
+        nix.store(&programs.root, ["--gc", "--print-roots"]);
+    }
 }

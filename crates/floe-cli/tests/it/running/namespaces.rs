@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use floe_testkit::{find_tool, run, skip};
@@ -115,5 +115,19 @@ fn hidden_store_of_the_system_is_named() {
     assert!(ran.stderr.contains(named), "{}", ran.stderr);
     command.env("PATH", path).current_dir("/nix/store");
     let ran = run(&mut command).expect(0);
-    assert!(ran.stderr.contains("may be missing"), "{}", ran.stderr);
+    let other = format!("directory {} is the one there", "/nix/store");
+    assert!(ran.stderr.contains(&other), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("directory: /nix/store\n"),
+        "{}",
+        ran.stdout
+    );
+    // A directory that only the hidden store has.
+    let hidden = fs::read_dir("/nix/store").unwrap().flatten();
+    let is_path = |path: &PathBuf| path.is_dir() && !path.ends_with(".links");
+    let hidden = hidden.map(|entry| entry.path()).find(is_path);
+    let Some(hidden) = hidden else { return };
+    run(command.current_dir(&hidden))
+        .expect(1)
+        .stderr_contains("the mounted store hides this directory");
 }
