@@ -206,8 +206,8 @@ pub(crate) struct CopyArgs {
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
-    /// With --stdin: copy paths as their lines arrive, until stdin ends
-    #[arg(long, requires = "stdin", conflicts_with_all = ["out_link", "profile", "dry_run"])]
+    /// With paths from stdin: copy each as its line arrives, until stdin ends
+    #[arg(long, conflicts_with_all = ["out_link", "profile", "dry_run"])]
     pub(crate) follow: bool,
     #[command(flatten)]
     pub(crate) paths: PathArgs,

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod completions;
 mod display;
 mod exit;
 mod exit_code;
@@ -14,7 +15,8 @@ mod times;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use clap_complete::CompleteEnv;
 
 use args::{BenchCommand, Cli, Command, LogFormat};
 
@@ -22,6 +24,10 @@ fn main() -> ExitCode {
     if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {
         return exit_code(commands::nix_serve::run(&args));
     }
+    // A shell asks for completions by this variable.
+    CompleteEnv::with_factory(Cli::command)
+        .var(commands::manual::COMPLETE_VARIABLE)
+        .complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage(error, std::env::args_os()),

@@ -97,7 +97,13 @@ impl Database {
         policy: BusyPolicy,
     ) -> Result<(Database, AccessMode), StoreError> {
         let file = layout.database_dir().join("db.sqlite");
-        if !file.exists() {
+        let found = file.try_exists();
+        if let Err(error) = &found
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            // A store may be there.
+            found.io_context("find the database", &file)?;
+        } else if !found.unwrap_or(false) {
             return Err(StoreError::NoStore {
                 path: layout.real_store_dir.clone(),
                 database: file,

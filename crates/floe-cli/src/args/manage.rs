@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 
 use super::{LocalStoreArgs, OptionArgs, OutputArgs, examples};
+use crate::completions;
 
 /// The local store, and how its contents are shown.
 #[derive(Debug, Args)]
@@ -25,7 +27,7 @@ pub(crate) struct RootsArgs {
     #[command(flatten)]
     pub(crate) store: StoreQueryArgs,
     /// Show how the roots lead to this path; may be repeated
-    #[arg(value_hint = ValueHint::AnyPath, long, value_name = "PATH")]
+    #[arg(add = ArgValueCompleter::new(completions::paths), long, value_name = "PATH")]
     pub(crate) why: Vec<String>,
 }
 
@@ -46,7 +48,8 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Links, store paths, or the names of paths that a link or a profile keeps
-    #[arg(value_hint = ValueHint::AnyPath, required = true, value_name = "LINK|PATH|NAME")]
+    #[arg(required = true, value_name = "LINK|PATH|NAME")]
+    #[arg(add = ArgValueCompleter::new(completions::kept_names))]
     pub(crate) names: Vec<String>,
 }
 
@@ -69,6 +72,7 @@ pub(crate) enum ProfileCommand {
         profile: ProfileArgs,
         /// Switch to this generation
         #[arg(long, value_name = "N")]
+        #[arg(add = ArgValueCompleter::new(completions::generations))]
         to: Option<u64>,
     },
     /// Switch to a generation
@@ -78,6 +82,7 @@ pub(crate) enum ProfileCommand {
         profile: ProfileArgs,
         /// The number of the generation
         #[arg(value_name = "N")]
+        #[arg(add = ArgValueCompleter::new(completions::generations))]
         generation: u64,
     },
     /// Delete all generations except the current one
@@ -102,6 +107,7 @@ pub(crate) enum ProfileCommand {
         dry_run: bool,
         /// Numbers, old, a time such as 30d, or +N
         #[arg(required = true, value_name = "SPEC")]
+        #[arg(add = ArgValueCompleter::new(completions::generations))]
         spec: Vec<String>,
     },
 }

@@ -1,8 +1,9 @@
 //! The paths on the command line and on stdin.
 
-use clap::{Args, ValueHint};
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 
-use crate::path_lines;
+use crate::{completions, path_lines};
 
 /// The requested paths.
 #[derive(Debug, Args)]
@@ -14,7 +15,7 @@ pub(crate) struct PathArgs {
     #[arg(long)]
     pub(crate) stdin: bool,
     /// Store paths, base names, hash parts, files in store paths, or links such as ./result
-    #[arg(value_hint = ValueHint::AnyPath, value_name = "PATH")]
+    #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     #[arg(required_unless_present_any = ["all", "stdin"])]
     paths: Vec<String>,
 }
@@ -28,8 +29,14 @@ impl PathArgs {
     }
 
     /// Returns the paths of the command line.
-    pub(crate) fn named(&self) -> &[String] {
-        &self.paths
+    pub(crate) fn named(&self) -> Vec<String> {
+        let named = self.paths.iter().filter(|path| *path != STDIN);
+        named.cloned().collect()
+    }
+
+    /// Whether paths come from stdin.
+    pub(crate) fn use_stdin(&self) -> bool {
+        self.stdin || self.paths.iter().any(|path| path == STDIN)
     }
 }
 

@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 
-use clap::{Args, ValueHint};
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::completions;
 
 use super::{
     LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, TransferArgs, TrustArgs, parse_count,
@@ -61,7 +64,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "program", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// A store path, base name, hash part, link such as ./result, or the program itself
-    #[arg(value_hint = ValueHint::AnyPath, value_name = "PATH")]
+    #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     pub(crate) path: String,
     /// The arguments of the program
     #[arg(last = true, value_name = "ARGUMENT")]
@@ -73,7 +76,7 @@ pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
     /// Store paths, base names, hash parts or links such as ./result
-    #[arg(value_hint = ValueHint::AnyPath, required = true, value_name = "PATH")]
+    #[arg(add = ArgValueCompleter::new(completions::paths), required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     /// The command and its arguments [default: $SHELL, else /bin/sh]
     #[arg(last = true, value_name = "COMMAND")]

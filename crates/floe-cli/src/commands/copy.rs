@@ -7,11 +7,14 @@ use super::run_copy::{CopyCommand, run_copy};
 use crate::args::{CopyArgs, LocalStoreArgs};
 use crate::display::warn;
 use crate::exit::UsageError;
-use crate::messages::copy::{UNUSED_LOCAL_STORE, ignored_trusted};
+use crate::messages::copy::{FOLLOWS_NOTHING, UNUSED_LOCAL_STORE, ignored_trusted};
 use crate::options::Settings;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
+    if args.follow && !args.paths.use_stdin() {
+        bail!(UsageError(FOLLOWS_NOTHING.into()));
+    }
     let LocalStoreArgs { root, store } = &args.local;
     if args.from.is_some() && args.to.is_some() && (root.is_some() || store.is_some()) {
         bail!(UsageError(UNUSED_LOCAL_STORE.into()));
@@ -24,7 +27,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let paths = match (args.paths.all, args.follow) {
         (true, _) => RequestedPaths::All,
         // The others come later.
-        (false, true) => RequestedPaths::Named(args.paths.named().to_vec()),
+        (false, true) => RequestedPaths::Named(args.paths.named()),
         (false, false) => RequestedPaths::Named(args.paths.read()?),
     };
     let paths = match paths {

@@ -14,6 +14,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 use super::print;
 use crate::args::Cli;
@@ -22,7 +23,10 @@ use crate::messages;
 /// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell.to_string());
+    let completer = completer.context("there is no completion for this shell")?;
+    completer.write_registration(COMPLETE_VARIABLE, NAME, NAME, NAME, &mut script)?;
     print(String::from_utf8(script)?.trim_end())
 }
 
@@ -55,6 +59,9 @@ fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
     fs::write(dir.join(file), page::render(command)?)?;
     Ok(())
 }
+
+/// The variable with which a completion script calls floe.
+pub(crate) const COMPLETE_VARIABLE: &str = "FLOE_COMPLETE";
 
 /// The name of the program in the shell.
 const NAME: &str = "floe";

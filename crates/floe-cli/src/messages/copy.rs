@@ -18,6 +18,9 @@ pub(crate) const NO_SUBSTITUTER: &str = "cannot fetch anything: no usable substi
 pub(crate) const UNUSED_LOCAL_STORE: &str = "cannot use --root or --store: --from and --to name \
      both ends of the copy; leave out one of them";
 
+pub(crate) const FOLLOWS_NOTHING: &str =
+    "cannot follow stdin: no path comes from there; add --stdin";
+
 pub(crate) const NO_PATHS_TO_COPY: &str = "copied 0 paths: the source has no valid paths";
 
 pub(crate) const NO_LINKS_TO_CACHES: &str =

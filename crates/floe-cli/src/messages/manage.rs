@@ -177,6 +177,13 @@ pub(crate) fn generation_head(number: u64, time: &str, is_current: bool, target:
     )
 }
 
+pub(crate) fn invalid_generation(number: u64, target: &Path) -> String {
+    let target = target.display();
+    format!(
+        "generation {number} is no valid path of this store, so its changes are unknown: {target}"
+    )
+}
+
 pub(crate) fn switched(profile: &Path, before: Option<u64>, now: u64) -> String {
     let profile = profile.display();
     match before {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -310,4 +310,36 @@ fn unreadable_roots_are_named() {
         rooted.corpus.root
     );
     assert!(ran.stdout.contains(&link), "{}", ran.stdout);
+}
+
+#[test]
+fn store_behind_a_closed_directory_is_not_called_absent() {
+    let Some(rooted) = rooted() else { return };
+    if !rustix::process::geteuid().is_root() {
+        floe_testkit::skip("setpriv", "only root may switch to another user");
+        return;
+    }
+    let Some(setpriv) = floe_testkit::find_tool("setpriv", "util-linux") else {
+        return;
+    };
+    let program = rooted.scratch.join("floe");
+    floe_testkit::copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
+    let closed = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(&rooted.root, closed).unwrap();
+    for arguments in [&["list"][..], &["run", "-q"]] {
+        let mut command = Command::new(&setpriv);
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command
+            .arg(&program)
+            .args(arguments)
+            .arg("--root")
+            .arg(&rooted.root);
+        if arguments[0] == "run" {
+            command.arg(&rooted.corpus.root);
+        }
+        command.env("HOME", rooted.scratch.path());
+        run(&mut command)
+            .expect(1)
+            .stderr_contains("db.sqlite: Permission denied");
+    }
 }

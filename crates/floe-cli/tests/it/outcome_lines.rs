@@ -168,7 +168,7 @@ fn follow_copies_each_path_when_its_line_arrives() {
     let Some(cache) = faulty_cache("zstd") else {
         return;
     };
-    let mut command = floe(["copy", "--stdin", "--follow", "--trusted-public-keys"]);
+    let mut command = floe(["copy", "-", "--follow", "--trusted-public-keys"]);
     command.arg(&cache.corpus.key);
     command
         .arg("--from")

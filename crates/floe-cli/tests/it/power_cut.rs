@@ -1,6 +1,7 @@
 //! Power cuts: a disk that recorded all writes is cut at many points, and floe runs again.
 
 mod first_run;
+mod profile_switch;
 mod record;
 mod sequences;
 
@@ -58,9 +59,19 @@ struct Recording {
 
 /// Runs `command` with a disk, and then waits until all its data is on disk.
 fn record(kind: FileSystemKind, command: impl Fn(&Path) -> Command) -> Option<Recording> {
+    record_after(kind, |_| {}, command)
+}
+
+/// Does the same after `prepare`, which is on disk before the run begins.
+fn record_after(
+    kind: FileSystemKind,
+    prepare: impl Fn(&Path),
+    command: impl Fn(&Path) -> Command,
+) -> Option<Recording> {
     let alone = run_alone();
     let scratch = scratch();
     let mut disk = recording_disk(scratch.path(), kind, DISK_LEN)?;
+    prepare(disk.mount_point());
     sync(&disk);
     let begin = disk.position();
     run(&mut command(disk.mount_point())).expect(0);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::print;
 use super::open_store;
 use crate::args::{ProfileArgs, ProfileCommand};
-use crate::display::eprint_line;
+use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::manage as messages;
 use crate::options::{self, Settings};
@@ -88,6 +88,12 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
     let mut shown = Vec::new();
     for (index, generation) in all.iter().enumerate() {
         let before = index.checked_sub(1).map(|before| &all[before]);
+        if !is_valid(&store, generation)? {
+            warn(messages::invalid_generation(
+                generation.number,
+                &generation.target,
+            ));
+        }
         let changes = match before {
             Some(before) => changes(&store, before, generation)?,
             None => Vec::new(),
@@ -112,6 +118,14 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
         true => print(json!({ "generations": shown })),
         false => Ok(()),
     }
+}
+
+/// Whether the path of a generation is valid in the store.
+fn is_valid(store: &StoreReader, generation: &Generation) -> anyhow::Result<bool> {
+    Ok(match generation.store_path(&store.layout().store_dir) {
+        Some(path) => store.path_info(&path)?.is_some(),
+        None => false,
+    })
 }
 
 fn changes(

@@ -209,6 +209,10 @@ fn connection_is_reused_after_late_last_bytes() {
             "--jobs",
             "1",
             "--no-check-sigs",
+            // Fewer than paths.
+            "--option",
+            "http-connections",
+            "3",
             "--from",
             &server.url(),
             "--root",
