@@ -9,7 +9,7 @@ use super::progress::Progress;
 use super::stderr::{eprint_error, eprint_line, warn};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
-use crate::messages::copy::{event_line, event_warning, plan};
+use crate::messages::copy::{event_line, event_warning};
 
 /// Prints a line every few seconds, and one for each failure.
 pub(super) struct Lines {
@@ -67,12 +67,6 @@ impl EventSink for EventLines {
 
 fn print_event(event: Event<'_>) {
     match event {
-        Event::Planned { paths: 0, .. } => {}
-        Event::Planned {
-            paths,
-            nar_bytes,
-            download_bytes,
-        } => eprint_line(plan(paths, nar_bytes, download_bytes)),
         Event::Failed { error } => eprint_error(error),
         other => match event_warning(&other) {
             Some(warning) => warn(warning),

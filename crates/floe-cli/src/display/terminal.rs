@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::stderr::{Level, colored, printable, write_raw};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
-use crate::messages::copy::{event_line, event_warning, plan};
+use crate::messages::copy::{event_line, event_warning};
 use block::Block;
 
 /// Lines at the end of the screen.
@@ -83,23 +83,13 @@ impl EventSink for Terminal {
         for line in self.verbose.lines(&event) {
             shared.print_line(Level::Info, &line);
         }
-        match event {
-            Event::Planned { paths: 0, .. } => {}
-            Event::Planned {
-                paths,
-                nar_bytes,
-                download_bytes,
-            } => shared.print_line(Level::Info, &plan(paths, nar_bytes, download_bytes)),
-            event => {
-                let level = match &event {
-                    Event::Failed { .. } => Level::Error,
-                    event if event_warning(event).is_some() => Level::Warning,
-                    _ => Level::Info,
-                };
-                if let Some(line) = event_line(&event) {
-                    shared.print_line(level, &line);
-                }
-            }
+        let level = match &event {
+            Event::Failed { .. } => Level::Error,
+            event if event_warning(event).is_some() => Level::Warning,
+            _ => Level::Info,
+        };
+        if let Some(line) = event_line(&event) {
+            shared.print_line(level, &line);
         }
     }
 }

@@ -154,6 +154,12 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
 /// Returns the line about an event that users read, except for lines with counts.
 pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
     Some(match event {
+        Event::Planned { paths: 0, .. } => return None,
+        Event::Planned {
+            paths,
+            nar_bytes,
+            download_bytes,
+        } => plan(*paths, *nar_bytes, *download_bytes),
         Event::Retrying { path, error } => match path {
             Some(path) => format!("retrying {path}: {error}"),
             None => format!("retrying: {error}"),

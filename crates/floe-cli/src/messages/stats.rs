@@ -20,20 +20,15 @@ pub(crate) struct Stats {
 impl Stats {
     /// Returns the lines for users.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let ReceiveTimes {
-            fetch,
-            decode,
-            hash,
-            write,
-        } = self.receive;
+        let times = self.receive;
         let connections = counted(self.connections, "connection");
         let steps = [
             ("connect", self.connect, format!("{connections}, with TLS")),
             ("query", self.query, "until all paths were known".into()),
-            ("fetch", fetch, "workers waited for bytes".into()),
-            ("decode", decode, "all workers".into()),
-            ("hash", hash, "all workers".into()),
-            ("write", write, "all workers".into()),
+            ("fetch", times.fetch, "workers waited for bytes".into()),
+            ("decode", times.decode, "all workers".into()),
+            ("hash", times.hash, "all workers".into()),
+            ("write", times.write, "all workers".into()),
             ("register", self.register, "database and renames".into()),
         ];
         let mut lines: Vec<String> = steps
@@ -47,16 +42,11 @@ impl Stats {
 
     /// Tells which resource took most of the time.
     fn limit(&self) -> String {
-        let ReceiveTimes {
-            fetch,
-            decode,
-            hash,
-            write,
-        } = self.receive;
+        let times = self.receive;
         let resources = [
-            ("network", fetch),
-            ("processor", decode + hash),
-            ("disk", write + self.register),
+            ("network", times.fetch),
+            ("processor", times.decode + times.hash),
+            ("disk", times.write + self.register),
         ];
         let sum: Duration = resources.iter().map(|(_, time)| *time).sum();
         let largest = resources.into_iter().max_by_key(|(_, time)| *time);

@@ -6,7 +6,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use floe_testkit::{Corpus, Nix, Scratch, corpus, nixes, run, scratch};
+use floe_testkit::{
+    Corpus, Nix, Scratch, copy_program, corpus, find_tool, nixes, run, scratch, skip,
+};
 
 use crate::support::floe;
 
@@ -179,7 +181,7 @@ fn chains_lead_from_roots_to_the_path() {
 }
 
 #[test]
-fn list_shows_sizes_of_nix_and_uninstall_tells_what_becomes_free() {
+fn list_and_uninstall_agree_with_nix_about_sizes() {
     let Some(rooted) = rooted() else { return };
     let ran = run(&mut floe_in(&rooted.root, &["list", "--json"])).expect(0);
     let json = ran.json();
@@ -285,22 +287,9 @@ fn names_of_uninstall_are_exact_or_refused() {
 #[test]
 fn unreadable_roots_are_named() {
     let Some(rooted) = rooted() else { return };
-    if !rustix::process::geteuid().is_root() {
-        floe_testkit::skip("setpriv", "only root may switch to another user");
-        return;
-    }
-    let Some(setpriv) = floe_testkit::find_tool("setpriv", "util-linux") else {
+    let Some(mut command) = as_nobody(&rooted, &["roots"]) else {
         return;
     };
-    let program = rooted.scratch.join("floe");
-    floe_testkit::copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
-    let mut command = Command::new(setpriv);
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    command
-        .arg(&program)
-        .args(["roots", "--root"])
-        .arg(&rooted.root);
-    command.env("HOME", rooted.scratch.path());
     let ran = run(&mut command).expect(0);
     assert!(ran.stderr.contains("only root sees all"), "{}", ran.stderr);
     assert!(ran.stderr.contains("processes"), "{}", ran.stderr);
@@ -315,31 +304,35 @@ fn unreadable_roots_are_named() {
 #[test]
 fn store_behind_a_closed_directory_is_not_called_absent() {
     let Some(rooted) = rooted() else { return };
-    if !rustix::process::geteuid().is_root() {
-        floe_testkit::skip("setpriv", "only root may switch to another user");
-        return;
-    }
-    let Some(setpriv) = floe_testkit::find_tool("setpriv", "util-linux") else {
-        return;
-    };
-    let program = rooted.scratch.join("floe");
-    floe_testkit::copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     let closed = fs::Permissions::from_mode(0o700);
     fs::set_permissions(&rooted.root, closed).unwrap();
-    for arguments in [&["list"][..], &["run", "-q"]] {
-        let mut command = Command::new(&setpriv);
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-        command
-            .arg(&program)
-            .args(arguments)
-            .arg("--root")
-            .arg(&rooted.root);
-        if arguments[0] == "run" {
-            command.arg(&rooted.corpus.root);
-        }
-        command.env("HOME", rooted.scratch.path());
+    for arguments in [&["list"][..], &["run", &rooted.corpus.root]] {
+        let Some(mut command) = as_nobody(&rooted, arguments) else {
+            return;
+        };
         run(&mut command)
             .expect(1)
             .stderr_contains("db.sqlite: Permission denied");
     }
+}
+
+/// Returns a command as [`floe_in`] does, which runs as the user `nobody`. Returns `None` if this
+/// process cannot switch to another user.
+fn as_nobody(rooted: &Rooted, arguments: &[&str]) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() {
+        skip("setpriv", "only root may switch to another user");
+        return None;
+    }
+    let setpriv = find_tool("setpriv", "util-linux")?;
+    // The user may have no access to the build directory.
+    let program = rooted.scratch.join("floe");
+    if !program.exists() {
+        copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
+    }
+    let mut command = Command::new(setpriv);
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.arg(&program);
+    command.args(floe_in(&rooted.root, arguments).get_args());
+    command.env("HOME", rooted.scratch.path());
+    Some(command)
 }

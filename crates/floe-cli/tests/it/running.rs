@@ -86,8 +86,8 @@ impl Programs {
         self.command(&[&own[..], arguments].concat())
     }
 
-    /// The same as the user `nobody`, who owns the store then. Returns `None` if this process may
-    /// not switch to another user.
+    /// Returns the same command as the user `nobody`, and gives the store to this user. Returns
+    /// `None` if this process cannot switch to another user.
     fn as_nobody(&self, command: &Command) -> Option<Command> {
         if !rustix::process::geteuid().is_root() {
             skip("setpriv", "only root may switch to another user");
@@ -263,5 +263,5 @@ fn missing_path_is_installed_first() {
     assert_eq!(ran.stderr, "");
 }
 
-/// The user id of `nobody`, which owns no files.
+/// The user id of `nobody`.
 const NOBODY_UID: u32 = 65534;

@@ -27,8 +27,8 @@ pub struct ProgramRoot {
 }
 
 impl ProgramRoot {
-    /// Protects paths. They are safe if they are valid afterwards. Removes the files of programs
-    /// that have ended.
+    /// Protects paths. They are safe if they are valid afterwards. It also removes the files of
+    /// ended programs.
     ///
     /// Errors: those of the system, and those of a running collector.
     pub fn create(

@@ -42,8 +42,8 @@ pub(super) fn main_program(
     Ok(Path::new(&shown).join("bin").join(chosen))
 }
 
-/// Returns the names of the programs in a directory, sorted. Programs that other ones wrap have
-/// names with a dot at the begin.
+/// Returns the names of the programs in a directory, sorted, without those that other programs
+/// wrap: their names begin with a dot.
 fn programs(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -110,7 +110,7 @@ fn remembered_http2_is_dropped_after_an_http1_response() {
 
 /// The first request is then for a NAR, over a connection that is made for HTTP/2.
 #[test]
-fn remembered_http2_and_narinfos_of_an_http1_host_cost_one_attempt() {
+fn remembered_http2_of_an_http1_host_costs_one_attempt() {
     let Some(fixture) = fixture() else { return };
     let home = fixture.scratch.join("home");
     let server = FaultServer::start(&fixture.cache);
