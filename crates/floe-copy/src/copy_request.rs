@@ -100,6 +100,7 @@ impl CopyRequest {
     }
 
     /// Checks the request, and opens the sources. A local store as target opens while they connect.
+    /// If it has all requested paths, it needs no source.
     ///
     /// Errors: those of [`CopyRequest::check`] and [`Sources::open`].
     pub fn open_sources(&self) -> Result<OpenSources, Error> {
@@ -110,7 +111,16 @@ impl CopyRequest {
         let target = is_independent.then(|| self.open_target_for(None));
         match opening.wait() {
             Ok(sources) => Ok(OpenSources { sources, target }),
+            Err(Error::Cancelled) => Err(Error::Cancelled),
             Err(error) => {
+                if let Some(Ok(found)) = &target
+                    && self.has_all(&*found.opened.target)?
+                {
+                    let names = self.sources.iter().map(ToString::to_string);
+                    let names: Vec<String> = names.collect();
+                    let sources = Sources::unavailable(names.join(", "), error);
+                    return Ok(OpenSources { sources, target });
+                }
                 if let Some(Ok(target)) = target
                     && let Some(store) = target.opened.local_store
                 {

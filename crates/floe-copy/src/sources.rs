@@ -68,6 +68,13 @@ impl Sources {
         }
     }
 
+    /// Makes an empty list for a target that has everything, with the reason why it is empty.
+    pub(crate) fn unavailable(names: String, error: Error) -> Sources {
+        let mut sources = Sources::new(Vec::new(), RetryPolicy::default());
+        sources.unavailable.push((names, Arc::new(error)));
+        sources
+    }
+
     /// Returns the policy for transfers from one source.
     pub(crate) fn retry_policy(&self, source: usize) -> RetryPolicy {
         let own = self.list[source].retry_policy();

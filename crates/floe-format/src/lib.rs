@@ -26,6 +26,7 @@ pub mod cache_info;
 pub mod compression;
 pub mod content_address;
 pub mod derivation;
+pub mod drv_name;
 pub mod hash;
 pub mod hash_part;
 pub mod nar;

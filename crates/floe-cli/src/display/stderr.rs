@@ -5,14 +5,15 @@
 
 mod journal;
 mod style;
-mod time;
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::times;
 
 use super::verbosity::{ColorChoice, Verbosity};
 pub(crate) use style::colored;
@@ -49,7 +50,7 @@ pub(crate) enum Level {
 
 /// Writes a JSON line. `fields` is an object, and its null fields are left out.
 pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
-    let time = time::utc(SystemTime::now());
+    let time = times::rfc3339(Timestamp::now());
     let mut line = json!({ "level": level, "event": event, "time": time });
     if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
         let fields = fields.into_iter().filter(|(_, value)| !value.is_null());

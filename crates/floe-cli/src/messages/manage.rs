@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use floe_format::drv_name::name_and_version;
 use rustix::process::geteuid;
 
 use super::{Size, counted};
@@ -85,17 +86,6 @@ pub(crate) fn kept_by(link: &str, generation: Option<(u64, bool)>) -> String {
 }
 
 // floe uninstall
-
-/// Splits a name as Nix does: the version begins after the first dash that no letter follows.
-pub(crate) fn name_and_version(name: &str) -> (&str, &str) {
-    let dashes = name.match_indices('-');
-    let mut versions = dashes.filter(|(at, _)| {
-        let after = name[at + 1..].chars().next();
-        after.is_some_and(|c| !c.is_ascii_alphabetic())
-    });
-    let version = versions.next();
-    version.map_or((name, ""), |(at, _)| (&name[..at], &name[at + 1..]))
-}
 
 /// Whether a user may mean a path with this name: with or without the version.
 pub(crate) fn has_name(name: &str, text: &str) -> bool {
@@ -230,16 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_begins_after_a_dash_without_letter() {
-        for (name, package, version) in [
-            ("jq-1.6", "jq", "1.6"),
-            ("jq", "jq", ""),
-            ("gcc-wrapper-12.2.0-bin", "gcc-wrapper", "12.2.0-bin"),
-            ("libfoo-", "libfoo-", ""),
-            ("x-_1", "x", "_1"),
-        ] {
-            assert_eq!(name_and_version(name), (package, version));
-        }
+    fn names_match_with_and_without_version() {
         assert!(has_name("jq-1.6", "jq") && has_name("jq-1.6", "jq-1.6"));
         assert!(!has_name("jq-tool-1.6", "jq") && !has_name("jq-1.6", "jq-1"));
     }

@@ -10,7 +10,10 @@ use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{Corpus, copy_program, corpus, find_tool, nixes, run, scratch, skip, tree};
+use floe_testkit::{
+    Corpus, NOBODY_UID, copy_program, corpus, find_tool, nixes, run, scratch, setpriv_to_nobody,
+    skip, tree,
+};
 
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
 use crate::support::floe;
@@ -164,28 +167,17 @@ fn unprivileged_user_installs_into_own_store() {
     else {
         return;
     };
-    if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("setpriv", "only root may switch to another user");
+    if setpriv_to_nobody().is_none() {
         return;
     }
-    let Some(setpriv) = find_tool("setpriv", "util-linux") else {
-        return;
-    };
     // The user may have no access to the build directory.
     let program = scratch.join("floe");
     copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     chown(scratch.path(), Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
     let root = scratch.join("root");
     let as_user = |args: &[&str]| {
-        let mut command = Command::new(&setpriv);
+        let mut command = setpriv_to_nobody().unwrap();
         command
-            .args([
-                "--reuid",
-                &NOBODY_UID.to_string(),
-                "--regid",
-                &NOBODY_UID.to_string(),
-                "--clear-groups",
-            ])
             .arg(&program)
             .args(args)
             .env("HOME", scratch.path())
@@ -254,6 +246,3 @@ fn unprivileged_user_installs_into_own_store() {
         );
     }
 }
-
-/// The user id of `nobody`, which owns no files.
-const NOBODY_UID: u32 = 65534;

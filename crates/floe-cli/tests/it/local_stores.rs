@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{Corpus, Scratch, copy_tree, corpus, run, scratch};
+use floe_testkit::{Corpus, NOBODY_UID, Scratch, copy_tree, corpus, run, scratch};
 
 use crate::support::floe;
 
@@ -174,8 +174,8 @@ fn install_of_valid_paths_needs_no_write_permission() {
         install
             .arg(path)
             .env("HOME", "/nonexistent")
-            .uid(NOBODY)
-            .gid(NOBODY);
+            .uid(NOBODY_UID)
+            .gid(NOBODY_UID);
         run(&mut install)
     };
     let root = &fixture.corpus.root;
@@ -188,6 +188,3 @@ fn install_of_valid_paths_needs_no_write_permission() {
         .expect(1)
         .stderr_contains("ermission denied");
 }
-
-/// A user that owns nothing.
-const NOBODY: u32 = 65534;

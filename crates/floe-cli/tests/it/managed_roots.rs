@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use floe_testkit::{
-    Corpus, Nix, Scratch, copy_program, corpus, find_tool, nixes, run, scratch, skip,
+    Corpus, Nix, Scratch, copy_program, corpus, nixes, run, scratch, setpriv_to_nobody,
 };
 
 use crate::support::floe;
@@ -319,18 +319,12 @@ fn store_behind_a_closed_directory_is_not_called_absent() {
 /// Returns a command as [`floe_in`] does, which runs as the user `nobody`. Returns `None` if this
 /// process cannot switch to another user.
 fn as_nobody(rooted: &Rooted, arguments: &[&str]) -> Option<Command> {
-    if !rustix::process::geteuid().is_root() {
-        skip("setpriv", "only root may switch to another user");
-        return None;
-    }
-    let setpriv = find_tool("setpriv", "util-linux")?;
+    let mut command = setpriv_to_nobody()?;
     // The user may have no access to the build directory.
     let program = rooted.scratch.join("floe");
     if !program.exists() {
         copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     }
-    let mut command = Command::new(setpriv);
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command.arg(&program);
     command.args(floe_in(&rooted.root, arguments).get_args());
     command.env("HOME", rooted.scratch.path());

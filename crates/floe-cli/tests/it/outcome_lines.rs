@@ -64,6 +64,23 @@ fn last_line_tells_what_was_done_and_what_keeps_it() {
 }
 
 #[test]
+fn present_path_gets_a_link_without_any_source() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let root = cache.corpus.root.clone();
+    run(&mut install(&cache, &[&root])).expect(0);
+    floe_store::tree::remove_tree(&cache.cache).unwrap();
+    let ran = run(&mut install(&cache, &["-o", "result", &root])).expect(0);
+    assert!(ran.stderr.contains("nothing to do"), "{}", ran.stderr);
+    let link = fs::read_link(cache.scratch.join("result")).unwrap();
+    assert_eq!(link.to_str(), Some(&*root));
+    // A path that is missing needs the cache.
+    let absent = format!("/nix/store/{}-absent", "0".repeat(32));
+    run(&mut install(&cache, &[&absent])).expect(4);
+}
+
+#[test]
 fn failed_copy_ends_with_the_number_of_failures() {
     let Some(cache) = faulty_cache("zstd") else {
         return;

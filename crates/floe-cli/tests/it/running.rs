@@ -8,7 +8,9 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use floe_testkit::{Nix, Scratch, copy_program, find_tool, nixes, run, scratch, skip, wait_until};
+use floe_testkit::{
+    NOBODY_UID, Nix, Scratch, copy_program, nixes, run, scratch, setpriv_to_nobody, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::floe;
@@ -89,11 +91,7 @@ impl Programs {
     /// Returns the same command as the user `nobody`, and gives the store to this user. Returns
     /// `None` if this process cannot switch to another user.
     fn as_nobody(&self, command: &Command) -> Option<Command> {
-        if !rustix::process::geteuid().is_root() {
-            skip("setpriv", "only root may switch to another user");
-            return None;
-        }
-        let setpriv = find_tool("setpriv", "util-linux")?;
+        let mut as_user = setpriv_to_nobody()?;
         // The user may have no access to the build directory.
         let program = self.scratch.join("floe");
         if !program.exists() {
@@ -105,9 +103,6 @@ impl Programs {
             .status();
         assert!(chown_all.unwrap().success());
         chown(self.scratch.path(), Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
-        let mut as_user = Command::new(setpriv);
-        let user = NOBODY_UID.to_string();
-        as_user.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
         as_user.arg(program).args(command.get_args());
         as_user.envs(
             command
@@ -262,6 +257,3 @@ fn missing_path_is_installed_first() {
     let ran = run(&mut command).expect(4);
     assert_eq!(ran.stderr, "");
 }
-
-/// The user id of `nobody`.
-const NOBODY_UID: u32 = 65534;

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use floe_testkit::{
-    CommandOutput, Corpus, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
+    CommandOutput, Corpus, NOBODY_UID, Scratch, copy_program, corpus, nginx, nixes, run, scratch,
+    skip, tree,
 };
 
 use floe_testkit::create_certificates;
@@ -200,9 +201,6 @@ fn static_binary_installs_by_host_name_in_empty_root() {
         );
     }
 }
-
-/// The user id of `nobody`, which owns no files.
-const NOBODY_UID: u32 = 65534;
 
 /// A loopback address that no other program uses. resolv.conf cannot name a port, so the server
 /// needs port 53.

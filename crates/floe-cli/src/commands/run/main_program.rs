@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use floe_format::StorePath;
+use floe_format::drv_name::name_and_version;
 use floe_store::StoreLayout;
 
-use crate::messages::manage::name_and_version;
 use crate::messages::run as messages;
 
 /// Returns the program of a path in the store directory: the named one, the only one, or the one

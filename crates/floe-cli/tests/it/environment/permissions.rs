@@ -9,9 +9,11 @@ use std::process::Command;
 
 use floe_format::StoreDir;
 use floe_store::{StoreLayout, StoreWriter};
-use floe_testkit::{Corpus, copy_program, corpus, nixes, run, scratch, skip, tree};
+use floe_testkit::{
+    Corpus, NOBODY_UID, copy_program, corpus, nixes, run, scratch, setpriv_to_nobody, skip, tree,
+};
 
-use super::{NOBODY_UID, install_args};
+use super::install_args;
 use crate::support::floe;
 use floe_testkit::find_tool;
 
@@ -162,27 +164,10 @@ fn copy_floe_to(directory: &Path) -> PathBuf {
     program
 }
 
-/// Returns the `setpriv` command line that switches from root to another user.
-fn as_user(setpriv: &Path) -> Vec<String> {
-    let user = NOBODY_UID.to_string();
-    let words = [
-        &*setpriv.display().to_string(),
-        "--reuid",
-        &user,
-        "--regid",
-        &user,
-    ];
-    let words = words.into_iter().chain(["--clear-groups"]);
-    words.map(str::to_owned).collect()
-}
-
 #[test]
 fn daemon_store_suggests_sudo_or_own_root() {
     let Some(corpus) = corpus("jq") else { return };
-    if !is_root() {
-        return;
-    }
-    let Some(setpriv) = find_tool("setpriv", "util-linux") else {
+    let Some(user) = setpriv_to_nobody() else {
         return;
     };
     let scratch = scratch();
@@ -193,9 +178,8 @@ fn daemon_store_suggests_sudo_or_own_root() {
     let sockets = root.join("nix/var/nix/daemon-socket");
     fs::create_dir(&sockets).unwrap();
     let _daemon = UnixListener::bind(sockets.join("socket")).unwrap();
-    let user = as_user(&setpriv);
-    let mut command = Command::new(&user[0]);
-    command.args(&user[1..]).arg(copy_floe_to(scratch.path()));
+    let mut command = user;
+    command.arg(copy_floe_to(scratch.path()));
     command.env("HOME", "/nonexistent");
     run(command.args(install_args(&corpus, &root)))
         .expect(1)
@@ -261,10 +245,7 @@ fn root_writes_to_read_only_mount_and_others_still_cannot() {
 #[test]
 fn read_only_mount_is_reported_to_unprivileged_user() {
     let Some(corpus) = corpus("jq") else { return };
-    if !is_root() {
-        return;
-    }
-    let Some(setpriv) = find_tool("setpriv", "util-linux") else {
+    let Some(user) = setpriv_to_nobody() else {
         return;
     };
     let scratch = scratch();
@@ -277,7 +258,8 @@ fn read_only_mount_is_reported_to_unprivileged_user() {
         return;
     };
     command
-        .args(as_user(&setpriv))
+        .arg(user.get_program())
+        .args(user.get_args())
         .arg(copy_floe_to(scratch.path()));
     command.env("HOME", "/nonexistent");
     run(command.args(install_args(&corpus, &root)))

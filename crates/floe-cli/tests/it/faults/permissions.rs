@@ -8,7 +8,7 @@ use std::process::Command;
 
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{
-    CommandOutput, Corpus, Scratch, copy_program, corpus, run, scratch, skip, tree,
+    CommandOutput, Corpus, NOBODY_UID, Scratch, copy_program, corpus, run, scratch, skip, tree,
 };
 
 use super::{assert_fetched_only_missing, nars_requested_since, temporary_entries};
@@ -105,9 +105,6 @@ fn referrers_of_blocked_path_are_not_fetched() {
     install(&faulty.corpus.root).expect(0);
     assert_store_contains_exactly(&faulty.root, &faulty.paths_without(&[]));
 }
-
-/// The user id of `nobody`, which owns no files.
-const NOBODY_UID: u32 = 65534;
 
 #[test]
 fn store_of_other_user_is_rejected_and_unchanged() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_store::LiveStore;
-use floe_testkit::{nixes, skip};
+use floe_testkit::{NOBODY_UID, nixes, skip};
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -91,9 +91,6 @@ fn unprivileged_reader_sees_every_change_by_nix() {
         }
     }
 }
-
-/// The user id of `nobody`, which owns no files.
-const NOBODY_UID: u32 = 65534;
 
 /// Runs a closure on a thread of the user `nobody`, in a store that every user may read.
 fn as_nobody<T: Send>(nix_store: &NixStore<'_>, work: impl FnOnce() -> T + Send) -> T {

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use floe_testkit::{find_tool, run, skip};
+use floe_testkit::{NOBODY_UID, find_tool, run, skip};
 
-use super::{NOBODY_UID, programs};
+use super::programs;
 
 #[test]
 fn forbidden_user_namespaces_are_an_error_with_the_remedy() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use floe_format::PathInfo;
+use floe_format::drv_name::name_and_version;
 use serde_json::{Value, json};
 
 use crate::messages::manage as messages;
@@ -30,7 +31,7 @@ pub(super) fn closure_diff(before: &[PathInfo], after: &[PathInfo]) -> Vec<Chang
     let mut packages: BTreeMap<&str, Package> = BTreeMap::new();
     for (side, closure) in [before, after].into_iter().enumerate() {
         for info in closure {
-            let (name, version) = messages::name_and_version(info.path.name());
+            let (name, version) = name_and_version(info.path.name());
             let package = packages.entry(name).or_default();
             package.versions[side].insert(version.to_owned());
             package.bytes[side] += info.nar_size;
