@@ -36,7 +36,8 @@ impl StoreNames {
         followed.collect()
     }
 
-    fn follow_one(&self, text: &str) -> Option<String> {
+    /// Returns the name in the store directory, or `None` if the argument is no such file.
+    pub(crate) fn follow_one(&self, text: &str) -> Option<String> {
         // Such a text is a base name or a hash part, also if there is such a file.
         if StorePath::parse(text).is_ok() || HashPart::parse(text).is_some() {
             return None;
@@ -52,8 +53,8 @@ impl StoreNames {
         None
     }
 
-    /// Returns the name in the store directory of a file in the store.
-    fn in_store(&self, path: &Path) -> Option<String> {
+    /// Returns the name in the store directory of a file in the store. Links are not followed.
+    pub(crate) fn in_store(&self, path: &Path) -> Option<String> {
         let moved = self.real_store_dir.as_ref().and_then(|real| {
             let rest = path.strip_prefix(real).ok()?;
             Some(Path::new(self.store_dir.as_str()).join(rest))
@@ -67,6 +68,14 @@ impl StoreNames {
         };
         in_store(path).or_else(|| in_store(&moved?))
     }
+}
+
+/// Returns the path of a file in the working directory, which the user may mean by a bare name.
+/// Errors then do not take it for a package.
+pub(crate) fn existing_file(text: &str) -> Option<String> {
+    let is_name = StorePath::parse(text).is_err() && HashPart::parse(text).is_none();
+    let is_file = is_name && !text.contains('/') && fs::symlink_metadata(text).is_ok();
+    is_file.then(|| format!("./{text}"))
 }
 
 /// Replaces the first component that is a symbolic link by its target, and removes `.` and `..` of

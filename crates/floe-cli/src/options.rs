@@ -17,7 +17,7 @@ use floe_transfer::{Cancel, CopyOptions, Error, IgnoredParameter, Reuse, parse_p
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
-use crate::links::StoreNames;
+use crate::links::{StoreNames, existing_file};
 use crate::messages::{self, copy};
 use crate::open_files::{self, limit_connections};
 
@@ -65,22 +65,28 @@ impl Settings {
         }
     }
 
-    /// Replaces arguments that lead into the first local store among `stores`, else into the
+    /// Replaces arguments that lead into one of the local stores among `stores`, else into the
     /// configured store directory.
     pub(crate) fn follow_links(
         &self,
         arguments: &[String],
         stores: &[&dyn StoreConfig],
     ) -> Vec<String> {
-        let layout = stores.iter().find_map(|store| store.layout());
-        let names = match layout {
-            Some(layout) => StoreNames::from(layout),
-            None => StoreNames {
+        let layouts = stores.iter().filter_map(|store| store.layout());
+        let mut names: Vec<StoreNames> = layouts.map(StoreNames::from).collect();
+        if names.is_empty() {
+            names.push(StoreNames {
                 store_dir: self.context.store_dir.clone().unwrap_or_default(),
                 real_store_dir: None,
-            },
-        };
-        names.follow(arguments)
+            });
+        }
+        let followed = arguments.iter().map(|text| {
+            let followed = names.iter().find_map(|names| names.follow_one(text));
+            followed
+                .or_else(|| existing_file(text))
+                .unwrap_or_else(|| text.clone())
+        });
+        followed.collect()
     }
 
     /// Returns the sources of `--from`, else the configured substituters.
@@ -218,9 +224,13 @@ fn report_store_event(event: StoreEvent) {
 /// Makes the first SIGINT, SIGTERM or SIGHUP cancel the work, and the second one end the process.
 pub(crate) fn cancel_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // A process that `nohup` has started ignores SIGHUP.
-    let hangup = (!ignores_signal(SIGHUP)).then_some(SIGHUP);
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+    let signals = [SIGINT, SIGTERM, SIGHUP];
+    // A process that `nohup` has started ignores SIGHUP; one in the background of a script ignores
+    // SIGINT.
+    for signal in signals
+        .into_iter()
+        .filter(|signal| !ignores_signal(*signal))
+    {
         signal_hook::flag::register_conditional_shutdown(signal, 130, cancel.flag())?;
         signal_hook::flag::register(signal, cancel.flag())?;
     }

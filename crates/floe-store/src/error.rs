@@ -132,6 +132,9 @@ pub enum StoreError {
         /// The current number.
         current: Option<u64>,
     },
+    /// The highest generation has the last number.
+    #[error("cannot make a generation after {0}: its number is the highest possible; remove it")]
+    LastGeneration(PathBuf),
     /// The current generation of a profile cannot be deleted.
     #[error(
         "cannot delete generation {number} of {profile}: it is the current one; switch to another \

@@ -106,7 +106,10 @@ impl StoreWriter {
         let number = match latest.filter(is_there) {
             Some(number) => number,
             None => {
-                let number = latest.unwrap_or(0).saturating_add(1);
+                let latest = latest.unwrap_or(0);
+                let number = latest.checked_add(1);
+                let number = number
+                    .ok_or_else(|| StoreError::LastGeneration(profile.generation_link(latest)))?;
                 let link = IndirectGcRoot::check(self.layout(), &profile.generation_link(number))?;
                 self.add_gc_root(&link, path)?;
                 number

@@ -18,9 +18,11 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         false => SourceOrder::AsListed,
     };
     let sources = settings.sources(&args.from)?;
+    let stores = [&target].into_iter().chain(&sources);
+    let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
     let paths = match args.paths.all {
         true => RequestedPaths::All,
-        false => RequestedPaths::Named(settings.follow_links(&args.paths.read()?, &[&*target])),
+        false => RequestedPaths::Named(settings.follow_links(&args.paths.read()?, &stores)),
     };
     if args.repair
         && let Some(layout) = target.layout()

@@ -48,8 +48,12 @@ pub(crate) enum Level {
     Error,
 }
 
-/// Writes a JSON line. `fields` is an object, and its null fields are left out.
+/// Writes a JSON line. `fields` is an object, and its null fields are left out. A quiet process
+/// writes no events of its progress.
 pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
+    if level == Level::Info && event != MESSAGE && !is_verbose(Verbosity::Normal) {
+        return;
+    }
     let time = times::rfc3339(Timestamp::now());
     let mut line = json!({ "level": level, "event": event, "time": time });
     if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
@@ -88,11 +92,14 @@ impl Level {
     }
 }
 
+/// The event of lines that have no event of their own.
+const MESSAGE: &str = "message";
+
 /// Prints a line on stderr.
 pub(crate) fn eprint_line(line: impl std::fmt::Display) {
     if is_json() {
         let fields = json!({ "message": line.to_string() });
-        return write_event(Level::Info, "message", fields);
+        return write_event(Level::Info, MESSAGE, fields);
     }
     write_lines(Level::Info, printable(&line.to_string()));
 }

@@ -14,6 +14,16 @@ pub(crate) fn not_a_local_store(store: impl Display) -> String {
     )
 }
 
+/// Escapes control characters: other users may name the links of a shared store.
+fn escaped(place: impl Display) -> String {
+    let place = place.to_string();
+    let characters = place.chars().map(|c| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    });
+    characters.collect()
+}
+
 // Unreadable roots
 
 pub(crate) fn unreadable_link(path: &Path) -> String {
@@ -55,6 +65,7 @@ pub(crate) fn kept(paths: usize, size: Size) -> String {
 }
 
 pub(crate) fn root(place: impl Display, path: &str, kept: &str) -> String {
+    let place = escaped(place);
     format!("{place} -> {path} ({kept})")
 }
 
@@ -67,6 +78,7 @@ pub(crate) fn not_valid(path: &str) -> String {
 }
 
 pub(crate) fn chain(root: &str, chain: &[String]) -> String {
+    let root = escaped(root);
     let paths = chain.iter().map(|path| format!("\n  -> {path}"));
     format!("{root}{}", paths.collect::<String>())
 }
@@ -77,9 +89,23 @@ pub(crate) const LIST_HEADS: [&str; 5] = ["NAME", "SIZE", "CLOSURE", "SINCE", "K
 
 pub(crate) const NO_ROOT: &str = "no root";
 
+pub(crate) fn no_kept_paths(valid: usize) -> String {
+    match valid {
+        0 => "the store is empty".into(),
+        valid => format!(
+            "no link and no profile keeps a path; --all shows {}",
+            match valid {
+                1 => "the valid one".into(),
+                valid => format!("the {valid} valid ones"),
+            }
+        ),
+    }
+}
+
 pub(crate) fn kept_by(link: &str, generation: Option<(u64, bool)>) -> String {
+    let link = escaped(link);
     match generation {
-        None => link.to_owned(),
+        None => link,
         Some((number, true)) => format!("{link} (generation {number}, current)"),
         Some((number, false)) => format!("{link} (generation {number})"),
     }
@@ -132,6 +158,7 @@ pub(crate) fn current_generation(profile: &Path, number: u64) -> String {
 }
 
 pub(crate) fn removed(place: impl Display, path: &str, dry_run: bool) -> String {
+    let place = escaped(place);
     match dry_run {
         true => format!("would remove {place} -> {path}"),
         false => format!("removed {place} -> {path}"),
@@ -187,6 +214,13 @@ pub(crate) fn deleted_generation(profile: &Path, number: u64, dry_run: bool) -> 
     format!("{verb} generation {number} of {}", profile.display())
 }
 
+pub(crate) fn no_deleted_generation(profile: &Path) -> String {
+    format!(
+        "nothing to delete: {} has no such generation",
+        profile.display()
+    )
+}
+
 pub(crate) fn not_a_generation_spec(text: &str) -> String {
     format!(
         "cannot delete the generations {text:?}: it is neither a number, nor old, nor a time such \
@@ -218,6 +252,11 @@ pub(crate) fn changed_package(name: &str, before: &str, after: &str, bytes: i64)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_of_links_are_escaped() {
+        assert_eq!(kept_by("/a/e\x1b[31m\nü", None), "/a/e\\u{1b}[31m\\nü");
+    }
 
     #[test]
     fn names_match_with_and_without_version() {

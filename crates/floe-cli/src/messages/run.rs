@@ -23,7 +23,11 @@ pub(crate) fn vanished(texts: &[String]) -> String {
 
 pub(crate) fn cannot_run(program: &OsStr, error: &std::io::Error) -> String {
     let shown = Path::new(program).display();
+    let is_name = !program.as_encoded_bytes().contains(&b'/');
     let fix = match error.kind() {
+        std::io::ErrorKind::NotFound if is_name => {
+            "; no directory of PATH and no path of the command line has it"
+        }
         std::io::ErrorKind::NotFound => {
             "; the file or the interpreter that its first line names is missing"
         }
@@ -52,7 +56,10 @@ pub(crate) fn other_name(path: &str, found: &str) -> String {
 // The main program
 
 pub(crate) fn missing_files(path: &str) -> String {
-    format!("cannot run {path}: its files are missing; fetch them again by floe verify --repair")
+    format!(
+        "cannot run {path}: its files are missing; fetch them again by floe verify --repair, for \
+         the same store"
+    )
 }
 
 pub(crate) fn unreadable_programs(directory: &Path) -> String {
@@ -61,8 +68,8 @@ pub(crate) fn unreadable_programs(directory: &Path) -> String {
 
 pub(crate) fn no_programs(path: &str) -> String {
     format!(
-        "cannot run {path}: it has no directory bin with programs; name a file in it, such as \
-         {path}/sbin/NAME"
+        "cannot run {path}: it has no directory bin with programs; name one of its files, as in \
+         floe run {path}/DIRECTORY/PROGRAM"
     )
 }
 

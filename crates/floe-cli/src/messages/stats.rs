@@ -21,9 +21,12 @@ impl Stats {
     /// Returns the lines for users.
     pub(crate) fn lines(&self) -> Vec<String> {
         let times = self.receive;
-        let connections = counted(self.connections, "connection");
+        let connections = match self.connections {
+            0 => "no connection".to_owned(),
+            number => format!("{}, with TLS", counted(number, "connection")),
+        };
         let steps = [
-            ("connect", self.connect, format!("{connections}, with TLS")),
+            ("connect", self.connect, connections),
             ("query", self.query, "until all paths were known".into()),
             ("fetch", times.fetch, "workers waited for bytes".into()),
             ("decode", times.decode, "all workers".into()),
@@ -44,7 +47,15 @@ impl Stats {
     fn limit(&self) -> String {
         let times = self.receive;
         let resources = [
-            ("network", times.fetch),
+            // A source without a connection is a directory.
+            (
+                if self.connections == 0 {
+                    "source"
+                } else {
+                    "network"
+                },
+                times.fetch,
+            ),
             ("processor", times.decode + times.hash),
             ("disk", times.write + self.register),
         ];
@@ -82,6 +93,11 @@ mod tests {
         };
         let limit = |stats: &Stats| stats.lines().pop().unwrap();
         assert!(limit(&stats).starts_with("the network was the limit: 60 %"));
+        let local = Stats {
+            connections: 0,
+            ..stats
+        };
+        assert!(limit(&local).starts_with("the source was the limit: 60 %"));
         stats.receive.hash = seconds(10);
         assert!(limit(&stats).starts_with("the processor was the limit"));
         stats.register = seconds(20);

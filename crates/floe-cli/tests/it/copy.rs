@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use floe_testkit::{corpora, corpus, nginx, nixes, run, scratch, tree};
 
@@ -28,6 +29,30 @@ fn local_copy_equals_its_source() {
             );
         }
     }
+}
+
+#[test]
+fn real_place_in_source_stands_for_the_path() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let real = format!("{}{}", corpus.store().display(), corpus.root);
+    let link = scratch.join("link");
+    symlink(&real, &link).unwrap();
+    for (number, named) in [&*real, link.to_str().unwrap()].iter().enumerate() {
+        let root = scratch.join(&number.to_string());
+        let mut copy = floe(["copy", "--no-check-sigs", "--from"]);
+        copy.arg(corpus.store()).arg("--to").arg(&root);
+        let copied = run(copy.arg(named)).expect(0);
+        assert_eq!(copied.stdout, format!("{}\n", corpus.root));
+    }
+    // A file elsewhere is no package.
+    symlink("/etc", scratch.join("elsewhere")).unwrap();
+    let mut copy = floe(["copy", "--from"]);
+    copy.arg(corpus.store())
+        .arg("--to")
+        .arg(scratch.join("other"));
+    let refused = run(copy.arg("elsewhere").current_dir(scratch.path())).expect(2);
+    assert!(!refused.stderr.contains("nix eval"), "{}", refused.stderr);
 }
 
 #[test]

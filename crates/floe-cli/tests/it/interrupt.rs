@@ -82,7 +82,7 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
 }
 
 #[test]
-fn hangup_interrupts_unless_it_is_ignored() {
+fn signals_interrupt_unless_they_are_ignored() {
     let Some(faulty) = faulty_cache("zstd") else {
         return;
     };
@@ -91,15 +91,23 @@ fn hangup_interrupts_unless_it_is_ignored() {
     let name = nar.file_name().unwrap().to_str().unwrap().to_owned();
     server.fail(&name, Fault::Stalled(1000));
     let install = floe(["install", "--from", &server.url(), "--trusted-public-keys"]);
-    for is_ignored in [false, true] {
-        let trap = if is_ignored { "trap '' HUP; " } else { "" };
+    let signals = [("HUP", 1), ("INT", 2)];
+    let cases = signals
+        .into_iter()
+        .flat_map(|signal| [(signal, false), (signal, true)]);
+    for ((name_of_signal, number), is_ignored) in cases {
+        let trap = match is_ignored {
+            true => format!("trap '' {name_of_signal}; "),
+            false => String::new(),
+        };
         let script = format!("{trap}exec \"$@\"");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]).arg(install.get_program());
         shell
             .args(install.get_args())
             .args([&faulty.corpus.key, "--root"]);
-        shell.arg(faulty.root.with_extension(is_ignored.to_string()));
+        let own = format!("{name_of_signal}-{is_ignored}");
+        shell.arg(faulty.root.with_extension(own));
         let mut child = shell.arg(&faulty.corpus.root).spawn().unwrap();
         let before = server.requests_for(&name).len();
         wait_until("the stalled NAR is requested", || {
@@ -110,9 +118,19 @@ fn hangup_interrupts_unless_it_is_ignored() {
             .lines()
             .filter_map(|line| line.strip_prefix("SigIgn:"));
         let mask = u64::from_str_radix(masks.next().unwrap().trim(), 16).unwrap();
-        assert_eq!(mask & 1 == 1, is_ignored);
-        let signal = if is_ignored { "-TERM" } else { "-HUP" };
-        run(Command::new("kill").args([signal, &child.id().to_string()])).expect(0);
+        assert_eq!(mask >> (number - 1) & 1 == 1, is_ignored);
+        let process = child.id().to_string();
+        let kill = |signal: &str| {
+            let signal = format!("-{signal}");
+            run(Command::new("kill").args([&signal, &process])).expect(0);
+        };
+        kill(name_of_signal);
+        if is_ignored {
+            // The process would end within this time.
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            assert!(child.try_wait().unwrap().is_none(), "{name_of_signal}");
+            kill("TERM");
+        }
         assert_eq!(child.wait().unwrap().code(), Some(130));
     }
 }

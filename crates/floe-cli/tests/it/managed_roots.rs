@@ -264,6 +264,14 @@ fn names_of_uninstall_are_exact_or_refused() {
             .stderr_contains("it is no root of this store");
     }
     uninstall("").expect(2);
+    // A failure that removed nothing prints nothing else.
+    let failed = uninstall("./profile");
+    assert!(!failed.stderr.contains("would free"), "{}", failed.stderr);
+    // The real place of a path stands for the path.
+    let real = format!("{}{}", rooted.root.display(), rooted.corpus.paths[0]);
+    let mut dry = floe_in(&rooted.root, &["uninstall", "--dry-run", &real]);
+    let dry = run(&mut dry).expect(0).stdout;
+    assert!(dry.contains("would remove"), "{dry}");
     let absent = format!("/nix/store/{}-absent", "0".repeat(32));
     assert_ne!(uninstall(&absent).code, Some(0));
     // All links to the path of generation 1.
@@ -281,6 +289,42 @@ fn names_of_uninstall_are_exact_or_refused() {
             !printed.iter().any(|line| line.contains("/result ")),
             "{printed:?}"
         );
+    }
+}
+
+#[test]
+fn list_of_a_store_without_roots_says_so() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let mut install = floe(["install", "--from", &corpus.file_url("zstd")]);
+    install.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    run(install.arg(&root).arg(&corpus.root)).expect(0);
+    let listed = run(&mut floe_in(&root, &["list"])).expect(0);
+    let expected = format!("--all shows the {} valid ones", corpus.paths.len());
+    assert!(listed.stderr.contains(&expected), "{}", listed.stderr);
+    // A file in place of the directory may have replaced roots.
+    let roots = root.join("nix/var/nix/gcroots");
+    floe_store::tree::remove_tree(&roots).unwrap();
+    fs::write(&roots, "").unwrap();
+    run(&mut floe_in(&root, &["list"]))
+        .expect(0)
+        .stderr_contains("gcroots: a root there would be missing here");
+}
+
+#[test]
+fn control_characters_of_links_do_not_reach_the_terminal() {
+    let Some(rooted) = rooted() else { return };
+    let link = rooted.scratch.join("e\u{1b}[31m\nred");
+    let mut install = floe(["install", "--from", &rooted.corpus.file_url("zstd")]);
+    install.args(["--trusted-public-keys", &rooted.corpus.key, "-o"]);
+    install.arg(&link).arg("--root").arg(&rooted.root);
+    run(install.arg(&rooted.corpus.root)).expect(0);
+    let why = ["roots", "--why", &rooted.corpus.root];
+    for arguments in [&["list"][..], &["roots"], &why] {
+        let ran = run(&mut floe_in(&rooted.root, arguments)).expect(0);
+        assert!(ran.stdout.contains(r"e\u{1b}[31m\nred"), "{}", ran.stdout);
+        assert!(!ran.stdout.contains('\u{1b}'), "{}", ran.stdout);
     }
 }
 

@@ -107,6 +107,7 @@ fn quiet_verbose_and_color_change_only_stderr() {
         ran.stderr
     };
     assert_eq!(stderr(&["-q"]), "");
+    assert_eq!(stderr(&["-q", "--log-format", "json"]), "");
     let received = |text: &str| text.lines().filter(|line| line.starts_with('[')).count();
     assert_eq!(received(&stderr(&[])), 0);
     assert_eq!(received(&stderr(&["-v"])), count);

@@ -1,6 +1,7 @@
 //! `floe profile`: generations as nix-env shows, switches and deletes them.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -191,6 +192,9 @@ fn impossible_changes_are_refused_and_change_nothing() {
         .expect(1)
         .stderr_contains("there is none");
     let before = profiles.links("kept");
+    run(&mut profiles.floe("kept", &["wipe-history", "--older-than", "1000d"]))
+        .expect(0)
+        .stderr_contains("nothing to delete");
     for arguments in [
         &["wipe-history", "--dry-run"][..],
         &["delete-generations", "--dry-run", "2"],
@@ -203,6 +207,41 @@ fn impossible_changes_are_refused_and_change_nothing() {
         );
     }
     assert_eq!(profiles.links("kept"), before);
+}
+
+#[test]
+fn last_possible_generation_is_never_overwritten() {
+    let Some(profiles) = profiles() else { return };
+    profiles.make("full", 1);
+    let last = format!("full/profile-{}-link", u64::MAX);
+    let last = profiles.scratch.join(&last);
+    symlink(&profiles.corpus.paths[1], &last).unwrap();
+    let mut install = floe(["install", "--from", &profiles.corpus.file_url("zstd")]);
+    install.args(["--trusted-public-keys", &profiles.corpus.key, "--profile"]);
+    install.arg(profiles.path("full"));
+    install.arg("--root").arg(&profiles.root);
+    run(install.arg(&profiles.corpus.paths[2]))
+        .expect(1)
+        .stderr_contains("its number is the highest possible");
+    let target = fs::read_link(&last).unwrap();
+    assert_eq!(target.to_str(), Some(&*profiles.corpus.paths[1]));
+}
+
+#[test]
+fn changes_of_an_invalid_generation_are_unknown() {
+    let Some(profiles) = profiles() else { return };
+    profiles.make("broken", 1);
+    let gone = format!("/nix/store/{}-gone-1", "0".repeat(32));
+    symlink(gone, profiles.scratch.join("broken/profile-2-link")).unwrap();
+    let history = run(&mut profiles.floe("broken", &["history"])).expect(0);
+    assert!(
+        history.stderr.contains("changes are unknown"),
+        "{}",
+        history.stderr
+    );
+    assert!(!history.stdout.contains("\n  "), "{}", history.stdout);
+    let json = run(&mut profiles.floe("broken", &["history", "--json"])).expect(0);
+    assert!(json.json()["generations"][1]["changes"].is_null());
 }
 
 #[test]

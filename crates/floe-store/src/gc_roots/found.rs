@@ -92,7 +92,12 @@ impl StoreReader {
             unreadable,
         };
         for directory in ["gcroots", "profiles"] {
-            links.visit(&self.layout().state_dir.join(directory), None)?;
+            let directory = self.layout().state_dir.join(directory);
+            if fs::metadata(&directory).is_ok_and(|found| !found.is_dir()) {
+                links.unreadable.push(Unreadable::Link(directory));
+                continue;
+            }
+            links.visit(&directory, None)?;
         }
         Ok(links.candidates)
     }

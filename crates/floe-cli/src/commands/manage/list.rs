@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::super::print;
 use super::{link_path, open_store, profile_generation, warn_of_unreadable};
 use crate::args::ListArgs;
+use crate::display::eprint_line;
 use crate::messages::Size;
 use crate::messages::manage as messages;
 use crate::messages::table::Table;
@@ -65,6 +66,10 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
             .iter()
             .map(|row| row.to_json(&dir.full_path(&row.path)));
         return print(json!({ "paths": rows.collect::<Vec<_>>() }));
+    }
+    if rows.is_empty() {
+        eprint_line(messages::no_kept_paths(store.valid_paths()?.len()));
+        return Ok(());
     }
     let mut table = Table::new(messages::LIST_HEADS);
     for row in &rows {

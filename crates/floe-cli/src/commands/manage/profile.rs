@@ -88,19 +88,25 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
     let mut shown = Vec::new();
     for (index, generation) in all.iter().enumerate() {
         let before = index.checked_sub(1).map(|before| &all[before]);
-        if !is_valid(&store, generation)? {
+        let is_known = is_valid(&store, generation)?;
+        if !is_known {
             warn(messages::invalid_generation(
                 generation.number,
                 &generation.target,
             ));
         }
         let changes = match before {
-            Some(before) => changes(&store, before, generation)?,
-            None => Vec::new(),
+            Some(before) if is_known && is_valid(&store, before)? => {
+                Some(changes(&store, before, generation)?)
+            }
+            Some(_) => None,
+            None => Some(Vec::new()),
         };
         if args.store.json {
             let mut object = to_json(generation, current);
-            object["changes"] = changes.iter().map(closure_diff::Change::to_json).collect();
+            let changes = changes.as_ref();
+            let changes = changes.map(|all| all.iter().map(closure_diff::Change::to_json));
+            object["changes"] = changes.map_or(Value::Null, Iterator::collect);
             shown.push(object);
             continue;
         }
@@ -110,7 +116,7 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
             let (number, target) = (generation.number, &generation.target);
             print(messages::generation_head(number, &time, is_current, target))?;
         }
-        for change in changes {
+        for change in changes.into_iter().flatten() {
             print(change)?;
         }
     }
@@ -157,6 +163,9 @@ fn delete(args: &ProfileArgs, spec: &GenerationSpec, dry_run: bool) -> anyhow::R
     if args.store.json {
         let numbers: Vec<u64> = deleted.iter().map(|it| it.number).collect();
         return print(json!({ "deleted": numbers }));
+    }
+    if deleted.is_empty() {
+        eprint_line(messages::no_deleted_generation(profile.path()));
     }
     for generation in deleted {
         let line = messages::deleted_generation(profile.path(), generation.number, dry_run);

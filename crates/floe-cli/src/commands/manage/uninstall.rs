@@ -15,6 +15,7 @@ use super::{link_path, open_store, profile_generation, warn_of_unreadable};
 use crate::args::UninstallArgs;
 use crate::display::eprint_line;
 use crate::exit::UsageError;
+use crate::links::StoreNames;
 use crate::messages::Size;
 use crate::messages::manage as messages;
 use crate::options;
@@ -50,7 +51,9 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
         removed.insert(*root);
     }
     // Also if a later one failed.
-    report(args, &store, &found.roots, &removed)?;
+    if failure.is_ok() || !removed.is_empty() {
+        report(args, &store, &found.roots, &removed)?;
+    }
     failure
 }
 
@@ -75,6 +78,10 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
         return Ok(named);
     }
     let layout = store.layout();
+    // The real place of a path stands for the path.
+    let real = std::path::absolute(name).ok();
+    let real = real.and_then(|place| StoreNames::from(layout).in_store(&place));
+    let name = real.as_deref().unwrap_or(name);
     let of_path = |path: &StorePath| -> Vec<&Root> {
         links
             .iter()

@@ -25,7 +25,7 @@ pub(super) fn main_program(
     if fs::symlink_metadata(layout.real_path(path)).is_err() {
         bail!(messages::missing_files(&shown));
     }
-    let directory = layout.real_path(path).join("bin");
+    let directory = real_directory(layout, layout.real_path(path).join("bin"));
     let programs = match programs(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         programs => programs.with_context(|| messages::unreadable_programs(&directory))?,
@@ -33,13 +33,46 @@ pub(super) fn main_program(
     let (own_name, _) = name_and_version(path.name());
     let chosen = match (name, &*programs) {
         (Some(name), all) if all.iter().any(|program| program == name) => name,
-        (None, [only]) => only,
         (None, all) if all.iter().any(|program| program == own_name) => own_name,
         (Some(name), all) => bail!(messages::no_such_program(&shown, name, all)),
         (None, []) => bail!(messages::no_programs(&shown)),
-        (None, all) => bail!(messages::several_programs(&shown, all)),
+        (None, all) => match without_aliases(&directory, all).as_slice() {
+            [only] => only,
+            _ => bail!(messages::several_programs(&shown, all)),
+        },
     };
     Ok(Path::new(&shown).join("bin").join(chosen))
+}
+
+/// Follows a link into the store to its real place: in a store below a root directory, its target
+/// exists only where the program runs.
+fn real_directory(layout: &StoreLayout, mut directory: PathBuf) -> PathBuf {
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&directory) else {
+            break;
+        };
+        directory = match target.strip_prefix(layout.store_dir.as_str()) {
+            Ok(inside) => layout.real_store_dir.join(inside),
+            Err(_) => directory.with_file_name("").join(target),
+        };
+    }
+    directory
+}
+
+/// The kernel follows as many links in one path.
+const LINKS_MAX: usize = 40;
+
+/// Leaves out links to other programs of the same directory.
+fn without_aliases<'a>(directory: &Path, programs: &'a [String]) -> Vec<&'a str> {
+    let is_alias = |name: &str| {
+        let target = fs::read_link(directory.join(name));
+        let target = target
+            .ok()
+            .and_then(|target| target.into_os_string().into_string().ok());
+        target.is_some_and(|target| target != name && programs.contains(&target))
+    };
+    let names = programs.iter().map(String::as_str);
+    names.filter(|name| !is_alias(name)).collect()
 }
 
 /// Returns the names of the programs in a directory, sorted, without those that other programs
@@ -72,9 +105,29 @@ pub(super) fn file_in(layout: &StoreLayout, path: &StorePath, text: &str) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use floe_format::StoreDir;
 
     use super::*;
+
+    #[test]
+    fn programs_are_found_through_links_into_the_store() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        let path = |name: &str| StorePath::parse(&format!("{}-{name}", "0".repeat(32))).unwrap();
+        let (tool, environment) = (path("tool"), path("environment"));
+        fs::create_dir_all(layout.real_path(&tool).join("bin")).unwrap();
+        let program = layout.real_path(&tool).join("bin/tool");
+        fs::write(&program, "").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o555)).unwrap();
+        fs::create_dir_all(layout.real_path(&environment)).unwrap();
+        let target = format!("{}/bin", layout.store_dir.full_path(&tool));
+        symlink(target, layout.real_path(&environment).join("bin")).unwrap();
+        let chosen = main_program(&layout, &environment, None).unwrap();
+        let expected = format!("{}/bin/tool", layout.store_dir.full_path(&environment));
+        assert_eq!(chosen, PathBuf::from(expected));
+    }
 
     /// A store path with files in `bin`, and their modes.
     fn choose(files: &[(&str, u32)], name: Option<&str>) -> Result<String, String> {
@@ -84,6 +137,10 @@ mod tests {
         let bin = layout.real_path(&path).join("bin");
         fs::create_dir_all(&bin).unwrap();
         for (name, mode) in files {
+            if *name == "alias" {
+                symlink("z", bin.join(name)).unwrap();
+                continue;
+            }
             fs::write(bin.join(name), "").unwrap();
             fs::set_permissions(bin.join(name), fs::Permissions::from_mode(*mode)).unwrap();
         }
@@ -103,6 +160,10 @@ mod tests {
         assert_eq!(choose(&several, Some("z")).unwrap(), "z");
         let error = choose(&several, Some("y")).unwrap_err();
         assert!(error.contains("a, jq-tool, z"), "{error}");
+        let link = ("alias", 0);
+        assert_eq!(choose(&[link, program("z")], None).unwrap(), "z");
+        let error = choose(&[link, program("y"), program("z")], None).unwrap_err();
+        assert!(error.contains("alias, y, z"), "{error}");
         let error = choose(&[program("a"), program("z")], None).unwrap_err();
         assert!(error.contains("--program"), "{error}");
         assert!(choose(&[], None).is_err());
