@@ -1,212 +1,183 @@
-//! `cargo xtask dist`: makes the static binary for distribution.
+//! `cargo xtask dist`: makes the files of a release in `target/dist`.
 //!
-//! 1. build a release with the C library linked statically;
-//! 2. check with `ldd` that the binary loads no library;
-//! 3. copy it to `target/dist` with its SHA-256 and the licences of its dependencies.
+//! The same commit gives the same bytes, in any directory and on any day: releases have a
+//! toolchain of their own (`packaging/rust-toolchain.toml`), paths of the machine do not reach the
+//! files, and all times are that of the commit. docs/releasing.md says how to check that.
 
-use std::collections::BTreeSet;
+mod archive;
+mod build;
+mod elf;
+mod files;
+mod libfloe;
+mod notices;
+mod oci;
+mod packages;
+mod second_build;
+mod sums;
+mod target;
+mod toolchain;
+mod tools;
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context as _, Result, ensure};
 
-use crate::{Outcome, cargo, target_directory};
+use crate::{Outcome, target_directory};
+use files::Files;
+pub(crate) use second_build::compare_with_second_build;
+use target::{TARGETS, Target};
+use toolchain::Toolchain;
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
-    if !arguments.is_empty() {
-        return Ok(Outcome::Usage(format!(
-            "dist takes no arguments, not {arguments:?}"
-        )));
+    let mut request = Request {
+        allow_dirty: false,
+        key: env::var_os("FLOE_RELEASE_KEY").map(PathBuf::from),
+        targets: Vec::new(),
+    };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.as_slice()) {
+            ("--allow-dirty", _) => request.allow_dirty = true,
+            ("--target", [triple, ..]) => {
+                request.targets.push(Target::find(triple)?);
+                arguments.next();
+            }
+            (other, _) => return Ok(Outcome::Usage(format!("dist does not know {other}"))),
+        }
     }
-    println!("{}", make(root)?.display());
+    let release = Release::new(root, request)?;
+    for file in release.make()? {
+        println!("{}", file.display());
+    }
     Ok(Outcome::Good)
 }
 
-/// Makes `target/dist/floe` and returns its path.
-pub(crate) fn make(root: &Path) -> Result<PathBuf> {
-    let triple = triple(root)?;
-    let built = build(root, &triple)?;
-    let directory = target_directory(root).join("dist");
-    fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot create {}", directory.display()))?;
-    let floe = directory.join("floe");
-    fs::copy(&built, &floe).with_context(|| format!("cannot copy {}", built.display()))?;
-    refuse_dynamic(&floe)?;
-    let bytes = fs::read(&floe).with_context(|| format!("cannot read {}", floe.display()))?;
-    let digest: String = floe_hash::sha256(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let write = |name: &str, text: String| {
-        let file = directory.join(name);
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
-    };
-    write("SHA256SUMS", format!("{digest}  floe\n"))?;
-    write("THIRD-PARTY", notices(root, &triple)?)?;
-    Ok(floe)
+/// The wishes of the command line.
+pub(crate) struct Request {
+    /// Builds also if files differ from the commit.
+    pub(crate) allow_dirty: bool,
+    /// The private key that signs the release, a file in the format of OpenSSH.
+    pub(crate) key: Option<PathBuf>,
+    /// The machines to make packages for; if empty, all.
+    pub(crate) targets: Vec<&'static Target>,
 }
 
-/// The target triple of this machine.
-fn triple(root: &Path) -> Result<String> {
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc)
-        .arg("-vV")
-        .current_dir(root)
-        .output()
-        .context("cannot run rustc -vV")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV names no host")?.to_owned())
+/// One release, while it is made.
+pub(crate) struct Release {
+    /// The repository.
+    root: PathBuf,
+    /// `target/dist`, which gets the files.
+    directory: PathBuf,
+    toolchain: Toolchain,
+    /// The version of floe.
+    version: &'static str,
+    /// The commit, as git names it.
+    commit: String,
+    /// The private key that signs the release.
+    key: Option<PathBuf>,
+    targets: Vec<&'static Target>,
+    /// The time of the commit in seconds since 1970: the time of all files.
+    time: u64,
 }
 
-/// Builds the binary and returns its path.
-fn build(root: &Path, triple: &str) -> Result<PathBuf> {
-    // With a target, the flags apply to the binary alone. Procedural macros are shared libraries
-    // and cannot be static.
-    let arguments = [
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "floe-cli",
-        "--target",
-        triple,
-        "--config",
-        "profile.release.strip='symbols'",
-    ];
-    let flags = match env::var("RUSTFLAGS") {
-        Ok(flags) => format!("{flags} {STATIC}"),
-        Err(_) => STATIC.to_owned(),
-    };
-    let status = cargo(root, &arguments)
-        .env("RUSTFLAGS", flags)
-        .status()
-        .context("cannot run cargo build")?;
-    ensure!(status.success(), "cargo build: {status}");
-    let built = target_directory(root).join(triple).join("release/floe");
-    Ok(built)
-}
-
-/// Refuses a binary that loads libraries, by the output of `ldd`.
-fn refuse_dynamic(floe: &Path) -> Result<()> {
-    let output = Command::new("ldd")
-        .arg(floe)
-        .output()
-        .context("cannot run ldd")?;
-    let output = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    // ldd prints the first text for a position-independent binary, and else the second.
-    let is_static = ["statically linked", "not a dynamic executable"]
-        .iter()
-        .any(|form| output.contains(form));
-    ensure!(is_static, "{} is not static: {output}", floe.display());
-    Ok(())
-}
-
-/// The licences of all dependencies in the binary, with their texts.
-fn notices(root: &Path, triple: &str) -> Result<String> {
-    let arguments = ["metadata", "--format-version=1", "--locked"];
-    let output = cargo(root, &arguments)
-        .args(["--filter-platform", triple])
-        .output()
-        .context("cannot run cargo metadata")?;
-    ensure!(output.status.success(), "cargo metadata: {}", output.status);
-    let metadata: Value =
-        serde_json::from_slice(&output.stdout).context("cannot read cargo metadata")?;
-    let linked = linked(&metadata)?;
-    let mut text = String::from(INTRODUCTION);
-    let mut packages: Vec<&Value> = metadata["packages"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|package| linked.contains(package["id"].as_str().unwrap_or_default()))
-        // The packages of this workspace have no source.
-        .filter(|package| !package["source"].is_null())
-        .collect();
-    packages.sort_by_key(|package| package["name"].as_str());
-    ensure!(!packages.is_empty(), "the binary has no dependencies");
-    for package in packages {
-        let field = |name: &str| package[name].as_str().unwrap_or_default();
-        let (name, version, licence) = (field("name"), field("version"), field("license"));
-        text += &format!(
-            "\n=== {name} {version} ({licence})\n{}\n",
-            field("repository")
-        );
-        let manifest = Path::new(field("manifest_path"));
-        for licence in licence_texts(manifest.parent().unwrap_or(root))? {
-            text += &format!("\n{}\n", licence.trim_end());
+impl Release {
+    pub(crate) fn new(root: &Path, request: Request) -> Result<Release> {
+        if !request.allow_dirty {
+            let changed = git(root, &["status", "--porcelain"])?;
+            ensure!(
+                changed.is_empty(),
+                "cannot make a release of {}: files differ from the commit; commit them, or try \
+                 --allow-dirty\n{changed}",
+                root.display()
+            );
         }
+        let directory = target_directory(root).join("dist");
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        let time = git(root, &["log", "-1", "--format=%ct"])?;
+        Ok(Release {
+            root: root.to_owned(),
+            directory,
+            toolchain: Toolchain::pinned(root)?,
+            // All packages of the workspace have one version.
+            version: env!("CARGO_PKG_VERSION"),
+            commit: git(root, &["rev-parse", "HEAD"])?,
+            key: request.key,
+            targets: match request.targets.is_empty() {
+                true => TARGETS.iter().collect(),
+                false => request.targets,
+            },
+            time: time.parse().context("git prints no time")?,
+        })
     }
-    Ok(text)
-}
 
-/// The ids of the packages in the binary: its normal dependencies, without those of tests and build
-/// scripts.
-fn linked(metadata: &Value) -> Result<BTreeSet<String>> {
-    let nodes = metadata["resolve"]["nodes"].as_array();
-    let nodes = nodes.context("cargo metadata has no dependency graph")?;
-    let node = |id: &str| nodes.iter().find(|node| node["id"] == id);
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let first = packages
-        .into_iter()
-        .find(|package| package["name"] == "floe-cli");
-    let Some(first) = first.and_then(|package| package["id"].as_str()) else {
-        bail!("cargo metadata has no package floe-cli");
-    };
-    let mut seen = BTreeSet::new();
-    let mut waiting = vec![first.to_owned()];
-    while let Some(id) = waiting.pop() {
-        if seen.contains(&id) {
-            continue;
-        }
-        let dependencies = node(&id).and_then(|node| node["deps"].as_array());
-        for dependency in dependencies.into_iter().flatten() {
-            let kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
-            // Normal dependencies have the kind null.
-            if kinds.into_iter().any(|kind| kind["kind"].is_null()) {
-                waiting.extend(dependency["pkg"].as_str().map(str::to_owned));
+    /// Makes all files and returns their paths.
+    pub(crate) fn make(&self) -> Result<Vec<PathBuf>> {
+        let host = Target::find(&self.toolchain.host()?)?;
+        let own = self.make_files(host, None)?;
+        let mut made = Vec::new();
+        for target in &self.targets {
+            if target.triple == host.triple {
+                made.extend(self.make_packages(&own)?);
+                made.extend(self.make_libfloe(host)?);
+            } else {
+                made.extend(self.make_packages(&self.make_files(target, Some(&own.floe))?)?);
             }
         }
-        seen.insert(id);
+        made.push(self.write_installer()?);
+        let sums = self.write_sums(&made)?;
+        made.extend(sums);
+        Ok(made)
     }
-    Ok(seen)
+
+    /// Makes the packages of the static binary, each checked by itself.
+    fn make_packages(&self, files: &Files) -> Result<Vec<PathBuf>> {
+        let platform = files.target.platform();
+        let record = self.build_record(files.target)?;
+        let record = self.write(&format!("floe-{platform}.build"), record.as_bytes())?;
+        Ok(vec![
+            self.make_tarball(files)?,
+            self.make_deb(files)?,
+            self.make_rpm(files)?,
+            self.make_image(files)?,
+            self.make_sbom(files)?,
+            record,
+        ])
+    }
+
+    fn write(&self, name: &str, contents: &[u8]) -> Result<PathBuf> {
+        let file = self.directory.join(name);
+        fs::write(&file, contents).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
+    }
 }
 
-/// The licence files beside a package's manifest.
-fn licence_texts(package: &Path) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    let entries =
-        fs::read_dir(package).with_context(|| format!("cannot read {}", package.display()))?;
-    for entry in entries {
-        let file = entry?.path();
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let is_licence = ["LICEN", "COPYING", "NOTICE", "COPYRIGHT"]
-            .iter()
-            .any(|word| name.to_uppercase().starts_with(word));
-        if is_licence && file.is_file() {
-            files.push(file);
-        }
-    }
-    files.sort();
-    let read = |file: &PathBuf| {
-        fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
-    };
-    files.iter().map(read).collect()
+fn git(root: &Path, arguments: &[&str]) -> Result<String> {
+    let mut git = Command::new("git");
+    output(git.args(arguments).current_dir(root))
 }
 
-/// Links the static archive of glibc, because the allocator and the locks of musl are slower.
-/// Random numbers come from a system call: a static program cannot look up the function in glibc,
-/// and would fall back to `/dev/urandom`, which an empty root directory lacks.
-const STATIC: &str = "-Ctarget-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\"";
-
-const INTRODUCTION: &str = "\
-floe is MIT OR Apache-2.0. Its binary also contains the works below and the GNU C library
-(LGPL-2.1-or-later), whose source is published by the Linux distribution on which the binary was
-built. The source of floe is public, so that the binary can be linked again.
-";
+/// Runs a command and returns its stdout without the last newline.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_owned();
+    let arguments: Vec<String> = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let shown = format!("{} {}", name.to_string_lossy(), arguments.join(" "));
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {shown}"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{shown}: {}\n{stderr}",
+        output.status
+    );
+    let text = String::from_utf8(output.stdout).with_context(|| format!("reading from {shown}"))?;
+    Ok(text.trim_end().to_owned())
+}

@@ -53,7 +53,7 @@ const COMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "dist",
-        about: "          makes target/dist/floe, a static binary",
+        about: "[--target TRIPLE] [--allow-dirty]  makes the files of a release in target/dist",
         run: dist::command,
     },
     Subcommand {

@@ -44,8 +44,32 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("prometheus", &["prometheus", "promtool"]),
     // Writes lines of login files.
     ("apache2-utils", &["htpasswd"]),
+    // Install the packages of a release, in several shells.
+    ("busybox", &["busybox"]),
+    ("curl", &["curl"]),
+    ("dash", &["dash"]),
+    ("openssh-client", &["ssh-keygen"]),
+    ("shellcheck", &["shellcheck"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
+];
+
+/// Further tools for `cargo xtask test --full`, which tests the packages of a release.
+const FULL_TOOLS: &[(&str, &[&str])] = &[
+    // Install packages in an empty system.
+    ("debootstrap", &["debootstrap"]),
+    ("lintian", &["lintian"]),
+    ("rpm", &["rpm"]),
+    ("dpkg-dev", &["dpkg-shlibdeps", "dpkg-gensymbols"]),
+    // Read images.
+    ("skopeo", &["skopeo"]),
+    ("umoci", &["umoci"]),
+    // Build and run programs for aarch64.
+    (
+        "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+        &["aarch64-linux-gnu-gcc"],
+    ),
+    ("qemu-user-static", &["qemu-aarch64-static"]),
 ];
 
 /// The reference tools as the tests find them.
@@ -65,7 +89,7 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     let skips_file = target.join("test-skips");
     fs::write(&skips_file, "").with_context(|| format!("cannot write {}", skips_file.display()))?;
 
-    let mut missing = install_missing();
+    let mut missing = install_missing(full);
     let corpora = corpora::prepare(root, full, &mut missing);
 
     let mut variables = vec![
@@ -106,8 +130,8 @@ fn distinct_lines(text: &str) -> Vec<String> {
 }
 
 /// Installs the missing packages. Returns those that are still missing, as `package: reason`.
-fn install_missing() -> Vec<String> {
-    let missing = missing_packages();
+fn install_missing(full: bool) -> Vec<String> {
+    let missing = missing_packages(full);
     if missing.is_empty() {
         return Vec::new();
     }
@@ -116,20 +140,22 @@ fn install_missing() -> Vec<String> {
         Ok(()) => "apt-get did not install it".to_string(),
         Err(why) => why,
     };
-    missing_packages()
+    missing_packages(full)
         .iter()
         .map(|package| format!("{package}: {why}"))
         .collect()
 }
 
-fn missing_packages() -> Vec<&'static str> {
+fn missing_packages(full: bool) -> Vec<&'static str> {
     let is_missing = |commands: &[&str]| {
         commands
             .iter()
             .any(|command| find_command(command).is_none())
     };
+    let more = if full { FULL_TOOLS } else { &[] };
     TOOLS
         .iter()
+        .chain(more)
         .filter(|(_, commands)| is_missing(commands))
         .map(|(package, _)| *package)
         .collect()
@@ -155,8 +181,9 @@ fn install(packages: &[&str]) -> std::result::Result<(), String> {
         }
         thread::sleep(Duration::from_secs(5));
     }
+    let packages: Vec<&str> = packages.iter().flat_map(|it| it.split(' ')).collect();
     let options = ["install", "--yes", "--no-install-recommends"];
-    if !apt_get(&[&options[..], packages].concat()) {
+    if !apt_get(&[&options[..], &packages].concat()) {
         // A package that is unknown or whose service does not start must not prevent the others.
         // The caller looks for the commands afterwards, so the status is ignored.
         for package in packages {

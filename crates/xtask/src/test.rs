@@ -57,17 +57,63 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         &mut cargo(root, &["build", "--package", "floe-cli"]),
     );
     if full {
-        let floe = tally.dist(root);
+        let release = tally.dist(root);
         reference_tools
             .variables
-            .extend(floe.map(|floe| ("FLOE_TEST_DIST", floe.into())));
+            .extend(release.map(|directory| ("FLOE_TEST_DIST", directory.into())));
     }
+    tally.crates(root);
     tally.tests(root, &reference_tools.variables);
     tally.models(root);
+    if full {
+        tally.emulated(root);
+        tally.reproduced(root);
+    }
     for skip in reference_tools::skips_of_tests(&reference_tools.skips_file)? {
         tally.skip_loudly(skip);
     }
     Ok(tally.end())
+}
+
+/// Makes a release in `target/dist` and returns this directory.
+fn make_release(root: &Path) -> Result<PathBuf> {
+    let target = crate::target_directory(root);
+    let key = target.join("test-release-key");
+    if !key.exists() {
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
+        dist::output(keygen.arg(&key))?;
+    }
+    let request = dist::Request {
+        allow_dirty: true,
+        key: Some(key),
+        targets: Vec::new(),
+    };
+    dist::Release::new(root, request)?.make()?;
+    Ok(target.join("dist"))
+}
+
+/// Packages all public crates as for a registry, which needs no network.
+fn package_crates(root: &Path) -> Result<()> {
+    let arguments = [
+        "package",
+        "--workspace",
+        "--no-verify",
+        "--allow-dirty",
+        "--offline",
+    ];
+    let helpers = ["xtask", "bench", "floe-testkit"];
+    let excluded = helpers.iter().flat_map(|name| ["--exclude", name]);
+    let mut package = cargo(root, &arguments);
+    let output = package.args(excluded).output();
+    let output = output.context("cannot run cargo package")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success() && !stderr.contains("warning:"),
+        "cargo package: {}\n{stderr}",
+        output.status
+    );
+    Ok(())
 }
 
 /// In CI a skip is a failure, so that a green run means that everything was tested.
@@ -155,13 +201,45 @@ impl Tally {
         self.count("generate", result);
     }
 
-    /// Makes the static binary, for its tests.
+    /// Makes a release, for its tests. They sign it with a key of their own.
     fn dist(&mut self, root: &Path) -> Option<PathBuf> {
         heading("dist");
-        let made = dist::make(root).map_err(|error| format!("{error:#}"));
-        let floe = made.as_ref().ok().cloned();
+        let made = make_release(root).map_err(|error| format!("{error:#}"));
+        let directory = made.as_ref().ok().cloned();
         self.count("dist", made.map(|_| ()));
-        floe
+        directory
+    }
+
+    /// Packages the public crates, without a warning.
+    fn crates(&mut self, root: &Path) {
+        heading("crates");
+        let packaged = package_crates(root).map_err(|error| format!("{error:#}"));
+        self.count("crates", packaged);
+    }
+
+    /// Runs the unit tests of the lowest crates for aarch64, under the emulator of qemu.
+    fn emulated(&mut self, root: &Path) {
+        let target = "aarch64-unknown-linux-gnu";
+        let mut command = cargo(root, &["test", "--target", target, "--lib"]);
+        command
+            .args(["-p", "floe-format", "-p", "floe-hash", "-p", "floe-store"])
+            .env(
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+                "aarch64-linux-gnu-gcc",
+            )
+            .env("CC_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-gcc")
+            .env(
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+                "qemu-aarch64-static -L /usr/aarch64-linux-gnu",
+            );
+        self.tests_of("aarch64", &mut command);
+    }
+
+    /// Builds the release once more, elsewhere, and compares it.
+    fn reproduced(&mut self, root: &Path) {
+        heading("reproduced");
+        let compared = dist::compare_with_second_build(root);
+        self.count("reproduced", compared.map_err(|error| format!("{error:#}")));
     }
 
     /// Runs the tests of the workspace; each of them counts.

@@ -40,6 +40,7 @@ mod memory_use;
 mod multiple_caches;
 mod optimise;
 mod outcome_lines;
+mod packages;
 mod power_cut;
 mod profiles;
 mod proxy;

@@ -16,6 +16,8 @@ use floe_testkit::{
 use floe_testkit::create_certificates;
 use floe_testkit::find_tool;
 
+use crate::packages::unpack_static_binary;
+
 /// A root directory that contains only the binary and a home directory.
 struct EmptyRoot {
     chroot: PathBuf,
@@ -125,10 +127,11 @@ impl Drop for NameServer {
 
 #[test]
 fn static_binary_installs_by_host_name_in_empty_root() {
-    if std::env::var_os("FLOE_TEST_FULL").is_none() {
+    let unpacked = scratch();
+    let platform = format!("{}-linux", std::env::consts::ARCH);
+    let Some(floe) = unpack_static_binary(&platform, unpacked.path()) else {
         return;
-    }
-    let floe = PathBuf::from(std::env::var_os("FLOE_TEST_DIST").unwrap());
+    };
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         skip("chroot", "only root may change the root directory");
         return;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "the tests call C functions")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+mod abi_version;
 mod closing;
 mod contract;
 mod copies;

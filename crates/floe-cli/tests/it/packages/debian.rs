@@ -1,0 +1,221 @@
+//! The packages of Debian, installed in an empty Debian.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use floe_testkit::{find_tool, run, scratch, skip};
+
+use super::{full_release, in_copy_of, may_mount, release_file, repository};
+
+/// The architecture of this machine, as Debian names it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => panic!("there is no package for {other}"),
+    }
+}
+
+/// Copies packages of the release into a directory.
+fn copy_packages(release: &Path, into: &Path) {
+    for name in ["floe", "libfloe1", "libfloe-dev"] {
+        let suffix = format!("_{}.deb", architecture());
+        let deb = release_file(release, &format!("{name}_"), &suffix);
+        fs::copy(deb, into.join(format!("{name}.deb"))).unwrap();
+    }
+}
+
+/// Returns an empty Debian, made once with the mirror of this machine.
+fn empty_debian() -> Option<PathBuf> {
+    let debootstrap = find_tool("debootstrap", "debootstrap")?;
+    let program = std::env::current_exe().unwrap();
+    let target = program.ancestors().nth(3).unwrap();
+    let directory = target.join("empty-debian");
+    if directory.exists() {
+        return Some(directory);
+    }
+    let Some((mirror, suite)) = mirror() else {
+        skip("debootstrap", "apt has no mirror of Debian");
+        return None;
+    };
+    let partial = target.join("empty-debian.partial");
+    let mut make = Command::new(debootstrap);
+    make.args(["--variant=minbase", &suite]);
+    run(make.arg(&partial).arg(mirror)).expect(0);
+    fs::rename(&partial, &directory).unwrap();
+    Some(directory)
+}
+
+/// Returns the address and the suite from which apt would install a package of Debian.
+fn mirror() -> Option<(String, String)> {
+    let policy = run(Command::new("apt-cache").args(["policy", "base-files"])).stdout;
+    let line = policy.lines().find(|line| line.contains("://"))?;
+    let mut words = line.split_whitespace().skip(1);
+    let address = words.next()?.to_owned();
+    let suite = words.next()?.split('/').next()?;
+    Some((address, suite.trim_end_matches("-updates").to_owned()))
+}
+
+/// Prints all files except for those that dpkg and ldconfig keep for themselves.
+const LIST_FILES: &str = "find / -xdev -path /files -prune -o -path /var/lib/dpkg -prune -o \
+     -path /var/log -prune -o -path /var/cache/ldconfig -prune -o -path /etc/ld.so.cache -prune \
+     -o -print | sort";
+
+#[test]
+fn package_installs_works_and_leaves_no_file() {
+    let Some(release) = full_release() else {
+        return;
+    };
+    if !may_mount() {
+        return;
+    }
+    let Some(debian) = empty_debian() else { return };
+    let files = scratch();
+    copy_packages(&release, files.path());
+    let script = format!(
+        "{LIST_FILES} > /files/before
+        dpkg --install /files/floe.deb
+        floe --version
+        floe demo > /files/demo
+        test -s /usr/share/man/man1/floe-install.1.gz
+        test -s /usr/share/bash-completion/completions/floe
+        test -s /lib/systemd/system/floe.service
+        useradd --create-home user
+        su user -c 'floe demo' > /files/demo-of-user
+        userdel --remove user
+        dpkg --purge floe
+        {LIST_FILES} > /files/after"
+    );
+    let ran = run(&mut in_copy_of(&debian, files.path(), &script)).expect(0);
+    assert!(
+        ran.stdout
+            .contains(&format!("floe {}", env!("CARGO_PKG_VERSION")))
+    );
+    let read = |name: &str| fs::read_to_string(files.join(name)).unwrap();
+    for demo in ["demo", "demo-of-user"] {
+        assert!(read(demo).contains("verified the store"), "{}", read(demo));
+    }
+    let (before, after) = (read("before"), read("after"));
+    let left: Vec<&str> = after
+        .lines()
+        .filter(|line| !before.lines().any(|other| other == *line))
+        // Files of useradd.
+        .filter(|line| !line.starts_with("/etc/") || !line.ends_with('-'))
+        .collect();
+    assert!(before.lines().count() > 1000);
+    assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn programs_are_built_with_the_installed_library() {
+    let Some(release) = full_release() else {
+        return;
+    };
+    if !may_mount() {
+        return;
+    }
+    let files = scratch();
+    copy_packages(&release, files.path());
+    // This machine has compilers; the copy of it gets the packages.
+    let script = "dpkg --install /files/floe.deb /files/libfloe1.deb /files/libfloe-dev.deb >&2
+        cd /tmp
+        examples=/usr/share/doc/libfloe-dev/examples
+        cc -Wall -Werror -o install-c $examples/install.c $(pkg-config --cflags --libs floe)
+        c++ -std=c++20 -o install-cpp $examples/install.cpp $(pkg-config --cflags --libs floe)
+        cc -o install-static $examples/install.c $(pkg-config --cflags floe) \\
+            -l:libfloe.a $(pkg-config --static --libs-only-other floe) -lm
+        ldd install-c | grep libfloe.so.1 >&2
+        ! ldd install-static | grep libfloe >&2
+        floe demo --keep demo >&2
+        KEY=$(floe key public < demo/demo.secret-key)
+        P=$(basename demo/source/nix/store/*-demo-tool-1.0)
+        for program in install-c install-cpp install-static; do
+            ./$program file://$PWD/demo/cache $PWD/root-$program \"$KEY\" $P
+            floe verify --root root-$program >&2
+        done
+        dpkg --purge libfloe-dev libfloe1 floe >&2
+        ! ls /usr/include/floe* /usr/lib/*/libfloe* >&2";
+    let ran = run(&mut in_copy_of(Path::new("/"), files.path(), script)).expect(0);
+    assert_eq!(
+        ran.stdout.matches("2 paths installed").count(),
+        3,
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn package_of_another_architecture_is_refused() {
+    let Some(release) = full_release() else {
+        return;
+    };
+    if !may_mount() {
+        return;
+    }
+    let Some(debian) = empty_debian() else { return };
+    let files = scratch();
+    let other = if architecture() == "amd64" {
+        "arm64"
+    } else {
+        "amd64"
+    };
+    let deb = release_file(&release, "floe_", &format!("_{other}.deb"));
+    fs::copy(deb, files.join("floe.deb")).unwrap();
+    let script = "dpkg --install /files/floe.deb";
+    let ran = run(&mut in_copy_of(&debian, files.path(), script));
+    assert_ne!(ran.code, Some(0));
+    let message = format!("package architecture ({other}) does not match");
+    assert!(ran.stderr.contains(&message), "{}", ran.stderr);
+}
+
+#[test]
+fn lintian_accepts_the_packages() {
+    let Some(release) = full_release() else {
+        return;
+    };
+    let Some(lintian) = find_tool("lintian", "lintian") else {
+        return;
+    };
+    for name in ["floe", "libfloe1", "libfloe-dev"] {
+        let suffix = format!("_{}.deb", architecture());
+        let deb = release_file(&release, &format!("{name}_"), &suffix);
+        let mut check = Command::new(&lintian);
+        check.args(["--fail-on", "error,warning", "--allow-root"]);
+        let ran = run(check.arg(&deb));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    }
+}
+
+#[test]
+fn symbols_file_lists_the_exported_functions() {
+    let Some(release) = full_release() else {
+        return;
+    };
+    let Some(gensymbols) = find_tool("dpkg-gensymbols", "dpkg-dev") else {
+        return;
+    };
+    let files = scratch();
+    let suffix = format!("_{}.deb", architecture());
+    let deb = release_file(&release, "libfloe1_", &suffix);
+    let tree = files.join("tree");
+    run(Command::new("dpkg-deb")
+        .arg("--extract")
+        .args([&deb, &tree]))
+    .expect(0);
+    let mut libraries = Command::new("find");
+    libraries
+        .arg(&tree)
+        .args(["-name", "libfloe.so.*", "-type", "f"]);
+    let library = run(&mut libraries).expect(0).stdout;
+    fs::create_dir(files.join("debian")).unwrap();
+    let control = "Source: floe\n\nPackage: libfloe1\nArchitecture: any\n";
+    fs::write(files.join("debian/control"), control).unwrap();
+    let symbols = repository().join("packaging/libfloe/symbols");
+    let mut check = Command::new(gensymbols);
+    // -c4: fail on new and on missing symbols.
+    check.args(["-plibfloe1", "-v0.1.0", "-c4", "-Onew"]);
+    check.arg(format!("-I{}", symbols.canonicalize().unwrap().display()));
+    check.arg(format!("-e{}", library.trim()));
+    run(check.current_dir(files.path())).expect(0);
+}

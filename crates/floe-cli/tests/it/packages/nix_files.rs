@@ -1,0 +1,102 @@
+//! `flake.nix`, the overlay and the package, evaluated by real Nix with a stub of nixpkgs.
+
+use std::fs;
+use std::process::Command;
+
+use floe_testkit::{nixes, run, scratch};
+
+use super::repository;
+
+/// Functions of nixpkgs that return what they were given.
+const STUB: &str = r#"rec {
+  lib = {
+    cleanSource = path: path;
+    licenses = { mit = "MIT"; asl20 = "Apache-2.0"; };
+  };
+  rustPlatform.buildRustPackage = attributes: attributes // { isBuilt = true; };
+  installShellFiles = "installShellFiles";
+  callPackage = file: given:
+    let
+      make = import file;
+      wanted = builtins.functionArgs make;
+      all = { inherit lib rustPlatform installShellFiles; };
+    in make (builtins.intersectAttrs wanted all // given);
+}"#;
+
+/// Returns the fields of the package that the tests look at.
+const FIELDS: &str = "p: {
+  inherit (p) pname version isBuilt;
+  inherit (p.meta) mainProgram license;
+  lock = builtins.pathExists p.cargoLock.lockFile;
+}";
+
+fn assert_package(json: &str) {
+    let package: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(package["pname"], "floe");
+    assert_eq!(package["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(package["mainProgram"], "floe");
+    assert_eq!(package["license"].as_array().unwrap().len(), 2);
+    assert_eq!(package["lock"], true);
+    assert_eq!(package["isBuilt"], true);
+}
+
+#[test]
+fn package_and_overlay_evaluate() {
+    let overlay = repository().join("packaging/nix/overlay.nix");
+    let overlay = overlay.canonicalize().unwrap();
+    let expression = format!(
+        "let stub = {STUB}; all = stub // import {} all stub; in ({FIELDS}) all.floe",
+        overlay.display()
+    );
+    for nix in nixes() {
+        let scratch = scratch();
+        let mut command = nix.command("nix-instantiate", ["--eval", "--strict", "--json"]);
+        command.args(["--expr", &expression]);
+        command
+            .args(["--store", "dummy://"])
+            .current_dir(scratch.path());
+        let ran = run(&mut command).expect(0);
+        assert_package(&ran.stdout);
+    }
+}
+
+#[test]
+fn flake_evaluates() {
+    for nix in nixes() {
+        let scratch = scratch();
+        // A copy, because Nix would copy the whole build directory too.
+        let flake = scratch.join("flake");
+        for file in [
+            "flake.nix",
+            "Cargo.toml",
+            "Cargo.lock",
+            "packaging/nix/package.nix",
+            "packaging/nix/overlay.nix",
+        ] {
+            let to = flake.join(file);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(repository().join(file), to).unwrap();
+        }
+        let stub = scratch.join("nixpkgs");
+        fs::create_dir(&stub).unwrap();
+        let systems = format!(
+            "{{ outputs = _: {{ legacyPackages = let stub = {STUB}; in \
+             {{ x86_64-linux = stub; aarch64-linux = stub; }}; }}; }}"
+        );
+        fs::write(stub.join("flake.nix"), systems).unwrap();
+        for system in ["x86_64-linux", "aarch64-linux"] {
+            let output = format!("path:{}#packages.{system}.default", flake.display());
+            let mut command: Command = nix.command("nix", ["eval", "--json"]);
+            command
+                .args(["--extra-experimental-features", "nix-command flakes"])
+                .args(["--store", &scratch.join("store").display().to_string()])
+                .args(["--no-write-lock-file", "--override-input", "nixpkgs"])
+                .arg(format!("path:{}", stub.display()))
+                .arg(&output)
+                .args(["--apply", FIELDS])
+                .env("HOME", scratch.path());
+            let ran = run(&mut command).expect(0);
+            assert_package(&ran.stdout);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+#!/bin/sh
+# Installs floe from the files of a release, as root or as an ordinary user.
+#
+# The script checks the SHA-256 of what it fetches, and the signature of the sums if this release
+# is signed and ssh-keygen is there. It changes nothing until everything has been checked, and it
+# runs with any POSIX shell, also that of busybox.
+
+set -eu
+export LC_ALL=C
+
+# The address of the release, which --url replaces.
+url=''
+# The public key of the release, in the form `ssh-ed25519 KEY`, which --signer replaces.
+signer=''
+
+prefix=''
+action='install'
+temporary=''
+record='share/doc/floe/installed'
+
+usage() {
+	cat <<END
+Installs floe, or removes it.
+
+Usage: install.sh [OPTIONS]
+
+Options:
+  --url URL       Where the files of the release are: http://, https:// or a directory
+  --prefix DIR    Install below this directory [default: /usr/local for root, else ~/.local]
+  --signer KEY    The public key that signs releases, such as 'ssh-ed25519 AAAA…'
+  --uninstall     Remove what this script has installed below the prefix
+  -h, --help      Print help
+END
+}
+
+say() {
+	printf '%s\n' "$*" >&2
+}
+
+fail() {
+	say "install.sh: $*"
+	exit 1
+}
+
+has() {
+	command -v "$1" >/dev/null 2>&1
+}
+
+# Fails unless an option has a value.
+need_value() {
+	[ "$#" -ge 2 ] || fail "cannot read the options: $1 needs a value; try --help"
+}
+
+read_options() {
+	while [ "$#" -gt 0 ]; do
+		case "$1" in
+		--url)
+			need_value "$@"
+			url=$2
+			shift
+			;;
+		--prefix)
+			need_value "$@"
+			prefix=$2
+			shift
+			;;
+		--signer)
+			need_value "$@"
+			signer=$2
+			shift
+			;;
+		--uninstall) action='uninstall' ;;
+		-h | --help)
+			usage
+			exit 0
+			;;
+		*) fail "cannot read the options: $1 is unknown; try --help" ;;
+		esac
+		shift
+	done
+}
+
+choose_prefix() {
+	if [ -z "$prefix" ]; then
+		if [ "$(id -u)" -eq 0 ]; then
+			prefix='/usr/local'
+		elif [ -n "${HOME:-}" ]; then
+			prefix="$HOME/.local"
+		else
+			fail 'cannot choose a directory: HOME is not set; try --prefix DIR'
+		fi
+	fi
+	case "$prefix" in
+	/*) ;;
+	*) prefix="$PWD/$prefix" ;;
+	esac
+}
+
+# Prints the platform as the names of packages have it.
+platform() {
+	system=$(uname -s)
+	[ "$system" = Linux ] || fail "cannot install floe on $system: it runs on Linux only"
+	machine=$(uname -m)
+	case "$machine" in
+	x86_64 | amd64) echo 'x86_64-linux' ;;
+	aarch64 | arm64) echo 'aarch64-linux' ;;
+	*) fail "cannot install floe: there is no package for $machine; try building it from source" ;;
+	esac
+}
+
+# Fetches a file of the release.
+fetch() {
+	name=$1
+	to="$temporary/$name"
+	case "$url" in
+	http://* | https://*)
+		if has curl; then
+			curl --fail --silent --show-error --location --retry 2 --output "$to" "$url/$name"
+		elif has wget; then
+			wget -q -O "$to" "$url/$name"
+		else
+			fail 'cannot fetch the release: there is neither curl nor wget; try --url DIRECTORY'
+		fi
+		;;
+	file://*) cp -- "${url#file://}/$name" "$to" ;;
+	*) cp -- "$url/$name" "$to" ;;
+	esac
+}
+
+fetch_or_fail() {
+	if ! fetch "$1"; then
+		hint='try again, or another --url'
+		case "$url" in
+		https://*)
+			[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
+				hint='this machine has no certificates; try installing ca-certificates'
+			;;
+		esac
+		fail "cannot fetch $url/$1: see the message above; $hint"
+	fi
+}
+
+# Prints the SHA-256 of a file.
+sum_of() {
+	if has sha256sum; then
+		sha256sum "$1" | cut -d ' ' -f 1
+	elif has shasum; then
+		shasum -a 256 "$1" | cut -d ' ' -f 1
+	elif has openssl; then
+		openssl dgst -sha256 -r "$1" | cut -d ' ' -f 1
+	else
+		fail 'cannot check the SHA-256: there is no sha256sum, shasum or openssl; try installing one'
+	fi
+}
+
+# Checks the signature of the sums. A signed release never passes without a signature.
+check_signature() {
+	if [ -z "$signer" ]; then
+		say 'The sums are not signed: this script knows no key.'
+		return
+	fi
+	fetch_or_fail SHA256SUMS.sig
+	if ! has ssh-keygen; then
+		say 'The signature was not checked: there is no ssh-keygen.'
+		return
+	fi
+	printf 'floe namespaces="floe-release" %s\n' "$signer" >"$temporary/signers"
+	ssh-keygen -Y verify -f "$temporary/signers" -I floe -n floe-release \
+		-s "$temporary/SHA256SUMS.sig" <"$temporary/SHA256SUMS" >/dev/null ||
+		fail "cannot accept SHA256SUMS from $url: its signature is not by the key of floe"
+}
+
+# Fetches and checks the tarball, and sets `package` to its name without the suffix.
+fetch_package() {
+	for_platform=$(platform)
+	fetch_or_fail SHA256SUMS
+	check_signature
+	line=$(grep -E "^[0-9a-f]{64}  floe-[0-9][0-9A-Za-z.+-]*-$for_platform\.tar\.gz\$" \
+		"$temporary/SHA256SUMS" | head -n 1) || true
+	[ -n "$line" ] || fail "cannot install floe: $url has no package for $for_platform"
+	tarball=${line#*  }
+	say "Fetching $tarball from $url."
+	fetch_or_fail "$tarball"
+	sum=$(sum_of "$temporary/$tarball")
+	[ "$sum" = "${line%%  *}" ] ||
+		fail "cannot accept $tarball: its SHA-256 is $sum, not ${line%%  *}; try again"
+	package=${tarball%.tar.gz}
+	tar -x -z -f "$temporary/$tarball" -C "$temporary" ||
+		fail "cannot unpack $tarball: see the message above; try another TMPDIR"
+	"$temporary/$package/bin/floe" --version >/dev/null ||
+		fail "cannot run floe from $temporary: see the message above; try another TMPDIR"
+}
+
+# Creates a directory, and remembers each one that was missing.
+make_directory() {
+	[ ! -d "$1" ] || return 0
+	make_directory "$(dirname "$1")"
+	mkdir -- "$1" || fail "cannot create $1: see the message above; try --prefix DIR"
+	printf 'directory %s\n' "$1" >>"$temporary/created"
+}
+
+# Copies all files beside their places, and renames them when every copy is complete.
+install_files() {
+	(cd "$temporary/$package" && find . -type f) | sed 's|^\./||' | sort >"$temporary/files"
+	: >"$temporary/created"
+	staged='yes'
+	make_directory "$prefix/share/doc/floe"
+	while read -r file; do
+		make_directory "$(dirname "$prefix/$file")"
+		cp -- "$temporary/$package/$file" "$prefix/$file.floe-new" ||
+			fail "cannot write $prefix/$file: see the message above; nothing was changed"
+	done <"$temporary/files"
+	write_record >"$prefix/$record.floe-new" ||
+		fail "cannot write $prefix/$record; nothing was changed"
+	# The files of an older version that this one lacks.
+	old_files | while read -r file; do
+		grep -q -x -F -e "$file" "$temporary/files" || rm -f -- "$prefix/$file"
+	done
+	while read -r file; do
+		mv -f -- "$prefix/$file.floe-new" "$prefix/$file"
+	done <"$temporary/files"
+	mv -f -- "$prefix/$record.floe-new" "$prefix/$record"
+	staged=''
+}
+
+# Prints what --uninstall has to remove.
+write_record() {
+	sed 's/^/file /' "$temporary/files"
+	{
+		[ ! -f "$prefix/$record" ] || grep '^directory ' "$prefix/$record" || true
+		cat "$temporary/created"
+	} | sort -u
+}
+
+old_files() {
+	[ ! -f "$prefix/$record" ] || sed -n 's/^file //p' "$prefix/$record"
+}
+
+uninstall() {
+	[ -f "$prefix/$record" ] ||
+		fail "cannot remove floe: this script has installed none below $prefix; try --prefix DIR"
+	[ -w "$prefix/share/doc/floe" ] ||
+		fail "cannot remove floe from $prefix: this user may not write there; try as root"
+	old_files | while read -r file; do
+		rm -f -- "$prefix/$file"
+	done
+	directories=$(sed -n 's/^directory //p' "$prefix/$record" | sort -r)
+	rm -f -- "$prefix/$record"
+	printf '%s\n' "$directories" | while read -r directory; do
+		# A directory with files of others stays.
+		[ -z "$directory" ] || rmdir -- "$directory" 2>/dev/null || true
+	done
+	say "Removed floe from $prefix."
+}
+
+# Removes temporary files, and after a failure everything that was only prepared.
+clean_up() {
+	[ -n "$temporary" ] || return 0
+	if [ -n "${staged:-}" ]; then
+		while read -r file; do
+			rm -f -- "$prefix/$file.floe-new"
+		done <"$temporary/files"
+		rm -f -- "$prefix/$record.floe-new"
+		sed -n 's/^directory //p' "$temporary/created" | sort -r | while read -r directory; do
+			rmdir -- "$directory" 2>/dev/null || true
+		done
+	fi
+	rm -rf -- "$temporary"
+}
+
+install_floe() {
+	[ -n "$url" ] || fail 'cannot fetch the release: no address is set; try --url URL'
+	url=${url%/}
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	temporary=$(mktemp -d "${TMPDIR:-/tmp}/floe-install.XXXXXX") ||
+		fail "cannot create a directory in ${TMPDIR:-/tmp}; try another TMPDIR"
+	fetch_package
+	install_files
+	say "Installed $("$prefix/bin/floe" --version) as $prefix/bin/floe."
+	case ":$PATH:" in
+	*":$prefix/bin:"*) ;;
+	*) say "Add it to your PATH: export PATH=\"$prefix/bin:\$PATH\"" ;;
+	esac
+}
+
+read_options "$@"
+choose_prefix
+case "$action" in
+install) install_floe ;;
+uninstall) uninstall ;;
+esac

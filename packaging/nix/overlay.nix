@@ -1,0 +1,4 @@
+# Adds floe to nixpkgs.
+final: _previous: {
+  floe = final.callPackage ./package.nix { };
+}

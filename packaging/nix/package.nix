@@ -1,0 +1,45 @@
+# Evaluated by the tests with a stub of nixpkgs. Not built yet.
+{
+  lib,
+  rustPlatform,
+  installShellFiles,
+}:
+
+rustPlatform.buildRustPackage {
+  pname = "floe";
+  version = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).workspace.package.version;
+
+  src = lib.cleanSource ../..;
+  cargoLock.lockFile = ../../Cargo.lock;
+  cargoBuildFlags = [
+    "--package"
+    "floe-cli"
+  ];
+  # The tests need root, namespaces and other servers; `cargo xtask test` runs them.
+  doCheck = false;
+
+  nativeBuildInputs = [ installShellFiles ];
+  postInstall = ''
+    $out/bin/floe man man
+    installManPage man/*.1
+    installShellCompletion --cmd floe \
+      --bash <($out/bin/floe completions bash) \
+      --fish <($out/bin/floe completions fish) \
+      --zsh <($out/bin/floe completions zsh)
+    install -D -m 644 packaging/systemd/floe.service -t $out/lib/systemd/system
+    substituteInPlace $out/lib/systemd/system/floe.service --replace-fail /usr/bin $out/bin
+  '';
+
+  meta = {
+    description = "Copies Nix closures between stores and binary caches, without needing Nix";
+    license = [
+      lib.licenses.mit
+      lib.licenses.asl20
+    ];
+    mainProgram = "floe";
+    platforms = [
+      "x86_64-linux"
+      "aarch64-linux"
+    ];
+  };
+}
