@@ -44,6 +44,7 @@ mod packages;
 mod power_cut;
 mod profiles;
 mod proxy;
+mod readme;
 mod refused_copy;
 mod resume;
 mod reuse;
