@@ -62,12 +62,29 @@ fn may_mount() -> bool {
     is_root
 }
 
+/// Returns a command that runs a program in another root directory, as a user with this id. The
+/// program sees /dev and /proc, as in a container.
+fn in_root(root: &Path, user: u32, program: &[&str]) -> Command {
+    let mount = "set -e
+        root=$1 user=$2
+        shift 2
+        for directory in dev proc; do
+            mkdir -p \"$root/$directory\"
+            mount --rbind \"/$directory\" \"$root/$directory\"
+        done
+        exec chroot --userspec=\"$user:$user\" --groups= \"$root\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", mount, "sh"]).arg(root);
+    command.arg(user.to_string()).args(program);
+    command
+}
+
 /// Returns a command that runs a script in a copy of a root directory. The copy is in memory and
 /// ends with the command. The script finds `files` below `/files`.
 fn in_copy_of(root: &Path, files: &Path, script: &str) -> Command {
     let mount = "set -e
+        mount -t tmpfs tmpfs \"$1\"
         cd \"$1\"
-        mount -t tmpfs tmpfs .
         mkdir upper work root
         mount -t overlay -o \"lowerdir=$2,upperdir=$1/upper,workdir=$1/work\" overlay root
         mkdir root/files

@@ -14,31 +14,42 @@ use xtask::system::find_command;
 impl Release {
     /// Builds the static binary and returns its path.
     pub(super) fn build_floe(&self, target: &Target) -> Result<PathBuf> {
-        Ok(self.build(target, "floe-cli", STATIC)?.join("floe"))
+        let directory = target_directory(&self.root);
+        let built = self.build(target, "floe-cli", STATIC, &directory)?;
+        Ok(built.join("floe"))
     }
 
     /// Builds the shared and the static library and returns their directory.
     pub(super) fn build_libfloe(&self, target: &Target) -> Result<PathBuf> {
-        self.build(target, "floe-ffi", "")
+        // With other flags, cargo would build all dependencies again in each release.
+        let directory = target_directory(&self.root).join("libfloe");
+        self.build(target, "floe-ffi", "", &directory)
     }
 
-    /// Builds a package and returns the directory with its files.
-    fn build(&self, target: &Target, package: &str, flags: &str) -> Result<PathBuf> {
+    /// Builds a package in a target directory and returns the directory with its files.
+    fn build(
+        &self,
+        target: &Target,
+        package: &str,
+        flags: &str,
+        directory: &Path,
+    ) -> Result<PathBuf> {
         self.toolchain.add_target(target.triple)?;
         // With --target, the flags apply to the package and its dependencies alone. Procedural
         // macros are shared libraries and cannot be static.
         let status = self
             .cargo(target, flags)?
             .args(["build", "--release", "--locked", "--package", package])
-            .args(["--target", target.triple])
+            .args(["--target", target.triple, "--target-dir"])
+            .arg(directory)
             .args(["--config", "profile.release.strip='symbols'"])
             .status()
             .context("cannot run cargo build")?;
         ensure!(status.success(), "cargo build: {status}");
-        Ok(self.build_directory(target))
+        Ok(directory.join(target.triple).join("release"))
     }
 
-    /// The directory in which cargo builds for a target.
+    /// The directory with the static binary for a target.
     pub(super) fn build_directory(&self, target: &Target) -> PathBuf {
         let directory = target_directory(&self.root).join(target.triple);
         directory.join("release")

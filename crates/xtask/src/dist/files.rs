@@ -105,12 +105,29 @@ fn write_share(share: &Path, floe: &Path) -> Result<()> {
     let pages = share.join("man/man1");
     create(&pages)?;
     output(Command::new(floe).arg("man").arg(&pages))?;
+    compress_pages(&pages)?;
     for (shell, place) in COMPLETIONS {
         let script = output(Command::new(floe).args(["completions", shell]))?;
         let file = share.join(place);
         create(file.parent().unwrap_or(share))?;
         fs::write(&file, script + "\n")
             .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Compresses manual pages, as packages have them.
+fn compress_pages(pages: &Path) -> Result<()> {
+    let entries =
+        fs::read_dir(pages).with_context(|| format!("cannot read {}", pages.display()))?;
+    let entries: Vec<_> = entries.collect::<Result<_, _>>()?;
+    for entry in entries {
+        let page = entry.path();
+        let text = fs::read(&page).with_context(|| format!("cannot read {}", page.display()))?;
+        let compressed = page.with_extension("1.gz");
+        fs::write(&compressed, gzip(&text)?)
+            .with_context(|| format!("cannot write {}", compressed.display()))?;
+        fs::remove_file(&page).with_context(|| format!("cannot remove {}", page.display()))?;
     }
     Ok(())
 }

@@ -66,11 +66,12 @@ impl Release {
     ) -> Result<PathBuf> {
         let package = Package::new(self, target, stage, "libfloe-dev");
         let library = format!("usr/lib/{}", target.gnu);
-        package.copy(
-            &built.join("libfloe.a"),
-            &format!("{library}/libfloe.a"),
-            0o644,
-        )?;
+        let archive = format!("{library}/libfloe.a");
+        package.copy(&built.join("libfloe.a"), &archive, 0o644)?;
+        // Debug information of the standard library is most of the archive.
+        let strip = ["--strip-debug", "--enable-deterministic-archives"];
+        let archive = package.directory.join(archive);
+        output(Command::new("strip").args(strip).arg(archive))?;
         package.link("libfloe.so.1", &format!("{library}/libfloe.so"))?;
         let headers = self.root.join("crates/floe-ffi/include");
         package.copy_directory(&headers, "usr/include")?;
@@ -189,6 +190,14 @@ impl<'a> Package<'a> {
         self.file(&format!("{place}/copyright"), text.as_bytes(), 0o644)?;
         let changes = archive::gzip(self.release.debian_changelog()?.as_bytes())?;
         self.file(&format!("{place}/changelog.Debian.gz"), &changes, 0o644)?;
+        let overrides = format!(
+            "# The project has no public address yet.\n{name}: bogus-mail-host Maintainer \
+             maintainers@floe.example\n# The package is not part of Debian.\n{name}: \
+             initial-upload-closes-no-bugs [{place}/changelog.Debian.gz:1]\n",
+            name = self.name
+        );
+        let file = format!("usr/share/lintian/overrides/{}", self.name);
+        self.file(&file, overrides.as_bytes(), 0o644)?;
         let notices = archive::gzip(notices.as_bytes())?;
         self.file(&format!("{place}/THIRD-PARTY.gz"), &notices, 0o644)
     }

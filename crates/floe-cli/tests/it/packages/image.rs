@@ -6,7 +6,7 @@ use std::process::Command;
 use floe_testkit::{find_tool, run, scratch};
 use serde_json::Value;
 
-use super::{full_release, may_mount, platform, release_file};
+use super::{full_release, in_root, may_mount, platform, release_file};
 
 #[test]
 fn image_is_read_by_other_programs_and_runs() {
@@ -35,10 +35,8 @@ fn image_is_read_by_other_programs_and_runs() {
     unpack.args(["unpack", "--image"]);
     unpack.arg(format!("{}:floe", scratch.join("image").display()));
     run(unpack.arg(&bundle)).expect(0);
-    let mut demo = Command::new("chroot");
-    demo.args(["--userspec=65532:65532", "--groups="]);
-    demo.arg(bundle.join("rootfs")).args(["/bin/floe", "demo"]);
-    let ran = run(demo.env_clear().env("HOME", "/home/floe")).expect(0);
+    let mut demo = in_root(&bundle.join("rootfs"), 65532, &["/bin/floe", "demo"]);
+    let ran = run(demo.env("HOME", "/home/floe")).expect(0);
     assert!(ran.stdout.contains("verified the store"), "{}", ran.stdout);
     let size = fs::metadata(&image).unwrap().len();
     assert!(size < 20 << 20, "the image has {size} bytes");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use floe_testkit::{find_tool, run, scratch};
 
-use super::{full_release, may_mount, release_file};
+use super::{full_release, in_root, may_mount, release_file};
 
 #[test]
 fn package_installs_works_and_leaves_no_file() {
@@ -23,29 +23,28 @@ fn package_installs_works_and_leaves_no_file() {
     fs::create_dir_all(root.join("tmp")).unwrap();
     let suffix = format!(".{}.rpm", std::env::consts::ARCH);
     let package = release_file(&release, "floe-", &suffix);
-    let in_root = |arguments: &[&str]| {
+    let rpm_in_root = |arguments: &[&str]| {
         let mut command = Command::new(&rpm);
         command.arg("--root").arg(&root).args(arguments);
         command
     };
-    let needed = run(in_root(&["--query", "--requires", "--package"]).arg(&package)).expect(0);
+    let needed = run(rpm_in_root(&["--query", "--requires", "--package"]).arg(&package)).expect(0);
     let foreign = needed
         .stdout
         .lines()
         .filter(|line| !line.starts_with("rpmlib("));
     assert_eq!(foreign.collect::<Vec<_>>(), [""; 0]);
-    run(&mut in_root(&["--initdb"])).expect(0);
-    run(in_root(&["--install"]).arg(&package)).expect(0);
+    run(&mut rpm_in_root(&["--initdb"])).expect(0);
+    run(rpm_in_root(&["--install"]).arg(&package)).expect(0);
     for file in [
-        "usr/share/man/man1/floe-install.1",
+        "usr/share/man/man1/floe-install.1.gz",
         "usr/lib/systemd/system/floe.service",
         "usr/share/licenses/floe/THIRD-PARTY.gz",
     ] {
         assert!(root.join(file).exists(), "{file}");
     }
-    let mut demo = Command::new("chroot");
-    run(demo.arg(&root).args(["/usr/bin/floe", "demo"])).expect(0);
-    run(&mut in_root(&["--erase", "floe"])).expect(0);
+    run(&mut in_root(&root, 0, &["/usr/bin/floe", "demo"])).expect(0);
+    run(&mut rpm_in_root(&["--erase", "floe"])).expect(0);
     let mut find = Command::new("find");
     find.arg(&root).args(["-name", "*floe*"]);
     assert_eq!(run(&mut find).expect(0).stdout, "");
