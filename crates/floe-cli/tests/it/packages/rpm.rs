@@ -39,7 +39,7 @@ fn package_installs_works_and_leaves_no_file() {
     for file in [
         "usr/share/man/man1/floe-install.1.gz",
         "usr/lib/systemd/system/floe.service",
-        "usr/share/licenses/floe/THIRD-PARTY.gz",
+        "usr/share/licenses/floe-THIRD-PARTY.gz",
     ] {
         assert!(root.join(file).exists(), "{file}");
     }
