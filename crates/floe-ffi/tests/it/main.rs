@@ -10,6 +10,7 @@ mod copies;
 mod counts;
 mod defects;
 mod descriptors;
+mod embedding_guide;
 mod host;
 mod languages;
 mod network;
