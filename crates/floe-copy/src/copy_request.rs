@@ -118,7 +118,7 @@ impl CopyRequest {
                 {
                     let names = self.sources.iter().map(ToString::to_string);
                     let names: Vec<String> = names.collect();
-                    let sources = Sources::unavailable(names.join(", "), error);
+                    let sources = Sources::none_needed(names.join(", "), error);
                     return Ok(OpenSources { sources, target });
                 }
                 if let Some(Ok(target)) = target

@@ -69,7 +69,7 @@ impl Sources {
     }
 
     /// Makes an empty list for a target that has everything, with the reason why it is empty.
-    pub(crate) fn unavailable(names: String, error: Error) -> Sources {
+    pub(crate) fn none_needed(names: String, error: Error) -> Sources {
         let mut sources = Sources::new(Vec::new(), RetryPolicy::default());
         sources.unavailable.push((names, Arc::new(error)));
         sources
