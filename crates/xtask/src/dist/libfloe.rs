@@ -68,8 +68,14 @@ impl Release {
         let library = format!("usr/lib/{}", target.gnu);
         let archive = format!("{library}/libfloe.a");
         package.copy(&built.join("libfloe.a"), &archive, 0o644)?;
-        // Debug information of the standard library is most of the archive.
-        let strip = ["--strip-debug", "--enable-deterministic-archives"];
+        // Symbols for debuggers and the bitcode of the standard library are more than half of the
+        // archive.
+        let strip = [
+            "--strip-unneeded",
+            "--remove-section=.llvmbc",
+            "--remove-section=.llvmcmd",
+            "--enable-deterministic-archives",
+        ];
         let archive = package.directory.join(archive);
         output(Command::new("strip").args(strip).arg(archive))?;
         package.link("libfloe.so.1", &format!("{library}/libfloe.so"))?;
