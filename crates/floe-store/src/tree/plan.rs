@@ -229,13 +229,24 @@ pub fn open_tree_root(path: &Path) -> Result<TreeRoot, StoreError> {
 fn open_below(directory: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match openat2(directory, name, flags, Mode::empty(), resolve) {
-        // Some sandboxes do not support openat2. A directory that was replaced by a symbolic link
-        // is then noticed at most by the size of the file.
-        Err(Errno::NOSYS | Errno::PERM) => {
-            openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
-        }
+        // Some sandboxes and emulators do not support openat2.
+        Err(Errno::NOSYS | Errno::PERM) => open_each(directory, name, flags),
         opened => opened,
     }
+}
+
+/// Does the same with one system call for each part of the name.
+fn open_each(directory: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut parts = name.split(|&byte| byte == b'/');
+    let last = parts.next_back().unwrap_or(name);
+    let mut above: Option<OwnedFd> = None;
+    for part in parts {
+        let parent = above.as_ref().unwrap_or(directory);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        above = Some(openat(parent, part, flags, Mode::empty())?);
+    }
+    let parent = above.as_ref().unwrap_or(directory);
+    openat(parent, last, flags | OFlags::NOFOLLOW, Mode::empty())
 }
 
 impl TreeRoot {

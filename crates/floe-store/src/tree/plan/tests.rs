@@ -100,6 +100,21 @@ fn plan_of_large_directory_equals_nar() {
 }
 
 #[test]
+fn no_link_is_followed_without_openat2() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    fs::write(dir.path().join("a/b/file"), "").unwrap();
+    symlink("file", dir.path().join("a/b/link")).unwrap();
+    symlink("a", dir.path().join("c")).unwrap();
+    let root = open_tree_root(dir.path()).unwrap().directory.unwrap();
+    let open = |name: &[u8]| open_each(&root, name, OFlags::RDONLY | OFlags::CLOEXEC);
+    assert!(open(b"a/b/file").is_ok());
+    assert_eq!(open(b"a/b/link").unwrap_err(), Errno::LOOP);
+    assert_eq!(open(b"c/b/file").unwrap_err(), Errno::NOTDIR);
+    assert_eq!(open(b"a/b/absent").unwrap_err(), Errno::NOENT);
+}
+
+#[test]
 fn changed_file_is_not_opened() {
     let dir = tree();
     let path = dir.path().join("root");
