@@ -95,6 +95,11 @@ impl Release {
             );
         }
         let directory = target_directory(root).join("dist");
+        // A file of another version would be published too.
+        if directory.exists() {
+            fs::remove_dir_all(&directory)
+                .with_context(|| format!("cannot remove {}", directory.display()))?;
+        }
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         let time = git(root, &["log", "-1", "--format=%ct"])?;

@@ -102,12 +102,10 @@ impl Release {
     /// Directories of this machine, and the names that stand for them in the files. The last one
     /// that matches counts.
     fn prefixes(&self) -> Result<Vec<(PathBuf, String)>> {
-        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
         let sysroot = self.toolchain.sysroot()?;
         let library = format!("/rustc/{}", self.toolchain.commit()?);
         let prefixes = vec![
-            (home.context("HOME is not set")?, "/cargo".into()),
+            (cargo_home()?, "/cargo".into()),
             (self.root.clone(), "/floe".into()),
             (target_directory(&self.root), "/floe/target".into()),
             (Path::new(&sysroot).join("lib/rustlib/src/rust"), library),
@@ -140,6 +138,13 @@ impl Release {
             self.toolchain.version()?,
         ))
     }
+}
+
+/// The directory in which cargo keeps the sources of dependencies.
+pub(super) fn cargo_home() -> Result<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
+    home.context("cannot find the home of cargo: HOME is not set")
 }
 
 /// Links the static archive of glibc, because the allocator and the locks of musl are slower.

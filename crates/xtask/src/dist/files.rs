@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
 use super::archive::{Archive, gzip};
@@ -150,14 +150,7 @@ fn add_directory(archive: &mut Archive, path: &str, from: &Path) -> Result<()> {
 }
 
 fn create(directory: &Path) -> Result<()> {
-    fs::create_dir_all(directory)
-        .with_context(|| format!("cannot create {}", directory.display()))?;
-    ensure!(
-        directory.is_dir(),
-        "{} is no directory",
-        directory.display()
-    );
-    Ok(())
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))
 }
 
 /// Files of the repository that belong to every package.

@@ -112,9 +112,7 @@ fn installed(text: &str, target: &Target) -> String {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.map(|line| match line.split_once('=') {
         Some(("libdir", _)) => format!("libdir=/usr/lib/{}\n", target.gnu),
-        Some(("includedir" | "cppdir", _)) if line.starts_with("includedir") => {
-            "includedir=/usr/include\n".to_owned()
-        }
+        Some(("includedir", _)) => "includedir=/usr/include\n".to_owned(),
         Some(("cppdir", _)) => String::new(),
         _ => format!("{}\n", line.replace(" -I${cppdir}", "")),
     });

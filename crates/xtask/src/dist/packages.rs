@@ -58,10 +58,13 @@ impl Release {
         )?;
         // The tool writes beside the manifests of all members of the workspace.
         let file = format!("{name}.json");
-        let sbom = self.directory.join(&file);
-        fs::rename(package.join(&file), &sbom).context("cargo-cyclonedx wrote no file")?;
+        let written = fs::read_to_string(package.join(&file));
+        let written = written.context("cargo-cyclonedx wrote no file")?;
         remove_beside_manifests(&self.root, &file)?;
-        Ok(sbom)
+        // The ids of the crates contain the place of the repository.
+        let own = format!("path+file://{}/", self.root.display());
+        let sbom = written.replace(&own, "path+file:///floe/");
+        self.write(&file, sbom.as_bytes())
     }
 
     /// A tool that reads the manifests of the workspace.

@@ -1,14 +1,14 @@
 //! A second build of a release, in another directory with another home of cargo.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::build::cargo_home;
 use crate::target_directory;
 
 /// Builds the release for this machine in a copy of the repository, and compares the bytes of each
@@ -60,9 +60,7 @@ fn copy_repository(root: &Path, to: &Path) -> Result<()> {
 /// Makes a home of cargo that has the crates of the real one under another path.
 fn link_registry(home: &Path) -> Result<()> {
     fs::create_dir_all(home).context("cannot create a home of cargo")?;
-    let real = env::var_os("CARGO_HOME").map(PathBuf::from);
-    let real = real.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo")));
-    let real = real.context("HOME is not set")?;
+    let real = cargo_home()?;
     for name in ["registry", "git", "config.toml"] {
         if real.join(name).exists() {
             symlink(real.join(name), home.join(name)).context("cannot link the registry")?;

@@ -15,11 +15,6 @@ impl Release {
         lines.sort_by(|one, other| one[SUM_LENGTH..].cmp(&other[SUM_LENGTH..]));
         let sums = self.write("SHA256SUMS", lines.concat().as_bytes())?;
         let signature = self.directory.join("SHA256SUMS.sig");
-        // ssh-keygen asks before it replaces a file.
-        if signature.exists() {
-            fs::remove_file(&signature)
-                .with_context(|| format!("cannot remove {}", signature.display()))?;
-        }
         let Some(key) = &self.key else {
             return Ok(vec![sums]);
         };
