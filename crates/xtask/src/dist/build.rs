@@ -99,8 +99,8 @@ impl Release {
         Ok(compiler)
     }
 
-    /// Directories of this machine, and the names that stand for them in the files. The last one
-    /// that matches counts.
+    /// Directories of this machine, and the names that stand for them in the files. If several
+    /// contain a path, the compilers use the last of them.
     fn prefixes(&self) -> Result<Vec<(PathBuf, String)>> {
         let sysroot = self.toolchain.sysroot()?;
         let library = format!("/rustc/{}", self.toolchain.commit()?);
