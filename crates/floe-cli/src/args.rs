@@ -2,6 +2,7 @@
 
 mod auth;
 mod bench;
+mod collect;
 pub(crate) mod examples;
 mod manage;
 pub(crate) mod nix_serve;
@@ -22,10 +23,11 @@ use clap_complete::Shell;
 
 pub(crate) use auth::{AuthCommand, NewLoginArgs, ServeCommand};
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
+pub(crate) use collect::{DeleteArgs, GcArgs, OptimiseArgs};
 pub(crate) use manage::{
     ListArgs, ProfileArgs, ProfileCommand, RootsArgs, StoreQueryArgs, UninstallArgs,
 };
-pub(crate) use number::{parse_count, parse_number, parse_port};
+pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_port};
 pub(crate) use output::OutputArgs;
 pub(crate) use paths::{PathArgs, read_paths};
 pub(crate) use run::{ProgramArgs, RunArgs, ShellArgs};
@@ -71,6 +73,15 @@ pub(crate) enum Command {
     /// List, switch and delete the generations of a profile
     #[command(subcommand, after_help = examples::help("floe-profile"))]
     Profile(ProfileCommand),
+    /// Delete the paths that no root keeps
+    #[command(after_help = examples::help("floe-gc"))]
+    Gc(GcArgs),
+    /// Delete given paths that nothing keeps
+    #[command(after_help = examples::help("floe-delete"))]
+    Delete(DeleteArgs),
+    /// Replace equal files of a store by hard links, which saves space
+    #[command(after_help = examples::help("floe-optimise"), visible_alias = "optimize")]
+    Optimise(OptimiseArgs),
     /// Check a store: contents against hashes, and the database against the disk
     #[command(after_help = examples::help("floe-verify"))]
     Verify(VerifyArgs),
@@ -134,6 +145,9 @@ impl Cli {
             Command::Uninstall(args) => args.store.output,
             Command::Roots(args) => args.store.output,
             Command::Profile(command) => command.args().store.output,
+            Command::Gc(args) => args.store.output,
+            Command::Delete(args) => args.store.output,
+            Command::Optimise(args) => args.store.output,
             Command::Verify(args) => args.output,
             Command::Info(args) => args.output,
             _ => OutputArgs::default(),

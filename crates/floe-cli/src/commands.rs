@@ -3,7 +3,9 @@
 pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod copy;
+pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod gc;
 pub(crate) mod gc_roots;
 pub(crate) mod info;
 pub(crate) mod install;
@@ -12,6 +14,7 @@ pub(crate) mod manage;
 pub(crate) mod manual;
 mod mount;
 pub(crate) mod nix_serve;
+pub(crate) mod optimise;
 pub(crate) mod run;
 pub(crate) mod run_copy;
 pub(crate) mod serve;

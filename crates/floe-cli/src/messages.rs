@@ -7,6 +7,7 @@ mod amounts;
 pub(crate) mod arguments;
 pub(crate) mod auth;
 pub(crate) mod bench;
+pub(crate) mod collect;
 pub(crate) mod copy;
 pub(crate) mod manage;
 pub(crate) mod outcome;

@@ -50,6 +50,10 @@ pub struct Config {
     pub http_connections: Setting<u64>,
     /// `http2`
     pub http2: Setting<bool>,
+    /// `keep-derivations`
+    pub keep_derivations: Setting<bool>,
+    /// `keep-outputs`
+    pub keep_outputs: Setting<bool>,
     /// `narinfo-cache-meta-ttl`, in seconds
     pub narinfo_cache_meta_ttl: Setting<u32>,
     /// `narinfo-cache-negative-ttl`, in seconds
@@ -174,6 +178,8 @@ impl Config {
             fsync_store_paths: Setting::new(false),
             http_connections: Setting::new(25),
             http2: Setting::new(true),
+            keep_derivations: Setting::new(true),
+            keep_outputs: Setting::new(false),
             narinfo_cache_meta_ttl: Setting::new(7 * 24 * 3600),
             narinfo_cache_negative_ttl: Setting::new(3600),
             narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
@@ -262,6 +268,8 @@ impl Config {
             entry("http-connections", &["binary-caches-parallel-connections"],
                 &mut self.http_connections),
             entry("http2", &[], &mut self.http2),
+            entry("keep-derivations", &["gc-keep-derivations"], &mut self.keep_derivations),
+            entry("keep-outputs", &["gc-keep-outputs"], &mut self.keep_outputs),
             entry("narinfo-cache-meta-ttl", &[], &mut self.narinfo_cache_meta_ttl),
             entry("narinfo-cache-negative-ttl", &[], &mut self.narinfo_cache_negative_ttl),
             entry("narinfo-cache-positive-ttl", &[], &mut self.narinfo_cache_positive_ttl),

@@ -10,7 +10,7 @@ pub(crate) fn is_ignored_setting(name: &str) -> bool {
 
 /// The settings of Nix 2.8 to 2.34 on Linux and macOS with their aliases, sorted, and `eval-cores`
 /// and `lazy-trees` of Determinate Nix.
-const IGNORED_SETTINGS: [&str; 132] = [
+const IGNORED_SETTINGS: [&str; 128] = [
     "abort-on-warn",
     "accept-flake-config",
     "access-tokens",
@@ -73,8 +73,6 @@ const IGNORED_SETTINGS: [&str; 132] = [
     "fallback",
     "filter-syscalls",
     "flake-registry",
-    "gc-keep-derivations",
-    "gc-keep-outputs",
     "gc-reserved-space",
     "hashed-mirrors",
     "id-count",
@@ -84,11 +82,9 @@ const IGNORED_SETTINGS: [&str; 132] = [
     "impure-env",
     "json-log-path",
     "keep-build-log",
-    "keep-derivations",
     "keep-env-derivations",
     "keep-failed",
     "keep-going",
-    "keep-outputs",
     "lazy-trees",
     "lint-absolute-path-literals",
     "lint-short-path-literals",

@@ -13,7 +13,7 @@ mod store_config;
 
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory};
-pub use local::config::{check_root, local_store};
+pub use local::config::{check_root, check_writable, local_store};
 pub use registry::resolve_store_uri;
 pub use sources::{OpeningSources, SourceOrder, Sources};
 pub use store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use floe_cache::Network;
 use floe_format::StoreDir;
-use floe_store::{StoreLayout, StoreWriter, WriteOptions};
+use floe_store::{RuntimeRoots, StoreLayout, StoreWriter, WriteOptions};
 use floe_transfer::{Cancel, Error, IgnoredParameter, NetworkEvents, Source, Target};
 
 /// A store or binary cache as its URI describes it; Nix's class of that name.
@@ -33,6 +33,16 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
     /// Returns the directories of a local store; `None` for every other kind.
     fn layout(&self) -> Option<&StoreLayout> {
         None
+    }
+
+    /// Where a collection in a local store finds the paths that processes use.
+    fn runtime_roots(&self) -> RuntimeRoots {
+        RuntimeRoots::Proc
+    }
+
+    /// Whether the URI forbids changes (`read-only`).
+    fn is_read_only(&self) -> bool {
+        false
     }
 
     /// Whether paths of this store need no signature (`trusted`).

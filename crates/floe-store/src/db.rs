@@ -153,6 +153,12 @@ impl Database {
             .map_err(|source| database_error("prepare", &self.file, source))
     }
 
+    /// Makes each transaction of this connection wait until it is on disk.
+    pub(crate) fn sync_each_commit(&self) -> Result<(), StoreError> {
+        let set = self.connection.pragma_update(None, "synchronous", "full");
+        set.map_err(|source| database_error("prepare", &self.file, source))
+    }
+
     /// Returns a number that changes whenever another connection has changed the database.
     pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
         self.query("look for changes of", "pragma data_version", |query| {

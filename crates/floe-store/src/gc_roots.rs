@@ -11,6 +11,7 @@
 
 mod found;
 mod processes;
+mod roots_daemon;
 mod temporary;
 
 use std::ffi::OsString;
@@ -29,7 +30,8 @@ use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::new_store::create_directory;
 use crate::writer::StoreWriter;
-pub use found::{FoundRoots, Root, RootPlace};
+pub(crate) use found::RootSearch;
+pub use found::{FoundRoots, Root, RootPlace, RuntimeRoots};
 pub use processes::Unreadable;
 
 /// A place for a root that passed [`IndirectGcRoot::check`].

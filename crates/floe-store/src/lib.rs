@@ -15,15 +15,18 @@
 //! `sync_record`.
 
 mod add_to_store;
+mod collector;
 mod crash_recovery;
 mod db;
 mod error;
 mod free_space;
 mod gc_roots;
+mod hashing;
 mod layout;
 mod live;
 mod locks;
 mod new_store;
+mod optimise;
 mod options;
 mod profile;
 mod reader;
@@ -39,13 +42,20 @@ pub mod tree;
 mod verify;
 mod writer;
 
+pub use collector::{
+    AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcObserver,
+    GcResults, GcSettings,
+};
 pub use db::{BuildTrace, Realisation};
 pub use error::{StoreError, is_out_of_space};
 pub use free_space::FileSystem;
-pub use gc_roots::{FoundRoots, IndirectGcRoot, Root, RootPlace, Unreadable, canon_path};
+pub use gc_roots::{
+    FoundRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, Unreadable, canon_path,
+};
 pub use layout::StoreLayout;
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use locks::LockWait;
+pub use optimise::{OptimiseObserver, OptimiseResults};
 pub use options::{StoreEvent, StoreEvents, WriteOptions};
 pub use profile::{Generation, GenerationSpec, Generations, Profile};
 pub use reader::StoreReader;

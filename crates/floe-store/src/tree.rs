@@ -6,6 +6,7 @@
 
 pub(crate) mod dump;
 pub(crate) mod links;
+mod optimise;
 pub mod plan;
 pub(crate) mod remove;
 pub(crate) mod reuse;
@@ -14,7 +15,9 @@ pub(crate) mod temporary_tree;
 pub(crate) mod unpack;
 
 pub use dump::{CHUNK_LEN, dump_path, list_tree};
+pub(crate) use optimise::{LinkedTree, TreeOptimiser};
 pub use remove::remove_tree;
+pub(crate) use remove::{remove_and_count, tree_bytes};
 pub use reuse::ReuseMethod;
 pub(crate) use sync::{has_many_files, sync_tree};
 pub use temporary_tree::TemporaryTree;

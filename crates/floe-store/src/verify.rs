@@ -8,19 +8,17 @@
 
 mod problem;
 
-use std::cmp::Reverse;
 use std::fs::{self, DirEntry};
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
-use std::{slice, thread};
 
-use floe_format::{Hash, PathInfo, StoreDir, StorePath};
+use floe_format::{PathInfo, StoreDir, StorePath};
 
 use crate::error::{IoContext, StoreError, is_not_found};
+use crate::hashing::{hash_all, hash_tree};
 use crate::locks::{GcLock, LockWait, lock_mutex};
 use crate::reader::StoreReader;
-use crate::tree::dump_path;
-use floe_hash::hash_pool::{HashPool, Stream, Worker};
+use floe_hash::hash_pool::Worker;
 
 pub use problem::{Damage, ProblemCause, VerifyProblem};
 
@@ -198,53 +196,22 @@ fn check_link(link: &DirEntry, worker: &Worker) -> Option<VerifyProblem> {
     })
 }
 
-/// Returns hash and size of the NAR of a tree.
-fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
-    let mut size = 0;
-    dump_path(path, &mut |chunk| {
-        hasher.update(chunk);
-        size += chunk.len() as u64;
-        Ok::<_, StoreError>(())
-    })?;
-    Ok((Hash::sha256(hasher.finish()), size))
-}
-
-/// Runs `check` on all items with several threads and collects the problems. Most threads begin
-/// with the largest items, and the slots of the hash pool begin with the smallest.
+/// Runs `check` on all items with several threads and collects the problems.
 fn check_all<T: Sync>(
-    mut items: Vec<T>,
+    items: Vec<T>,
     jobs: Option<NonZeroUsize>,
     observer: &dyn VerifyObserver,
     len: &dyn Fn(&T) -> u64,
     check: &(dyn Fn(&T, &Worker) -> Option<VerifyProblem> + Sync),
 ) -> Result<Vec<VerifyProblem>, StoreError> {
-    items.sort_by_cached_key(|item| Reverse(len(item)));
-    let pool = HashPool::for_messages(items.iter().map(len), jobs);
-    let remaining = Mutex::new(items.iter());
     let problems = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for ticket in pool.tickets() {
-            let (remaining, problems) = (&remaining, &problems);
-            scope.spawn(move || {
-                let worker = ticket.start();
-                while let Some(item) = next_item(remaining, &worker)
-                    && observer.should_continue()
-                {
-                    let problem = check(item, &worker);
-                    lock_mutex(problems).extend(problem);
-                }
-            });
-        }
+    let should_continue = || observer.should_continue();
+    let is_complete = hash_all(items, jobs, &should_continue, len, &|item, worker| {
+        let problem = check(item, worker);
+        lock_mutex(&problems).extend(problem);
     });
-    match observer.should_continue() {
+    match is_complete {
         true => Ok(std::mem::take(&mut *lock_mutex(&problems))),
         false => Err(StoreError::Interrupted),
-    }
-}
-
-fn next_item<'a, T>(remaining: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
-    match worker.takes_smallest() {
-        true => lock_mutex(remaining).next_back(),
-        false => lock_mutex(remaining).next(),
     }
 }

@@ -22,7 +22,7 @@ use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file};
 use crate::new_store::{NewStore, create_directories, lock_store};
 use crate::options::{StoreEvents, WriteOptions};
 use crate::temp_roots::SharedTempRoots;
-use crate::tree::links::{TreeLinks, open_links, remove_unused_links};
+use crate::tree::links::{TreeLinks, UnusedLinks, open_links, remove_unused_links};
 use crate::tree::{TemporaryTree, TreeWriter};
 use crate::verify::Damage;
 
@@ -317,7 +317,7 @@ impl Drop for StoreWriter {
     fn drop(&mut self) {
         if self.has_suspect_links.load(Ordering::Relaxed) {
             // After a failure, the next collection removes the links.
-            let _: Result<(), StoreError> = remove_unused_links(&self.layout.links_dir());
+            let _: Result<UnusedLinks, StoreError> = remove_unused_links(&self.layout.links_dir());
         }
         // After a failure, the next writer hashes the paths of this one.
         let _: Result<(), StoreError> = self.sync_without_boot_id();
@@ -345,7 +345,7 @@ fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError
 }
 
 /// Refuses a store that this user may not write and that belongs to a Nix daemon.
-fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
+pub(crate) fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
     let may_write = access(&layout.state_dir, Access::READ_OK | Access::WRITE_OK).is_ok();
     if !may_write && layout.state_dir.join("daemon-socket/socket").exists() {
         return Err(StoreError::DaemonOwned(layout.state_dir.clone()));
@@ -354,7 +354,7 @@ fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
 }
 
 /// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
-fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
+pub(crate) fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
     let absolute = std::path::absolute(store).io_context("resolve", store)?;
     match absolute.ancestors().find(|path| path.is_symlink()) {
         Some(link) => Err(StoreError::SymlinkedStore(link.to_path_buf())),
@@ -364,7 +364,7 @@ fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
 
 /// Creates the file that Nix's collector deletes when the disk is full, so that SQLite can work. As
 /// in Nix, a failure is ignored.
-fn reserve_space(path: &Path) {
+pub(crate) fn reserve_space(path: &Path) {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
         return;
     }

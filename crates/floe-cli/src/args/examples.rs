@@ -121,6 +121,31 @@ const EXAMPLES: &[Example] = &[
         line: "floe copy --from /mnt --no-check-sigs /nix/store/HASH-NAME",
     },
     Example {
+        pages: &["floe-gc", "floe"],
+        purpose: "Show what a collection would delete in a store of your own",
+        line: "floe gc --dry-run --root ~/nix-root",
+    },
+    Example {
+        pages: &["floe-gc"],
+        purpose: "Delete generations that were not in use for 30 days, then paths without a root",
+        line: "floe gc --delete-older-than 30d",
+    },
+    Example {
+        pages: &["floe-gc"],
+        purpose: "Delete paths until the disk has 50 GiB of free space",
+        line: "floe gc --free 50G",
+    },
+    Example {
+        pages: &["floe-delete"],
+        purpose: "Delete a path and all of its closure that nothing else keeps",
+        line: "floe delete --recursive --skip-alive /nix/store/HASH-hello-2.12.1",
+    },
+    Example {
+        pages: &["floe-optimise"],
+        purpose: "Show how much space equal files would save",
+        line: "floe optimise --dry-run --root ~/nix-root",
+    },
+    Example {
         pages: &["floe-verify"],
         purpose: "Check all paths of a store",
         line: "floe verify --root ~/nix-root",

@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
+use floe_config::ByteSize;
+
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
@@ -16,6 +18,12 @@ pub(crate) fn parse_count(text: &str) -> Result<NonZeroUsize, UsageError> {
 pub(crate) fn parse_number<T: FromStr>(text: &str) -> Result<T, UsageError> {
     text.parse()
         .map_err(|_| UsageError(arguments::NOT_A_NUMBER.into()))
+}
+
+/// Parses an amount of bytes, such as 10G.
+pub(crate) fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
+    text.parse()
+        .map_err(|error| UsageError(arguments::not_bytes(text, error)))
 }
 
 /// Parses a TCP port.

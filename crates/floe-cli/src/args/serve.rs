@@ -10,9 +10,8 @@ use floe_config::{AccessLogFormat, ByteSize, Choice};
 use floe_server::{Compress, Listen, NoProxy, TrustedProxy};
 
 use super::auth::ServeCommand;
-use super::{LogArgs, parse_count, parse_number, parse_port, parse_timeout};
+use super::{LogArgs, parse_bytes, parse_count, parse_number, parse_port, parse_timeout};
 use crate::exit::UsageError;
-use crate::messages::arguments;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -137,12 +136,6 @@ pub(crate) struct ServeArgs {
     pub(crate) print_config: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
-}
-
-/// Parses a number of bytes. K, M, G and T are powers of 1024.
-fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
-    text.parse()
-        .map_err(|error| UsageError(arguments::not_bytes(text, error)))
 }
 
 fn parse_proxy(text: &str) -> Result<TrustedProxy, NoProxy> {

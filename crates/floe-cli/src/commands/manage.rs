@@ -7,8 +7,10 @@ pub(crate) mod roots;
 pub(crate) mod uninstall;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::bail;
+use floe_copy::StoreConfig;
 use floe_store::{FoundRoots, Profile, RootPlace, StoreLayout, StoreReader, Unreadable};
 
 use crate::args::StoreQueryArgs;
@@ -18,24 +20,41 @@ use crate::messages::manage as messages;
 use crate::options::{self, Settings};
 
 /// Opens the local store of the arguments for reading.
-fn open_store(args: &StoreQueryArgs) -> anyhow::Result<(StoreReader, Settings)> {
+fn open_store(args: &StoreQueryArgs) -> anyhow::Result<StoreReader> {
     let settings = Settings::load(&args.options, None)?;
-    let layout = layout(args, &settings)?;
+    let (_, layout) = local_store(args, &settings)?;
     let lock_wait = options::lock_wait(Default::default());
-    Ok((StoreReader::open_with(layout, lock_wait)?, settings))
+    Ok(StoreReader::open_with(layout, lock_wait)?)
 }
 
-fn layout(args: &StoreQueryArgs, settings: &Settings) -> anyhow::Result<StoreLayout> {
+/// Opens the local store of the arguments, and finds all its roots.
+fn open_and_find_roots(args: &StoreQueryArgs) -> anyhow::Result<(StoreReader, FoundRoots)> {
+    let settings = Settings::load(&args.options, None)?;
+    let (config, layout) = local_store(args, &settings)?;
+    let lock_wait = options::lock_wait(Default::default());
+    let store = StoreReader::open_with(layout, lock_wait)?;
+    let found = store.find_roots(config.runtime_roots())?;
+    warn_of_unreadable(&found.unreadable);
+    Ok((store, found))
+}
+
+/// Returns the local store of the arguments, and its directories.
+///
+/// Errors: it is not a local store.
+pub(super) fn local_store(
+    args: &StoreQueryArgs,
+    settings: &Settings,
+) -> anyhow::Result<(Arc<dyn StoreConfig>, StoreLayout)> {
     let store = settings.local_store(args.local.root.as_deref(), args.local.store.as_deref())?;
-    match store.layout() {
-        Some(layout) => Ok(layout.clone()),
+    match store.layout().cloned() {
+        Some(layout) => Ok((store, layout)),
         None => bail!(UsageError(messages::not_a_local_store(&*store))),
     }
 }
 
 /// Warns of what could not be read: it may hold further roots.
-fn warn_of_unreadable(found: &FoundRoots) {
-    for unreadable in &found.unreadable {
+pub(super) fn warn_of_unreadable(places: &[Unreadable]) {
+    for unreadable in places {
         warn(match unreadable {
             Unreadable::Link(path) => messages::unreadable_link(path),
             Unreadable::Processes(count) => messages::unreadable_processes(*count),

@@ -16,7 +16,7 @@ use super::stderr::{Level, colored, printable, write_raw};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
 use crate::messages::copy::{event_line, event_warning};
-use block::Block;
+pub(super) use block::Block;
 
 /// Lines at the end of the screen.
 pub(super) struct Terminal {
@@ -105,7 +105,7 @@ impl Drop for Terminal {
 }
 
 /// Returns the columns and rows of the terminal now.
-fn size() -> (usize, usize) {
+pub(super) fn size() -> (usize, usize) {
     match tcgetwinsize(stderr()) {
         Ok(size) if size.ws_col > 0 => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
@@ -118,4 +118,4 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const TRANSFERS_MAX: usize = 3;
 
 /// The columns that stay empty at the end of each line.
-const MARGIN: usize = 3;
+pub(super) const MARGIN: usize = 3;

@@ -15,7 +15,7 @@ pub(crate) fn not_a_local_store(store: impl Display) -> String {
 }
 
 /// Escapes control characters: other users may name the links of a shared store.
-fn escaped(place: impl Display) -> String {
+pub(crate) fn escaped(place: impl Display) -> String {
     let place = place.to_string();
     let characters = place.chars().map(|c| match c.is_control() {
         true => c.escape_default().to_string(),

@@ -5,6 +5,7 @@
 mod address_families;
 mod bench_copy;
 mod closure_shapes;
+mod collect;
 mod compression;
 mod concurrent_nix;
 mod configuration;

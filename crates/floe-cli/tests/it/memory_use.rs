@@ -123,3 +123,48 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Twice the window.
 const NAR_LEN: usize = 16 * 1024 * 1024;
+
+/// Fills the database of a new store with rows. Each path refers to some of those before it. Every
+/// second one has a file.
+fn generate_store(root: &Path, paths: usize) {
+    let layout = floe_store::StoreLayout::in_root(root, StoreDir::default());
+    drop(floe_store::StoreWriter::open(layout.clone()).unwrap());
+    let database = rusqlite::Connection::open(layout.database_dir().join("db.sqlite")).unwrap();
+    database
+        .execute_batch("pragma synchronous = off; begin")
+        .unwrap();
+    let mut insert = database
+        .prepare(
+            "insert into ValidPaths (path, hash, registrationTime, narSize) values (?, ?, 1, 120)",
+        )
+        .unwrap();
+    let hash = format!("sha256:{}", "0".repeat(64));
+    for number in 0..paths {
+        let name = format!("{number:032}-a-name-of-the-usual-length-1.2.3");
+        insert
+            .execute((format!("/nix/store/{name}"), &hash))
+            .unwrap();
+        if number % 2 == 0 {
+            fs::write(layout.real_store_dir.join(name), "").unwrap();
+        }
+    }
+    let references = "insert into Refs select a.id, b.id from ValidPaths a join ValidPaths b \
+                      on b.id between a.id - 10 and a.id - 1";
+    database.execute(references, ()).unwrap();
+    drop(insert);
+    database.execute_batch("commit").unwrap();
+}
+
+#[test]
+fn collection_of_200_000_paths_uses_less_than_150_mib() {
+    let scratch = scratch();
+    let root = scratch.join("root");
+    generate_store(&root, 200_000);
+    for arguments in [&["gc", "--dry-run"][..], &["gc"]] {
+        let mut command = floe(arguments);
+        let max = run_and_measure(command.arg("--root").arg(&root));
+        assert!(max < 150 * MIB, "{arguments:?}: {max}");
+    }
+    let left = fs::read_dir(root.join("nix/store")).unwrap().count();
+    assert_eq!(left, 1);
+}

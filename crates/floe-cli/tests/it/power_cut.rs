@@ -1,5 +1,6 @@
 //! Power cuts: a disk that recorded all writes is cut at many points, and floe runs again.
 
+mod collection;
 mod first_run;
 mod profile_switch;
 mod record;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::StoreDir;
-use floe_store::{LockWait, StoreError, StoreLayout, StoreReader, StoreWriter};
+use floe_store::{LockWait, RuntimeRoots, StoreError, StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
 use floe_transfer::{Error, IgnoredParameter, Source, StoreUri, UriParameters};
 
@@ -26,6 +26,8 @@ pub(crate) struct LocalStoreUri {
     require_sigs: Option<bool>,
     /// Whether the store must not be written (`read-only`).
     read_only: bool,
+    /// Where a collection finds the paths that processes use (`use-roots-daemon`).
+    runtime_roots: RuntimeRoots,
     /// The parameters without effect that the user should know of.
     ignored: Vec<IgnoredParameter>,
 }
@@ -38,6 +40,7 @@ pub fn local_store(layout: StoreLayout) -> Arc<dyn StoreConfig> {
         trusted: false,
         require_sigs: None,
         read_only: false,
+        runtime_roots: RuntimeRoots::Proc,
         ignored: Vec::new(),
     })
 }
@@ -62,6 +65,7 @@ pub(crate) fn parse_local(
     let (mut state, mut real) = (None, None);
     let (mut priority, mut trusted, mut read_only) = (0, false, false);
     let (mut require_sigs, mut ignored) = (None, Vec::new());
+    let mut runtime_roots = RuntimeRoots::Proc;
     for (name, value) in &uri.parameters {
         match name.as_str() {
             "root" => root = Some(absolute(value)?),
@@ -72,6 +76,12 @@ pub(crate) fn parse_local(
             "trusted" => trusted = parse_bool(name, value)?,
             "require-sigs" => require_sigs = Some(parse_bool(name, value)?),
             "read-only" => read_only = parse_bool(name, value)?,
+            "use-roots-daemon" => {
+                runtime_roots = match parse_bool(name, value)? {
+                    true => RuntimeRoots::Daemon,
+                    false => RuntimeRoots::Proc,
+                }
+            }
             other => ignored.extend(PARAMETERS.ignored(uri, other)),
         }
     }
@@ -90,6 +100,7 @@ pub(crate) fn parse_local(
         trusted,
         require_sigs,
         read_only,
+        runtime_roots,
         ignored,
     }))
 }
@@ -125,6 +136,19 @@ pub fn check_root(root: &Path) -> Result<(), String> {
     }
 }
 
+/// Refuses a store whose URI forbids changes.
+///
+/// Errors: [`Error::InvalidStoreUri`].
+pub fn check_writable(store: &dyn StoreConfig) -> Result<(), Error> {
+    match store.is_read_only() {
+        true => Err(Error::InvalidStoreUri {
+            text: store.to_string(),
+            reason: "it must not be written; leave out read-only=true".into(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// Makes a directory absolute. `~` is the user's home directory.
 pub(crate) fn directory(text: &str, home: Option<&Path>) -> Result<PathBuf, String> {
     let Some(below) = text
@@ -148,6 +172,7 @@ const PARAMETERS: UriParameters = UriParameters {
         "state",
         "store",
         "trusted",
+        "use-roots-daemon",
     ],
     irrelevant: &[
         "build-dir",
@@ -155,7 +180,6 @@ const PARAMETERS: UriParameters = UriParameters {
         "log",
         "path-info-cache-size",
         "system-features",
-        "use-roots-daemon",
         "want-mass-query",
     ],
     unsupported: &[],
@@ -195,12 +219,7 @@ impl StoreConfig for LocalStoreUri {
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
-        if self.read_only {
-            return Err(Error::InvalidStoreUri {
-                text: self.to_string(),
-                reason: "it must not be written; leave out read-only=true".into(),
-            });
-        }
+        check_writable(self)?;
         let layout = self.layout.clone();
         if context.dry_run {
             let lock_wait = &context.write.lock_wait;
@@ -232,6 +251,14 @@ impl StoreConfig for LocalStoreUri {
 
     fn layout(&self) -> Option<&StoreLayout> {
         Some(&self.layout)
+    }
+
+    fn runtime_roots(&self) -> RuntimeRoots {
+        self.runtime_roots
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     fn is_trusted(&self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StorePath};
-use rusqlite::{OptionalExtension as _, Params, Row};
+use rusqlite::{OptionalExtension as _, Params, Row, Transaction, TransactionBehavior};
 
 use super::Database;
 use crate::error::StoreError;
@@ -114,6 +114,83 @@ impl Database {
             let mut rows = query.query(rusqlite::params_from_iter(after))?;
             while let Some(row) = rows.next()? {
                 visit(row.get(0)?, row.get_ref(1)?.as_bytes()?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes all queries until the value is dropped see the database at one moment.
+    pub(crate) fn begin_snapshot(&self) -> Result<Transaction<'_>, StoreError> {
+        let behavior = TransactionBehavior::Deferred;
+        Transaction::new_unchecked(&self.connection, behavior)
+            .map_err(|source| super::database_error("read", &self.file, source))
+    }
+
+    /// Calls `visit` with row number, path, NAR size and the hash part of the deriver of each valid
+    /// path, in the order of the row numbers.
+    pub(crate) fn for_each_row(
+        &self,
+        visit: &mut dyn FnMut(i64, StorePath, u64, Option<HashPart>),
+    ) -> Result<(), StoreError> {
+        let text = "select id, path, narSize, deriver from ValidPaths order by id";
+        let mut invalid = Ok(());
+        self.query("list the valid paths of", text, |query| {
+            let mut rows = query.query(())?;
+            while let Some(row) = rows.next()? {
+                let path = match self.parse_path(row.get_ref(1)?.as_str()?) {
+                    Ok(path) => path,
+                    Err(error) => {
+                        invalid = Err(error);
+                        break;
+                    }
+                };
+                let nar_size = row.get::<_, Option<i64>>(2)?.unwrap_or(0);
+                let deriver = row.get_ref(3)?.as_str_or_null()?;
+                let deriver = deriver.and_then(|text| self.parse_path(text).ok());
+                let deriver = deriver.map(|deriver| deriver.hash_part());
+                let nar_size = u64::try_from(nar_size).unwrap_or(0);
+                visit(row.get(0)?, path, nar_size, deriver);
+            }
+            Ok(())
+        })?;
+        invalid
+    }
+
+    /// Returns all valid paths with their NAR sizes.
+    pub(crate) fn paths_with_nar_sizes(&self) -> Result<Vec<(StorePath, u64)>, StoreError> {
+        let mut paths = Vec::new();
+        self.for_each_row(&mut |_, path, nar_size, _| paths.push((path, nar_size)))?;
+        Ok(paths)
+    }
+
+    /// Calls `visit` with the row numbers of referrer and reference of each reference.
+    pub(crate) fn for_each_reference(
+        &self,
+        visit: &mut dyn FnMut(i64, i64),
+    ) -> Result<(), StoreError> {
+        let text = "select referrer, reference from Refs";
+        self.query("list the references of", text, |query| {
+            let mut rows = query.query(())?;
+            while let Some(row) = rows.next()? {
+                visit(row.get(0)?, row.get(1)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `visit` with the row number of a valid derivation and the hash part of its output, for
+    /// each known output.
+    pub(crate) fn for_each_output(
+        &self,
+        visit: &mut dyn FnMut(i64, HashPart),
+    ) -> Result<(), StoreError> {
+        let text = "select drv, path from DerivationOutputs";
+        self.query("list the outputs of", text, |query| {
+            let mut rows = query.query(())?;
+            while let Some(row) = rows.next()? {
+                if let Ok(output) = self.parse_path(row.get_ref(1)?.as_str()?) {
+                    visit(row.get(0)?, output.hash_part());
+                }
             }
             Ok(())
         })

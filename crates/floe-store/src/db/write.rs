@@ -1,10 +1,12 @@
-//! The only rows that floe writes to an existing database: those of registered paths.
+//! The rows that floe writes to an existing database, and deletes from it: those of paths.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{PathInfo, StorePath};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension as _, Transaction, TransactionBehavior, params,
+};
 
 use super::Database;
 use crate::error::StoreError;
@@ -38,6 +40,38 @@ impl Database {
             ])
         })?;
         Ok(())
+    }
+
+    /// Deletes the rows of paths in one transaction, referrers first. Returns for each path whether
+    /// it may be removed: another path may refer to it by now, which keeps it.
+    ///
+    /// Errors leave the database unchanged.
+    pub(crate) fn delete(&self, rows: &[(i64, &StorePath)]) -> Result<Vec<bool>, StoreError> {
+        self.try_delete(rows)
+            .map_err(|source| super::database_error("delete paths from", &self.file, source))
+    }
+
+    fn try_delete(&self, rows: &[(i64, &StorePath)]) -> rusqlite::Result<Vec<bool>> {
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
+        let mut is_removable = Vec::with_capacity(rows.len());
+        let mut delete = transaction.prepare_cached("delete from ValidPaths where id = ?1")?;
+        for (row, path) in rows {
+            is_removable.push(match delete.execute([row]) {
+                // Another process has deleted the row. The path may have a new one.
+                Ok(0) => path_id(&transaction, &self.layout.store_dir.full_path(path))?.is_none(),
+                Ok(_) => true,
+                // The schema allows no reference to a path without a row. The path also stays if
+                // the realisation of another derivation depends on it.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                    false
+                }
+                Err(error) => return Err(error),
+            });
+        }
+        drop(delete);
+        transaction.commit()?;
+        Ok(is_removable)
     }
 
     fn try_register(&self, paths: &[Registration<'_>]) -> rusqlite::Result<bool> {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use floe_format::StorePath;
 
 use super::processes::{self, Unreadable};
-use super::{absolute_to, temporary};
+use super::{absolute_to, roots_daemon, temporary};
+use crate::db::Database;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
@@ -48,27 +49,55 @@ impl fmt::Display for RootPlace {
 pub struct FoundRoots {
     /// The roots, each once, sorted by the texts of their places.
     pub roots: Vec<Root>,
+    /// The temporary roots of paths that are not valid, such as those that a process is adding.
+    pub not_valid: Vec<Root>,
     /// The places that could not be read. They may hold further roots.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// A root whose path may not be valid.
-pub(super) struct Candidate {
-    pub(super) place: RootPlace,
-    pub(super) path: StorePath,
+pub(crate) struct Candidate {
+    pub(crate) place: RootPlace,
+    pub(crate) path: StorePath,
+}
+
+/// The source of the paths that running processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuntimeRoots {
+    /// `/proc`.
+    #[default]
+    Proc,
+    /// The daemon at `gc-roots-socket/socket` in the state directory, with Nix's parameter
+    /// `use-roots-daemon`.
+    Daemon,
 }
 
 impl StoreReader {
     /// Finds all roots: links, temporary roots, and the files that processes use. Changes nothing.
     ///
-    /// Errors: those of the database, and those of the directories of roots.
-    pub fn find_roots(&self) -> Result<FoundRoots, StoreError> {
-        let mut unreadable = Vec::new();
-        let mut candidates = self.link_candidates(&mut unreadable)?;
-        candidates.extend(temporary::roots(self.layout(), &mut unreadable)?);
-        candidates.extend(processes::roots(&self.layout().store_dir, &mut unreadable));
-        let roots = self.only_valid(candidates)?;
-        Ok(FoundRoots { roots, unreadable })
+    /// Errors: those of the database, of the directories of roots, and of the roots daemon.
+    pub fn find_roots(&self, runtime_roots: RuntimeRoots) -> Result<FoundRoots, StoreError> {
+        let database = self.database();
+        let search = RootSearch {
+            layout: self.layout(),
+            database: &database,
+            runtime_roots,
+            removes_stale: false,
+        };
+        let mut found = search.find_permanent()?;
+        let temporary = search.find_temporary(&mut found.unreadable)?;
+        let all = temporary.iter().map(|root| Root {
+            place: root.place.clone(),
+            path: root.path.clone(),
+        });
+        let all: BTreeSet<Root> = all.collect();
+        found.roots = search.sorted(found.roots, temporary)?;
+        let valid: BTreeSet<&Root> = found.roots.iter().collect();
+        found.not_valid = all
+            .into_iter()
+            .filter(|root| !valid.contains(root))
+            .collect();
+        Ok(found)
     }
 
     /// Finds the roots that are links in `gcroots` and `profiles`, and those outside that these
@@ -76,23 +105,76 @@ impl StoreReader {
     ///
     /// Errors: those of the database, and those of the directories of roots.
     pub fn find_links(&self) -> Result<FoundRoots, StoreError> {
+        let database = self.database();
+        let search = RootSearch {
+            layout: self.layout(),
+            database: &database,
+            runtime_roots: RuntimeRoots::Proc,
+            removes_stale: false,
+        };
         let mut unreadable = Vec::new();
-        let candidates = self.link_candidates(&mut unreadable)?;
-        let roots = self.only_valid(candidates)?;
-        Ok(FoundRoots { roots, unreadable })
+        let candidates = search.link_candidates(&mut unreadable)?;
+        let roots = search.sorted(Vec::new(), candidates)?;
+        Ok(FoundRoots {
+            roots,
+            unreadable,
+            ..FoundRoots::default()
+        })
+    }
+}
+
+/// The search for the roots of a store.
+pub(crate) struct RootSearch<'a> {
+    pub(crate) layout: &'a StoreLayout,
+    pub(crate) database: &'a Database,
+    pub(crate) runtime_roots: RuntimeRoots,
+    /// Whether to remove what Nix's collector removes: links in `gcroots/auto` that point to
+    /// nothing, and the files of temporary roots of dead processes. The caller must hold the lock
+    /// of the collector.
+    pub(crate) removes_stale: bool,
+}
+
+impl RootSearch<'_> {
+    /// Finds the roots of valid paths that are not temporary, sorted.
+    pub(crate) fn find_permanent(&self) -> Result<FoundRoots, StoreError> {
+        let mut unreadable = Vec::new();
+        let mut candidates = self.link_candidates(&mut unreadable)?;
+        candidates.extend(match self.runtime_roots {
+            RuntimeRoots::Proc => processes::roots(&self.layout.store_dir, &mut unreadable),
+            RuntimeRoots::Daemon => roots_daemon::roots(self.layout)?,
+        });
+        let roots = self.sorted(Vec::new(), candidates)?;
+        Ok(FoundRoots {
+            roots,
+            unreadable,
+            ..FoundRoots::default()
+        })
+    }
+
+    /// Finds the temporary roots. Their paths may not be valid.
+    pub(crate) fn find_temporary(
+        &self,
+        unreadable: &mut Vec<Unreadable>,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        match self.removes_stale {
+            true => temporary::take(self.layout),
+            false => temporary::roots(self.layout, unreadable),
+        }
     }
 
     fn link_candidates(
         &self,
         unreadable: &mut Vec<Unreadable>,
     ) -> Result<Vec<Candidate>, StoreError> {
+        let auto = self.layout.state_dir.join("gcroots/auto");
         let mut links = Links {
-            layout: self.layout(),
+            layout: self.layout,
             candidates: Vec::new(),
             unreadable,
+            stale_below: self.removes_stale.then_some(auto),
         };
         for directory in ["gcroots", "profiles"] {
-            let directory = self.layout().state_dir.join(directory);
+            let directory = self.layout.state_dir.join(directory);
             if fs::metadata(&directory).is_ok_and(|found| !found.is_dir()) {
                 links.unreadable.push(Unreadable::Link(directory));
                 continue;
@@ -102,13 +184,18 @@ impl StoreReader {
         Ok(links.candidates)
     }
 
-    fn only_valid(&self, candidates: Vec<Candidate>) -> Result<Vec<Root>, StoreError> {
+    /// Returns roots and those candidates whose paths are valid, each once, sorted.
+    fn sorted(
+        &self,
+        roots: Vec<Root>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Root>, StoreError> {
         let mut is_valid: HashMap<StorePath, bool> = HashMap::new();
-        let mut roots = BTreeSet::new();
-        let database = self.database();
+        let roots = roots.into_iter().map(|root| (root.place.to_string(), root));
+        let mut roots: BTreeSet<(String, Root)> = roots.collect();
         for Candidate { place, path } in candidates {
             let known = is_valid.get(&path).copied();
-            let valid = known.map_or_else(|| database.is_valid(&path), Ok)?;
+            let valid = known.map_or_else(|| self.database.is_valid(&path), Ok)?;
             if known.is_none() {
                 is_valid.insert(path.clone(), valid);
             }
@@ -125,6 +212,8 @@ struct Links<'a> {
     layout: &'a StoreLayout,
     candidates: Vec<Candidate>,
     unreadable: &'a mut Vec<Unreadable>,
+    /// The directory from which links that point to nothing are removed.
+    stale_below: Option<PathBuf>,
 }
 
 impl Links<'_> {
@@ -183,10 +272,30 @@ impl Links<'_> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.unreadable.push(Unreadable::Link(indirect));
             }
-            // A file that is no link, or nothing.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                self.remove_stale(path);
+            }
+            // A file that is no link.
             Err(_) => {}
         }
         Ok(())
+    }
+
+    /// Removes a link that points to nothing.
+    fn remove_stale(&self, link: &Path) {
+        if self
+            .stale_below
+            .as_ref()
+            .is_some_and(|directory| link.starts_with(directory))
+        {
+            // Another user may own it. It keeps nothing.
+            let _: io::Result<()> = fs::remove_file(link);
+        }
     }
 
     /// Adds a link if its target is in the store, and returns whether it is. As in Nix, the text of

@@ -47,6 +47,13 @@ impl GcLock {
         try_lock(&self.file, &self.path, operation)
     }
 
+    /// Tries to acquire the lock as the only holder; `false` if a collector is running, or another
+    /// process keeps collectors away.
+    pub(crate) fn try_acquire_exclusive(&self) -> Result<bool, StoreError> {
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        try_lock(&self.file, &self.path, operation)
+    }
+
     /// Whether no collector is running at this moment.
     pub(crate) fn is_free(&self) -> Result<bool, StoreError> {
         if !self.try_acquire_shared()? {

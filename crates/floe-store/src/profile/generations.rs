@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use floe_format::{StoreDir, StorePath};
+use rustix::fs::{Access, access};
 
 use super::Profile;
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 use crate::gc_roots::{IndirectGcRoot, absolute_path, replace_link};
 use crate::layout::StoreLayout;
 use crate::locks::{LockWait, PathLock};
@@ -63,6 +64,37 @@ impl Profile {
     /// Errors: the working directory cannot be read.
     pub fn at(path: &Path) -> Result<Profile, StoreError> {
         absolute_path(path).map(Profile)
+    }
+
+    /// Returns the profiles in a directory and in those below it that this user may change. Links
+    /// to directories are not followed.
+    ///
+    /// Errors: those of the system. A directory that does not exist has no profile.
+    pub fn find_below(directory: &Path) -> Result<Vec<Profile>, StoreError> {
+        let mut profiles = Vec::new();
+        let mut todo = vec![directory.to_path_buf()];
+        while let Some(directory) = todo.pop() {
+            let entries = fs::read_dir(&directory);
+            if is_not_found(&entries) {
+                continue;
+            }
+            let may_change = access(&directory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+            for entry in entries.io_context("list", &directory)? {
+                let entry = entry.io_context("list", &directory)?;
+                let path = entry.path();
+                let kind = entry.file_type().io_context("examine", &path)?;
+                let profile = Profile(path.clone());
+                if kind.is_dir() {
+                    todo.push(path);
+                } else if may_change
+                    && fs::read_link(&path)
+                        .is_ok_and(|target| profile.generation_number(&target).is_some())
+                {
+                    profiles.push(profile);
+                }
+            }
+        }
+        Ok(profiles)
     }
 
     /// The path of the profile.

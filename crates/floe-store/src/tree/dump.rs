@@ -41,6 +41,30 @@ pub fn dump_path<E: From<StoreError>>(
     dumper.flush()
 }
 
+/// Writes the NAR of a node of a directory, as [`dump_path`] does. `path` is its place, for error
+/// messages. `buffer` is empty, and keeps its memory for the next call.
+pub(super) fn dump_node<E: From<StoreError>>(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    kind: FileType,
+    path: &Path,
+    buffer: &mut Vec<u8>,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    buffer.clear();
+    buffer.reserve(CHUNK_LEN);
+    let mut dumper = Dumper {
+        sink,
+        buffer: std::mem::take(buffer),
+        path: path.into(),
+    };
+    write::begin(&mut dumper.buffer);
+    dumper.node(parent, name, kind, 0)?;
+    dumper.flush()?;
+    *buffer = dumper.buffer;
+    Ok(())
+}
+
 /// Returns the listing of the tree at `path`: kinds, names and sizes, without contents.
 pub fn list_tree(path: &Path) -> Result<Node, StoreError> {
     let name = path.as_os_str().as_encoded_bytes();
@@ -177,6 +201,7 @@ fn list_node(
 pub(super) struct ListedEntry {
     pub(super) name: Vec<u8>,
     pub(super) kind: FileType,
+    pub(super) inode: u64,
 }
 
 impl ListedEntry {
@@ -224,6 +249,7 @@ pub(super) fn open_directory(
             entries.push(ListedEntry {
                 name: name.to_vec(),
                 kind: entry.file_type(),
+                inode: entry.ino(),
             });
         }
     }

@@ -193,20 +193,45 @@ impl TreeLinks {
     }
 }
 
-/// Removes the links that no path uses, as a garbage collection does.
-pub(crate) fn remove_unused_links(directory: &Path) -> Result<(), StoreError> {
-    for entry in fs::read_dir(directory).io_context("list", directory)? {
+/// The result of [`remove_unused_links`].
+#[derive(Debug, Default)]
+pub(crate) struct UnusedLinks {
+    /// The number of links that were removed.
+    pub(crate) removed: u64,
+    /// How many bytes the other links save.
+    pub(crate) bytes_saved: u64,
+}
+
+/// Removes the links that no path uses, as a garbage collection does. Another process may take a
+/// link just before its removal; its file then stays as it is.
+pub(crate) fn remove_unused_links(directory: &Path) -> Result<UnusedLinks, StoreError> {
+    let mut links = UnusedLinks::default();
+    let entries = fs::read_dir(directory);
+    if is_not_found(&entries) {
+        return Ok(links);
+    }
+    for entry in entries.io_context("list", directory)? {
         let entry = entry.io_context("list", directory)?;
-        let metadata = entry.metadata();
-        if metadata.is_ok_and(|metadata| !metadata.is_dir() && metadata.nlink() == 1) {
-            let path = entry.path();
-            let removed = fs::remove_file(&path);
-            if !is_not_found(&removed) {
-                removed.io_context("remove", path)?;
-            }
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if metadata.is_dir() {
+            continue;
+        }
+        if metadata.nlink() > 1 {
+            // One of the names is the link itself, and one file would exist without it.
+            let saved = (metadata.nlink() - 2).saturating_mul(metadata.len());
+            links.bytes_saved = links.bytes_saved.saturating_add(saved);
+            continue;
+        }
+        let path = entry.path();
+        let removed = fs::remove_file(&path);
+        if !is_not_found(&removed) {
+            removed.io_context("remove", path)?;
+            links.removed += 1;
         }
     }
-    Ok(())
+    Ok(links)
 }
 
 impl FileHasher {

@@ -1,10 +1,148 @@
-//! Removes a sealed tree.
+//! Removes trees.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, chmod, openat, statat, unlinkat};
+use rustix::io::Errno;
+
 use crate::error::{IoContext, StoreError, is_not_found};
+
+/// Removes a file or directory, sealed or not, and returns how many bytes this frees. Never follows
+/// a symbolic link. Other processes may remove it at the same time.
+///
+/// As in Nix, a file with a further hard link counts, because that link is most often one in
+/// `.links`, and is removed next.
+///
+/// Errors: those of the system. Other files of the tree are removed nevertheless.
+pub(crate) fn remove_and_count(parent: impl AsFd, name: &CStr) -> Result<u64, RemoveError> {
+    let mut removal = Removal::default();
+    removal.remove(parent.as_fd(), name, 0);
+    match removal.first_error {
+        None => Ok(removal.bytes),
+        Some(errno) => Err(RemoveError {
+            errno,
+            bytes: removal.bytes,
+        }),
+    }
+}
+
+/// The removal of a tree failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoveError {
+    /// The first error.
+    pub(crate) errno: Errno,
+    /// The bytes that were freed nevertheless.
+    pub(crate) bytes: u64,
+}
+
+/// A removal with its result so far.
+#[derive(Default)]
+struct Removal {
+    bytes: u64,
+    first_error: Option<Errno>,
+}
+
+impl Removal {
+    fn remove(&mut self, parent: BorrowedFd<'_>, name: &CStr, depth: usize) {
+        let removed = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => {
+                self.remove_contents(parent, name, &stat, depth);
+                unlinkat(parent, name, AtFlags::REMOVEDIR)
+            }
+            Ok(stat) => unlinkat(parent, name, AtFlags::empty())
+                .inspect(|()| self.bytes += counted_bytes(&stat)),
+            Err(error) => Err(error),
+        };
+        self.keep_error(removed);
+    }
+
+    fn remove_contents(&mut self, parent: BorrowedFd<'_>, name: &CStr, stat: &Stat, depth: usize) {
+        if depth == DEPTH_MAX {
+            return self.keep_error(Err(Errno::NAMETOOLONG));
+        }
+        let listed = open_to_empty(parent, name, stat).and_then(|directory| {
+            let names = names(&directory)?;
+            Ok((directory, names))
+        });
+        match listed {
+            Ok((directory, names)) => {
+                for name in names {
+                    self.remove(directory.as_fd(), &name, depth + 1);
+                }
+            }
+            Err(error) => self.keep_error(Err(error)),
+        }
+    }
+
+    fn keep_error(&mut self, result: Result<(), Errno>) {
+        if let Err(error) = result
+            && error != Errno::NOENT
+        {
+            self.first_error.get_or_insert(error);
+        }
+    }
+}
+
+/// Opens a directory whose entries this user will remove.
+fn open_to_empty(parent: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || openat(parent, name, flags | OFlags::RDONLY, Mode::empty());
+    // Only root may empty a sealed directory.
+    if mode.contains(Mode::RWXU) || rustix::process::geteuid().is_root() {
+        return open();
+    }
+    // Another process may exchange the directory for a link, which must not be followed. A
+    // descriptor for the path alone exists also for a directory that its owner may not read.
+    let directory = openat(parent, name, flags | OFlags::PATH, Mode::empty())?;
+    let place = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    chmod(place, mode | Mode::RWXU)?;
+    open()
+}
+
+/// Lists a directory without `.` and `..`.
+fn names(directory: &OwnedFd) -> Result<Vec<std::ffi::CString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the size of a file that is about to be removed, if its removal frees space.
+fn counted_bytes(stat: &Stat) -> u64 {
+    match stat.st_nlink {
+        0..=2 => u64::try_from(stat.st_size).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Returns the sum of the sizes of the files of a tree, in bytes. Files that cannot be examined
+/// count as empty.
+pub(crate) fn tree_bytes(path: &Path) -> u64 {
+    let mut bytes = 0_u64;
+    let mut todo = vec![path.to_path_buf()];
+    while let Some(path) = todo.pop() {
+        let Ok(metadata) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            todo.extend(entries.map(|entry| entry.path()));
+        } else {
+            bytes = bytes.saturating_add(metadata.len());
+        }
+    }
+    bytes
+}
 
 /// Removes a sealed tree if it exists. Other processes may remove it at the same time.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
@@ -46,6 +184,10 @@ fn unseal(directory: &Path) -> Result<(), StoreError> {
     }
     Ok(())
 }
+
+/// Deeper than any path of a store that a program could open by its name. Each level needs a
+/// descriptor.
+const DEPTH_MAX: usize = 500;
 
 #[cfg(test)]
 mod tests {

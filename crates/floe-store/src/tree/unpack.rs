@@ -296,8 +296,14 @@ impl TreeBuilder {
     }
 }
 
+/// Whether a directory has its final mode and time.
+pub(super) fn is_sealed_directory(stat: &Stat) -> bool {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    mode == Mode::from_raw_mode(0o555) && stat.st_mtime == CANONICAL_TIMES.last_modification.tv_sec
+}
+
 /// Gives a complete directory its final mode and time.
-fn seal_directory(directory: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn seal_directory(directory: &OwnedFd) -> Result<(), Errno> {
     fchmod(directory, Mode::from_raw_mode(0o555))?;
     set_canonical_times(directory)
 }

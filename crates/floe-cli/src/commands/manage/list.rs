@@ -5,11 +5,11 @@ use std::fs;
 use std::time::SystemTime;
 
 use floe_format::StorePath;
-use floe_store::{ClosureSize, ReferenceGraph, Root};
+use floe_store::{ClosureSize, FoundRoots, ReferenceGraph, Root};
 use serde_json::{Value, json};
 
 use super::super::print;
-use super::{link_path, open_store, profile_generation, warn_of_unreadable};
+use super::{link_path, open_and_find_roots, open_store, profile_generation, warn_of_unreadable};
 use crate::args::ListArgs;
 use crate::display::eprint_line;
 use crate::messages::Size;
@@ -33,17 +33,18 @@ struct KeptBy {
 }
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
-    let (store, _) = open_store(&args.store)?;
+    let (store, all) = match args.all {
+        true => open_and_find_roots(&args.store)?,
+        false => (open_store(&args.store)?, FoundRoots::default()),
+    };
     let links = store.find_links()?;
     let mut targets: Vec<StorePath> = links.roots.iter().map(|it| it.path.clone()).collect();
     let mut roots = links.roots.clone();
     if args.all {
-        let found = store.find_roots()?;
-        warn_of_unreadable(&found);
-        roots = found.roots;
+        roots = all.roots;
         targets = store.valid_paths()?;
     } else {
-        warn_of_unreadable(&links);
+        warn_of_unreadable(&links.unreadable);
     }
     let graph = store.reference_graph(&targets)?;
     let mut rows: Vec<Row> = links

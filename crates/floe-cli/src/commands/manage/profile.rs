@@ -19,7 +19,7 @@ use crate::messages::manage as messages;
 use crate::options::{self, Settings};
 use crate::times;
 use closure_diff::closure_diff;
-use default_profile::default_profile;
+pub(in crate::commands) use default_profile::default_profile;
 
 pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
     let args = command.args();
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
 
 fn profile(args: &ProfileArgs) -> anyhow::Result<Profile> {
     let settings = Settings::load(&args.store.options, None)?;
-    let layout = super::layout(&args.store, &settings)?;
+    let (_, layout) = super::local_store(&args.store, &settings)?;
     Ok(match &args.profile {
         Some(path) => Profile::at(path)?,
         None => default_profile(&layout, &settings)?,
@@ -84,7 +84,7 @@ fn to_json(generation: &Generation, current: Option<u64>) -> Value {
 /// Shows what each generation changed. `with_heads` also shows the generations.
 fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
     let Generations { all, current } = profile(args)?.generations()?;
-    let (store, _) = open_store(&args.store)?;
+    let store = open_store(&args.store)?;
     let mut shown = Vec::new();
     for (index, generation) in all.iter().enumerate() {
         let before = index.checked_sub(1).map(|before| &all[before]);
@@ -205,7 +205,7 @@ fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
 }
 
 /// Parses a number of days.
-fn older_than_spec(text: &str) -> Option<GenerationSpec> {
+pub(in crate::commands) fn older_than_spec(text: &str) -> Option<GenerationSpec> {
     let days: u64 = text.strip_suffix('d')?.parse().ok()?;
     let time = Duration::from_secs(days.checked_mul(24 * 60 * 60)?);
     let since = SystemTime::now().checked_sub(time)?;

@@ -7,7 +7,7 @@ use floe_transfer::PathSpec;
 use serde_json::json;
 
 use super::super::print;
-use super::{open_store, warn_of_unreadable};
+use super::open_and_find_roots;
 use crate::args::RootsArgs;
 use crate::display::eprint_line;
 use crate::links::StoreNames;
@@ -15,9 +15,7 @@ use crate::messages::Size;
 use crate::messages::manage as messages;
 
 pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
-    let (store, _) = open_store(&args.store)?;
-    let found = store.find_roots()?;
-    warn_of_unreadable(&found);
+    let (store, found) = open_and_find_roots(&args.store)?;
     let targets: Vec<StorePath> = found.roots.iter().map(|root| root.path.clone()).collect();
     let graph = store.reference_graph(&targets)?;
     if !args.why.is_empty() {

@@ -11,7 +11,7 @@ use floe_transfer::PathSpec;
 use serde_json::json;
 
 use super::super::print;
-use super::{link_path, open_store, profile_generation, warn_of_unreadable};
+use super::{link_path, open_and_find_roots, profile_generation};
 use crate::args::UninstallArgs;
 use crate::display::eprint_line;
 use crate::exit::UsageError;
@@ -29,9 +29,7 @@ enum Removal {
 }
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
-    let (store, _) = open_store(&args.store)?;
-    let found = store.find_roots()?;
-    warn_of_unreadable(&found);
+    let (store, found) = open_and_find_roots(&args.store)?;
     let mut chosen: BTreeSet<&Root> = BTreeSet::new();
     for name in &args.names {
         chosen.extend(choose(&store, &found.roots, name)?);

@@ -2,13 +2,13 @@
 
 /// The lines that are on the screen. The cursor is at the end of the last one.
 #[derive(Debug, Default)]
-pub(super) struct Block {
+pub(in crate::display) struct Block {
     lines: Vec<String>,
 }
 
 impl Block {
     /// Returns the text that replaces the lines.
-    pub(super) fn draw(&mut self, lines: Vec<String>, columns: usize) -> String {
+    pub(in crate::display) fn draw(&mut self, lines: Vec<String>, columns: usize) -> String {
         if self.lines == lines {
             return String::new();
         }
@@ -18,12 +18,12 @@ impl Block {
     }
 
     /// Returns the text that prints a line above the others.
-    pub(super) fn print_above(&mut self, line: &str, columns: usize) -> String {
+    pub(in crate::display) fn print_above(&mut self, line: &str, columns: usize) -> String {
         format!("{}{line}\r\n{}", self.to_begin(columns), self.text())
     }
 
     /// Returns the text that removes the lines.
-    pub(super) fn clear(&mut self, columns: usize) -> String {
+    pub(in crate::display) fn clear(&mut self, columns: usize) -> String {
         let begin = self.to_begin(columns);
         self.lines.clear();
         begin

@@ -15,7 +15,10 @@ use crate::options::{self, Settings};
 /// Returns the profile that `NIX_PROFILE` names, or that of the link in the home directory.
 ///
 /// Errors: there is no home directory.
-pub(super) fn default_profile(layout: &StoreLayout, settings: &Settings) -> Result<Profile> {
+pub(in crate::commands) fn default_profile(
+    layout: &StoreLayout,
+    settings: &Settings,
+) -> Result<Profile> {
     let environment = options::environment();
     if let Some(profile) = environment.profile() {
         return Ok(Profile::at(&profile)?);

@@ -1,0 +1,93 @@
+//! `floe delete`: deletes given paths that nothing keeps.
+
+use floe_copy::check_writable;
+use floe_format::{StoreDir, StorePath};
+use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, StoreReader};
+use floe_transfer::{Cancel, PathSpec};
+use serde_json::json;
+
+use super::gc::{CollectionDisplay, report};
+use super::manage::local_store;
+use super::print;
+use crate::args::DeleteArgs;
+use crate::display::eprint_line;
+use crate::exit::UsageError;
+use crate::links::StoreNames;
+use crate::messages::Size;
+use crate::messages::collect as messages;
+use crate::options::{self, Settings};
+
+pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
+    let settings = Settings::load(&args.store.options, None)?;
+    let (store, layout) = local_store(&args.store, &settings)?;
+    let layout = &layout;
+    let lock_wait = options::lock_wait(Default::default());
+    let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
+    let paths = parse_paths(&args.paths, &reader)?;
+    let options = DeleteOptions {
+        recursive: args.recursive,
+        skip_alive: args.skip_alive,
+        also_referrers: args.also_referrers,
+        ignore_liveness: args.ignore_liveness,
+    };
+    let dir = &layout.store_dir;
+    if args.dry_run {
+        let dead = reader.find_deletable(&paths, options, store.runtime_roots());
+        return show(args, &dead.map_err(|error| describe(error, dir))?, dir);
+    }
+    drop(reader);
+    check_writable(&*store)?;
+    let cancel = Cancel::default();
+    options::cancel_on_signals(&cancel)?;
+    let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
+    let display = CollectionDisplay::start(cancel, false);
+    let (results, deleted) = collector.delete(&paths, options, store.runtime_roots(), &display);
+    drop(display);
+    let deleted = deleted.map_err(|error| describe(error, dir));
+    report(&results, deleted, args.store.json)
+}
+
+/// Shows what would be deleted.
+fn show(args: &DeleteArgs, dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<()> {
+    let bytes = dead.iter().map(|file| file.bytes).sum();
+    let names = dead.iter().map(|file| {
+        let name = file.name.to_string_lossy();
+        (format!("{dir}/{name}"), file.bytes)
+    });
+    if args.store.json {
+        let dead = names.map(|(path, bytes)| json!({ "path": path, "bytes": bytes }));
+        return print(json!({ "dead": dead.collect::<Vec<_>>(), "bytes": bytes }));
+    }
+    for (path, bytes) in names {
+        print(messages::dead(&path, Size(bytes)))?;
+    }
+    eprint_line(messages::would_delete(dead.len(), Size(bytes)));
+    Ok(())
+}
+
+/// Parses the paths. A path that is not valid may be on disk.
+fn parse_paths(texts: &[String], reader: &StoreReader) -> anyhow::Result<Vec<StorePath>> {
+    let layout = reader.layout();
+    let names = StoreNames::from(layout);
+    let texts = names.follow(texts);
+    let paths = texts.iter().map(|text| {
+        let spec = PathSpec::parse(text, &layout.store_dir)?;
+        Ok(spec.find_in_store(reader)?)
+    });
+    paths.collect()
+}
+
+fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
+    let print = |path: &StorePath| dir.full_path(path);
+    match error {
+        DeleteError::NotInStore(path) => UsageError(messages::not_in_store(&print(&path))).into(),
+        DeleteError::Alive { path, obstacle } => {
+            let (AlivePath::Root { chain, .. }
+            | AlivePath::InUse { chain }
+            | AlivePath::Referrer { chain }) = &obstacle;
+            let chain: Vec<String> = chain.iter().map(print).collect();
+            UsageError(messages::alive(&print(&path), &obstacle, &chain)).into()
+        }
+        DeleteError::Store(error) => anyhow::Error::from(error),
+    }
+}

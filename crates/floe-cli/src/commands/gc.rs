@@ -1,0 +1,131 @@
+//! `floe gc`: deletes the paths that no root keeps.
+
+mod collection;
+mod old_generations;
+
+use std::collections::HashSet;
+use std::io::{self, IsTerminal as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use floe_copy::check_writable;
+use floe_store::{
+    Collector, FileSystem, Garbage, GcSettings, RuntimeRoots, StoreLayout, StoreReader,
+};
+use floe_transfer::Cancel;
+use serde_json::{Value, json};
+
+use super::manage::{local_store, warn_of_unreadable};
+use super::print;
+use crate::args::GcArgs;
+use crate::display::eprint_line;
+use crate::messages::Size;
+use crate::messages::collect as messages;
+use crate::options::{self, Settings};
+pub(super) use collection::{CollectionDisplay, failed, report};
+use old_generations::OldGenerations;
+
+pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
+    let settings = Settings::load(&args.store.options, None)?;
+    let (store, layout) = local_store(&args.store, &settings)?;
+    let layout = &layout;
+    let gc_settings = gc_settings(&settings, store.runtime_roots());
+    if args.print_roots {
+        return print_roots(layout, store.runtime_roots());
+    }
+    let is_dry = args.dry_run || args.print_dead || args.print_live;
+    if !is_dry {
+        check_writable(&*store)?;
+    }
+    let cancel = Cancel::default();
+    let lock_wait = options::lock_wait(cancel.flag());
+    let old = OldGenerations::find(args, layout, &settings, &lock_wait)?;
+    if is_dry {
+        let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
+        let garbage = reader.find_garbage(&gc_settings, &old.links())?;
+        old.report(true);
+        return show(args, &garbage, layout);
+    }
+    options::cancel_on_signals(&cancel)?;
+    // A store that cannot be opened keeps its old generations.
+    let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
+    old.delete(&lock_wait)?;
+    old.report(false);
+    let max_freed = max_freed(args, layout)?;
+    let display = CollectionDisplay::start(cancel, io::stderr().is_terminal());
+    let (results, collected) = collector.collect(&gc_settings, max_freed, &display);
+    drop(display);
+    report(&results, collected, args.store.json)
+}
+
+/// Returns the settings of a collection.
+fn gc_settings(settings: &Settings, runtime_roots: RuntimeRoots) -> GcSettings {
+    GcSettings {
+        keep_outputs: *settings.config.keep_outputs.get(),
+        keep_derivations: *settings.config.keep_derivations.get(),
+        runtime_roots,
+    }
+}
+
+/// Returns how many bytes to free.
+fn max_freed(args: &GcArgs, layout: &StoreLayout) -> anyhow::Result<Option<u64>> {
+    let Some(wanted) = args.free else {
+        return Ok(args.max_freed.map(|bytes| bytes.0));
+    };
+    let free = FileSystem::of(&layout.real_store_dir)?.free_bytes;
+    let Some(free) = free else {
+        bail!(messages::unknown_free_space(&layout.real_store_dir));
+    };
+    Ok(Some(wanted.0.saturating_sub(free)))
+}
+
+fn print_roots(layout: &StoreLayout, runtime_roots: RuntimeRoots) -> anyhow::Result<()> {
+    let lock_wait = options::lock_wait(Default::default());
+    let found = StoreReader::open_with(layout.clone(), lock_wait)?.find_roots(runtime_roots)?;
+    warn_of_unreadable(&found.unreadable);
+    for root in found.roots.iter().chain(&found.not_valid) {
+        let path = layout.store_dir.full_path(&root.path);
+        print(messages::root(&root.place, &path))?;
+    }
+    Ok(())
+}
+
+/// Shows what a collection would delete, or leave.
+fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Result<()> {
+    warn_of_unreadable(&garbage.unreadable);
+    let dir = &layout.store_dir;
+    if args.print_live {
+        for path in &garbage.live {
+            print(dir.full_path(path))?;
+        }
+        return Ok(());
+    }
+    let bytes = garbage.dead.iter().map(|file| file.bytes).sum();
+    if args.store.json {
+        let dead = garbage.dead.iter().map(|file| {
+            let name = file.name.to_string_lossy();
+            json!({ "path": format!("{dir}/{name}"), "bytes": file.bytes })
+        });
+        return print(json!({
+            "dead": dead.collect::<Vec<Value>>(),
+            "bytes": bytes,
+            "livePaths": garbage.live.len(),
+        }));
+    }
+    for file in &garbage.dead {
+        let name = String::from_utf8_lossy(file.name.as_bytes());
+        let path = messages::escaped(format!("{dir}/{name}"));
+        match args.print_dead {
+            true => print(path)?,
+            false => print(messages::dead(&path, Size(file.bytes)))?,
+        }
+    }
+    if !args.print_dead {
+        eprint_line(messages::would_delete(garbage.dead.len(), Size(bytes)));
+    }
+    Ok(())
+}
+
+/// The links of generations that a dry run does not delete, and that keep nothing in it.
+type IgnoredLinks = HashSet<PathBuf>;

@@ -1,0 +1,110 @@
+//! The progress and the result of a deletion.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Error;
+use floe_store::{GcObserver, GcResults, Unreadable};
+use floe_transfer::{Cancel, ErrorKind};
+use serde_json::{Value, json};
+
+use super::super::manage::warn_of_unreadable;
+use super::super::print;
+use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json};
+use crate::exit;
+use crate::messages::Size;
+use crate::messages::collect as messages;
+
+/// Shows the progress of a deletion, and stops it when the user interrupts it.
+pub(in crate::commands) struct CollectionDisplay {
+    counts: Arc<PathCounts>,
+    cancel: Cancel,
+    /// Whether to say first what will be deleted.
+    announces: bool,
+    _line: StatusLine,
+}
+
+impl CollectionDisplay {
+    pub(in crate::commands) fn start(cancel: Cancel, announces: bool) -> CollectionDisplay {
+        let counts: Arc<PathCounts> = Arc::default();
+        let shown = counts.clone();
+        CollectionDisplay {
+            _line: StatusLine::start(move || shown.line(messages::deleting)),
+            counts,
+            cancel,
+            announces,
+        }
+    }
+}
+
+impl GcObserver for CollectionDisplay {
+    fn started(&self, paths: u64, nar_bytes: u64, unreadable: &[Unreadable]) {
+        warn_of_unreadable(unreadable);
+        if self.announces && !is_json() && paths > 0 {
+            eprint_line(messages::will_delete(paths, Size(nar_bytes)));
+        }
+        self.counts.start(paths, nar_bytes);
+    }
+
+    fn deleted(&self, _name: &Path, nar_bytes: u64) {
+        self.counts.add(nar_bytes);
+    }
+
+    fn should_continue(&self) -> bool {
+        !self.cancel.is_raised()
+    }
+}
+
+/// Reports what was deleted, and what was not.
+pub(in crate::commands) fn report<E>(
+    results: &GcResults,
+    collected: Result<(), E>,
+    json: bool,
+) -> anyhow::Result<()>
+where
+    Error: From<E>,
+{
+    let has_result = collected.is_ok() || results.paths > 0;
+    if json && has_result {
+        print(to_json(results))?;
+    }
+    for failure in &results.failures {
+        eprint_error(messages::failure(failure));
+    }
+    if !json && has_result {
+        eprint_line(messages::deleted(results.paths, Size(results.bytes_freed)));
+    }
+    if !json && results.bytes_saved_by_links > 0 {
+        eprint_line(messages::saved(Size(results.bytes_saved_by_links)));
+    }
+    collected?;
+    match results.failures.len() {
+        0 => Ok(()),
+        count => Err(failed(&messages::not_deleted(count), count)),
+    }
+}
+
+/// Reports a command of which a part has failed.
+pub(in crate::commands) fn failed(line: &str, count: usize) -> Error {
+    if !is_json() {
+        eprint_error(line);
+    }
+    exit::failures(line, count, ErrorKind::Failed)
+}
+
+/// Returns the result as an object.
+fn to_json(results: &GcResults) -> Value {
+    let failures = results.failures.iter().map(|failure| {
+        json!({
+            "path": failure.path.display().to_string(),
+            "message": failure.to_string(),
+        })
+    });
+    json!({
+        "paths": results.paths,
+        "bytesFreed": results.bytes_freed,
+        "links": results.links,
+        "bytesSavedByLinks": results.bytes_saved_by_links,
+        "failures": failures.collect::<Vec<Value>>(),
+    })
+}

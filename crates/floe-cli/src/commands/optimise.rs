@@ -1,0 +1,97 @@
+//! `floe optimise`: replaces equal files of a store by hard links.
+
+use std::sync::Arc;
+
+use floe_copy::check_writable;
+use floe_store::{OptimiseObserver, OptimiseResults, StoreReader, StoreWriter};
+use floe_transfer::Cancel;
+use serde_json::json;
+
+use super::gc::failed;
+use super::manage::local_store;
+use super::print;
+use crate::args::OptimiseArgs;
+use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, warn};
+use crate::messages::Size;
+use crate::messages::collect as messages;
+use crate::options::{self, Settings};
+
+pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
+    let settings = Settings::load(&args.store.options, None)?;
+    let (store, layout) = local_store(&args.store, &settings)?;
+    let cancel = Cancel::default();
+    options::cancel_on_signals(&cancel)?;
+    let reader = StoreReader::open_with(layout.clone(), options::lock_wait(cancel.flag()))?;
+    let results = match args.dry_run {
+        true => reader.find_equal_files(args.jobs, &Display::start(cancel))?,
+        false => {
+            check_writable(&*store)?;
+            drop(reader);
+            let writer = StoreWriter::open_with(layout, &settings.write_options(&cancel)?)?;
+            writer.optimise(args.jobs, &Display::start(cancel))?
+        }
+    };
+    report(args, &results)
+}
+
+fn report(args: &OptimiseArgs, results: &OptimiseResults) -> anyhow::Result<()> {
+    let size = Size(results.bytes_freed);
+    if args.store.json {
+        print(json!({
+            "filesLinked": results.files_linked,
+            "bytesFreed": results.bytes_freed,
+            "damagedLinks": results.damaged_links,
+            "writableFiles": results.writable.len(),
+            "failures": results.failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        }))?;
+    }
+    if let Some(first) = results.writable.first() {
+        warn(messages::writable_files(results.writable.len(), first));
+    }
+    if results.damaged_links > 0 {
+        warn(messages::damaged_links(results.damaged_links));
+    }
+    for failure in &results.failures {
+        eprint_error(failure);
+    }
+    if !args.store.json {
+        eprint_line(messages::linked(results.files_linked, size, args.dry_run));
+    }
+    match results.failures.len() {
+        0 => Ok(()),
+        count => Err(failed(&messages::not_optimised(count), count)),
+    }
+}
+
+/// Shows the progress, and stops the work when the user interrupts it.
+struct Display {
+    counts: Arc<PathCounts>,
+    cancel: Cancel,
+    _line: StatusLine,
+}
+
+impl Display {
+    fn start(cancel: Cancel) -> Display {
+        let counts: Arc<PathCounts> = Arc::default();
+        let shown = counts.clone();
+        Display {
+            _line: StatusLine::start(move || shown.line(messages::optimising)),
+            counts,
+            cancel,
+        }
+    }
+}
+
+impl OptimiseObserver for Display {
+    fn started(&self, paths: u64, nar_bytes: u64) {
+        self.counts.start(paths, nar_bytes);
+    }
+
+    fn path_done(&self, nar_bytes: u64) {
+        self.counts.add(nar_bytes);
+    }
+
+    fn should_continue(&self) -> bool {
+        !self.cancel.is_raised()
+    }
+}

@@ -1,0 +1,99 @@
+//! One line of progress of a command that is not a copy.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::stderr::{eprint_line, is_json, is_verbose, write_raw};
+use super::terminal::{Block, MARGIN, size};
+use super::ticker::Ticker;
+use super::verbosity::Verbosity;
+use crate::messages::Size;
+use crate::messages::progress::truncated;
+
+/// A line that changes in place on a terminal, and is printed every few seconds elsewhere. Dropping
+/// the value removes it.
+pub(crate) struct StatusLine {
+    ticker: Option<Ticker>,
+    block: Option<Arc<Mutex<Block>>>,
+}
+
+impl StatusLine {
+    /// Shows what `text` returns, if anything.
+    pub(crate) fn start(text: impl Fn() -> Option<String> + Send + 'static) -> StatusLine {
+        if is_json() || !is_verbose(Verbosity::Normal) {
+            return StatusLine {
+                ticker: None,
+                block: None,
+            };
+        }
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        if !io::stderr().is_terminal() || is_dumb {
+            let print = move || text().into_iter().for_each(eprint_line);
+            return StatusLine {
+                ticker: Ticker::start(LINE_INTERVAL, print),
+                block: None,
+            };
+        }
+        let block: Arc<Mutex<Block>> = Arc::default();
+        let drawn = block.clone();
+        let draw = move || {
+            let (columns, _) = size();
+            let frame = text().map(|text| truncated(&text, columns.saturating_sub(MARGIN)));
+            let mut block = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+            write_raw(&block.draw(frame.into_iter().collect(), columns));
+        };
+        StatusLine {
+            ticker: Ticker::start(DRAW_INTERVAL, draw),
+            block: Some(block),
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        // Otherwise it could draw again.
+        self.ticker = None;
+        if let Some(block) = &self.block {
+            let (columns, _) = size();
+            let mut block = block.lock().unwrap_or_else(PoisonError::into_inner);
+            write_raw(&block.clear(columns));
+        }
+    }
+}
+
+/// The paths that a command has processed, and all of them, with their NAR sizes.
+#[derive(Debug, Default)]
+pub(crate) struct PathCounts {
+    paths: (AtomicU64, AtomicU64),
+    nar_bytes: (AtomicU64, AtomicU64),
+}
+
+impl PathCounts {
+    /// Sets the sums of all paths.
+    pub(crate) fn start(&self, paths: u64, nar_bytes: u64) {
+        self.paths.1.store(paths, Ordering::Relaxed);
+        self.nar_bytes.1.store(nar_bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a path that is done.
+    pub(crate) fn add(&self, nar_bytes: u64) {
+        self.paths.0.fetch_add(1, Ordering::Relaxed);
+        self.nar_bytes.0.fetch_add(nar_bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the line that `text` makes of the counts, once the sums are known.
+    pub(crate) fn line(&self, text: fn((u64, u64), (Size, Size)) -> String) -> Option<String> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let paths = (load(&self.paths.0), load(&self.paths.1));
+        let sizes = (Size(load(&self.nar_bytes.0)), Size(load(&self.nar_bytes.1)));
+        (paths.1 > 0).then(|| text(paths, sizes))
+    }
+}
+
+/// Short enough to show that the process is alive.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A log of a long command stays readable.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);

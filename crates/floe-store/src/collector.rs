@@ -1,0 +1,329 @@
+//! The garbage collector: deletes the paths that no root keeps.
+//!
+//! It deletes what `nix-store --gc` of the newest Nix deletes, in Nix's order of locks (gc.cc), so
+//! that it runs beside collectors and builders of all Nix versions:
+//!
+//! 1. Remove the file `reserved`, so that SQLite can work on a full disk.
+//! 2. Acquire `gc.lock`. From now on a process with a new temporary root connects to the socket.
+//! 3. Create the socket.
+//! 4. Find the roots and the dead paths.
+//! 5. Delete rows and files (`deletion`), then the links in `.links` that no path uses.
+//!
+//! A kill at any moment leaves paths that are whole, and files without a row, which the next
+//! collection deletes.
+//!
+//! Not guaranteed: that no dead path stays. A path that a process used for a moment stays until the
+//! next collection.
+
+mod deletion;
+mod garbage;
+mod path_graph;
+mod received_roots;
+mod specific_paths;
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use floe_format::HashPart;
+
+use crate::crash_recovery::Recovery;
+use crate::db::{Database, LockedDatabase};
+use crate::error::{IoContext as _, StoreError};
+use crate::gc_roots::{FoundRoots, RootSearch, RuntimeRoots, Unreadable};
+use crate::layout::StoreLayout;
+use crate::locks::{GcLock, LockWait, lock_mutex};
+use crate::new_store::lock_store;
+use crate::options::WriteOptions;
+use crate::tree::links::{UnusedLinks, remove_unused_links};
+use crate::writer::{refuse_daemon_owned, refuse_symlinks, reserve_space};
+use deletion::{Deletion, Remover};
+use garbage::DeadPaths;
+pub use garbage::{DeadFile, Garbage};
+use received_roots::{ReceivedRoots, RootsServer};
+pub use specific_paths::{AlivePath, DeleteError, DeleteOptions};
+
+/// The settings that decide which paths are garbage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcSettings {
+    /// Whether a live derivation keeps its outputs (`keep-outputs`).
+    pub keep_outputs: bool,
+    /// Whether a live path keeps its deriver (`keep-derivations`).
+    pub keep_derivations: bool,
+    /// Where the paths that running processes use are found.
+    pub runtime_roots: RuntimeRoots,
+}
+
+impl Default for GcSettings {
+    /// Nix's defaults.
+    fn default() -> GcSettings {
+        GcSettings {
+            keep_outputs: false,
+            keep_derivations: true,
+            runtime_roots: RuntimeRoots::Proc,
+        }
+    }
+}
+
+/// The result of a collection.
+#[derive(Debug, Default)]
+pub struct GcResults {
+    /// The number of deleted paths and other files of the store directory.
+    pub paths: u64,
+    /// The sum of the sizes of their files, in bytes. Files with other hard links than the one in
+    /// `.links` count as nothing, as in Nix.
+    pub bytes_freed: u64,
+    /// The number of links in `.links` that were removed.
+    pub links: u64,
+    /// How many bytes hard links save, after the collection.
+    pub bytes_saved_by_links: u64,
+    /// The files that could not be removed. They are no valid paths any more.
+    pub failures: Vec<DeleteFailure>,
+    /// The places that could not be read. They may have held further roots.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A file that could not be removed completely.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot delete {path}: {source}")]
+pub struct DeleteFailure {
+    /// Its place on disk.
+    pub path: PathBuf,
+    /// The first error of the system.
+    pub source: io::Error,
+}
+
+/// Receives the progress of a collection, from several threads, and can stop it.
+pub trait GcObserver: Sync {
+    /// Called once, before the first deletion, with the number of dead paths and other files, and
+    /// with the sum of the NAR sizes of the valid ones.
+    fn started(&self, _paths: u64, _nar_bytes: u64, _unreadable: &[Unreadable]) {}
+
+    /// Called after each deletion, with the NAR size.
+    fn deleted(&self, _name: &Path, _nar_bytes: u64) {}
+
+    /// Called often. `false` ends the collection.
+    fn should_continue(&self) -> bool {
+        true
+    }
+}
+
+/// An observer that ignores the progress.
+impl GcObserver for () {}
+
+/// A store that is opened for deletions.
+#[derive(Debug)]
+pub struct Collector {
+    layout: StoreLayout,
+    directory: OwnedFd,
+    database: Mutex<Database>,
+    lock_wait: LockWait,
+    /// Held shared while the store is open, so that no process migrates the database.
+    _big_lock: File,
+}
+
+impl Collector {
+    /// Opens an existing store.
+    ///
+    /// Errors: [`StoreError::NoStore`], [`StoreError::SymlinkedStore`],
+    /// [`StoreError::DaemonOwned`], [`StoreError::Schema`], and those of the system and of SQLite.
+    pub fn open(layout: StoreLayout, options: &WriteOptions) -> Result<Collector, StoreError> {
+        let database = layout.database_dir().join("db.sqlite");
+        if !database.exists() && !layout.database_dir().join("schema").exists() {
+            return Err(StoreError::NoStore {
+                path: layout.real_store_dir,
+                database,
+            });
+        }
+        if !options.allow_symlinked_store {
+            refuse_symlinks(&layout.real_store_dir)?;
+        }
+        refuse_daemon_owned(&layout)?;
+        let big_lock = lock_store(&layout, &options.lock_wait, &mut Vec::new())?;
+        // On a full disk, opening the database may need the space.
+        remove_reserved(&layout)?;
+        let scope = options.lock_wait.enter_scope();
+        let database = Database::open_writable(&layout, options)?;
+        if options.fsync_metadata {
+            database.sync_each_commit()?;
+        }
+        drop(scope);
+        let directory = File::open(&layout.real_store_dir);
+        let directory = directory.io_context("open", &layout.real_store_dir)?;
+        Ok(Collector {
+            directory: directory.into(),
+            database: Mutex::new(database),
+            lock_wait: options.lock_wait.clone(),
+            _big_lock: big_lock,
+            layout,
+        })
+    }
+
+    /// Deletes all dead paths, or some: it ends after the deletion with which more than `max_freed`
+    /// bytes are freed. The results are complete even after an error.
+    ///
+    /// Errors: those of locks, of roots and of the database, and [`StoreError::Interrupted`]. Files
+    /// that cannot be removed are no error; the results have them.
+    pub fn collect(
+        &self,
+        settings: &GcSettings,
+        max_freed: Option<u64>,
+        observer: &dyn GcObserver,
+    ) -> (GcResults, Result<(), StoreError>) {
+        self.with_roots(settings, |collection| {
+            let dead = collection.find_dead(settings, observer)?;
+            // As in Nix, a limit of nothing deletes nothing.
+            if max_freed != Some(0) {
+                collection.delete(dead, max_freed, observer)?;
+            }
+            collection.finish(max_freed.is_none())
+        })
+    }
+
+    /// Acquires the locks, finds the roots, and runs a collection that processes can send roots to.
+    fn with_roots<E: From<StoreError>>(
+        &self,
+        settings: &GcSettings,
+        run: impl FnOnce(&Collection<'_>) -> Result<(), E>,
+    ) -> (GcResults, Result<(), E>) {
+        let results = Mutex::new(GcResults::default());
+        let collected = self.lock_and_run(settings, &results, run);
+        reserve_space(&self.layout.database_dir().join("reserved"));
+        let results = results.into_inner();
+        (
+            results.unwrap_or_else(|error| error.into_inner()),
+            collected,
+        )
+    }
+
+    fn lock_and_run<E: From<StoreError>>(
+        &self,
+        settings: &GcSettings,
+        results: &Mutex<GcResults>,
+        run: impl FnOnce(&Collection<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        remove_reserved(&self.layout)?;
+        let lock = GcLock::open(&self.layout)?;
+        lock.wait(&self.lock_wait, || {
+            Ok(lock.try_acquire_exclusive()?.then_some(()))
+        })?;
+        let received = ReceivedRoots::default();
+        let server = RootsServer::bind(&self.layout, &received)?;
+        thread::scope(|scope| {
+            let _running = server.start(scope)?;
+            let database = LockedDatabase::lock(&self.database, &self.lock_wait);
+            let search = RootSearch {
+                layout: &self.layout,
+                database: &database,
+                runtime_roots: settings.runtime_roots,
+                removes_stale: true,
+            };
+            let roots = search.find_permanent()?;
+            let temporary = search.find_temporary(&mut Vec::new())?;
+            let temporary = temporary.iter().map(|root| root.path.hash_part());
+            received.lock().temporary.extend(temporary);
+            lock_mutex(results).unreadable.clone_from(&roots.unreadable);
+            run(&Collection {
+                store: self,
+                database: &database,
+                received: &received,
+                roots,
+                results,
+            })
+        })
+    }
+}
+
+/// A collection that holds its locks and knows its roots.
+struct Collection<'a> {
+    store: &'a Collector,
+    database: &'a Database,
+    received: &'a ReceivedRoots,
+    roots: FoundRoots,
+    results: &'a Mutex<GcResults>,
+}
+
+impl Collection<'_> {
+    fn find_dead(
+        &self,
+        settings: &GcSettings,
+        observer: &dyn GcObserver,
+    ) -> Result<DeadPaths, StoreError> {
+        let layout = &self.store.layout;
+        let dead = DeadPaths::find(
+            layout,
+            self.database,
+            settings,
+            &self.roots,
+            &self.temporary(),
+        )?;
+        observer.started(dead.len(), dead.nar_bytes(), &self.roots.unreadable);
+        Ok(dead)
+    }
+
+    /// The hash parts of the temporary roots that are known now.
+    fn temporary(&self) -> HashSet<HashPart> {
+        self.received.lock().temporary.clone()
+    }
+
+    fn delete(
+        &self,
+        dead: DeadPaths,
+        max_freed: Option<u64>,
+        observer: &dyn GcObserver,
+    ) -> Result<(), StoreError> {
+        let remover = Remover {
+            layout: &self.store.layout,
+            directory: self.store.directory.as_fd(),
+            roots: self.received,
+            observer,
+            results: self.results,
+        };
+        let deletion = Deletion {
+            database: self.database,
+            remover,
+            max_freed,
+        };
+        deletion.run(dead)
+    }
+
+    /// Removes what refers to deleted files: links in `.links`, and after a whole collection the
+    /// records of floe's dead runs.
+    fn finish(&self, is_whole: bool) -> Result<(), StoreError> {
+        let layout = &self.store.layout;
+        let UnusedLinks {
+            removed,
+            bytes_saved,
+        } = remove_unused_links(&layout.links_dir())?;
+        let mut results = lock_mutex(self.results);
+        results.links = removed;
+        results.bytes_saved_by_links = bytes_saved;
+        let has_failures = !results.failures.is_empty();
+        drop(results);
+        if is_whole && !has_failures {
+            let recovery = Recovery {
+                layout,
+                database: self.database,
+                // The collection has deleted the trees.
+                claim: &|_, _| Err(StoreError::Interrupted),
+            };
+            recovery.recover_all();
+        }
+        Ok(())
+    }
+}
+
+/// Removes the file that keeps space for a collection on a full disk.
+fn remove_reserved(layout: &StoreLayout) -> Result<(), StoreError> {
+    let reserved = layout.database_dir().join("reserved");
+    match fs::remove_file(&reserved) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).io_context("remove", reserved)
+        }
+        _ => Ok(()),
+    }
+}

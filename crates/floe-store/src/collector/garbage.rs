@@ -1,0 +1,245 @@
+//! The dead paths of a store: those that no root keeps, and files that are no valid paths.
+//!
+//! The rules are those of Nix's collector (gc.cc):
+//!
+//! - A valid path lives if a root keeps it. A live path keeps its references, its deriver with
+//!   `keep-derivations`, and its outputs with `keep-outputs`.
+//! - A file of the store directory that is named like a path and not valid, such as a lock, lives
+//!   if a temporary root has its hash part.
+//! - Every other file is garbage, except `.links`.
+//! - A dead path without files stays registered, unless it keeps a dead path with files.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use floe_format::{HashPart, StorePath};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+
+use super::GcSettings;
+use super::path_graph::{PathGraph, PathNumber, index};
+use crate::db::Database;
+use crate::error::{IoContext as _, StoreError};
+use crate::gc_roots::{FoundRoots, RootPlace, RootSearch, Unreadable};
+use crate::layout::StoreLayout;
+use crate::reader::StoreReader;
+use crate::tree::tree_bytes;
+
+/// The files that a collection deletes, and those that it leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Garbage {
+    /// The files that it deletes: valid paths with referrers first, then others.
+    pub dead: Vec<DeadFile>,
+    /// The names of the paths that it leaves, sorted.
+    pub live: BTreeSet<StorePath>,
+    /// The places that could not be read. They may hold further roots.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A file or directory of the store directory that a collection deletes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadFile {
+    /// Its name.
+    pub name: OsString,
+    /// The size of the NAR of a valid path, else the sum of the sizes of its files, in bytes.
+    pub bytes: u64,
+}
+
+impl StoreReader {
+    /// Finds the dead paths. Changes nothing and waits for no collector, so another process may
+    /// change the result. The links among `ignored` keep nothing.
+    ///
+    /// Errors: those of the database, of the directories of roots, and of the store directory.
+    pub fn find_garbage(
+        &self,
+        settings: &GcSettings,
+        ignored: &HashSet<PathBuf>,
+    ) -> Result<Garbage, StoreError> {
+        let (layout, database) = (self.layout(), self.database());
+        let search = RootSearch {
+            layout,
+            database: &database,
+            runtime_roots: settings.runtime_roots,
+            removes_stale: false,
+        };
+        let mut roots = search.find_permanent()?;
+        let is_ignored = |place: &RootPlace| match place {
+            RootPlace::Link(link) => ignored.contains(link),
+            _ => false,
+        };
+        roots.roots.retain(|root| !is_ignored(&root.place));
+        let temporary = search.find_temporary(&mut roots.unreadable)?;
+        let temporary = temporary.iter().map(|root| root.path.hash_part()).collect();
+        let found = DeadPaths::find(layout, &database, settings, &roots, &temporary)?;
+        Ok(found.describe(layout, roots.unreadable))
+    }
+}
+
+/// The dead paths of a store at one moment.
+#[derive(Debug)]
+pub(super) struct DeadPaths {
+    pub(super) graph: PathGraph,
+    /// For each valid path, whether a root keeps it.
+    pub(super) is_live: Vec<bool>,
+    /// The dead valid paths, referrers first.
+    pub(super) valid: Vec<PathNumber>,
+    /// The dead files that are not valid paths.
+    pub(super) unregistered: Vec<UnregisteredFile>,
+    /// The files that are not valid and that a temporary root keeps.
+    spared: Vec<StorePath>,
+}
+
+/// A file of the store directory that is no valid path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnregisteredFile {
+    pub(super) name: OsString,
+    /// The path as which the name parses.
+    pub(super) path: Option<StorePath>,
+}
+
+impl DeadPaths {
+    /// Finds the dead paths. `temporary` has the hash parts of the temporary roots.
+    pub(super) fn find(
+        layout: &StoreLayout,
+        database: &Database,
+        settings: &GcSettings,
+        roots: &FoundRoots,
+        temporary: &HashSet<HashPart>,
+    ) -> Result<DeadPaths, StoreError> {
+        let graph = PathGraph::read(database, settings)?;
+        let mut is_live = vec![false; graph.len()];
+        let permanent = roots.roots.iter().map(|root| root.path.hash_part());
+        let all = permanent.chain(temporary.iter().copied());
+        let known = all.filter_map(|hash_part| graph.number_of_hash_part(hash_part));
+        graph.mark_live(known, &mut is_live);
+        let mut has_files = vec![false; graph.len()];
+        let (mut unregistered, mut spared) = (Vec::new(), Vec::new());
+        for name in names(&layout.real_store_dir)? {
+            let text = name.to_str();
+            let path = text.and_then(|text| StorePath::parse(text).ok());
+            let number = path.as_ref().and_then(|path| graph.number(path));
+            match (number, path) {
+                (Some(number), _) => has_files[index(number)] = true,
+                (None, Some(path)) if temporary.contains(&path.hash_part()) => spared.push(path),
+                (None, None) if is_in_use(&layout.real_store_dir, &name) => {}
+                (None, path) => unregistered.push(UnregisteredFile { name, path }),
+            }
+        }
+        let valid = dead_with_files(&graph, &is_live, has_files);
+        Ok(DeadPaths {
+            graph,
+            is_live,
+            valid,
+            unregistered,
+            spared,
+        })
+    }
+
+    /// Returns the dead paths that a user has chosen.
+    pub(super) fn chosen(
+        graph: PathGraph,
+        is_dead: &[bool],
+        unregistered: Vec<UnregisteredFile>,
+    ) -> DeadPaths {
+        DeadPaths {
+            valid: graph.referrers_first(is_dead),
+            is_live: is_dead.iter().map(|is_dead| !is_dead).collect(),
+            graph,
+            unregistered,
+            spared: Vec::new(),
+        }
+    }
+
+    /// The number of dead files and paths.
+    pub(super) fn len(&self) -> u64 {
+        (self.valid.len() + self.unregistered.len()) as u64
+    }
+
+    /// The sum of the NAR sizes of the dead valid paths, in bytes.
+    pub(super) fn nar_bytes(&self) -> u64 {
+        let sizes = self.valid.iter();
+        sizes.map(|number| self.graph.row(*number).nar_size).sum()
+    }
+
+    pub(super) fn describe(self, layout: &StoreLayout, unreadable: Vec<Unreadable>) -> Garbage {
+        let valid = self.valid.iter().map(|number| {
+            let row = self.graph.row(*number);
+            let size = match row.nar_size {
+                0 => tree_bytes(&layout.real_path(&row.path)),
+                size => size,
+            };
+            DeadFile {
+                name: row.path.as_str().into(),
+                bytes: size,
+            }
+        });
+        let others = self.unregistered.iter().map(|file| DeadFile {
+            name: file.name.clone(),
+            bytes: tree_bytes(&layout.real_store_dir.join(&file.name)),
+        });
+        let live = self.graph.all().filter(|it| self.is_live[index(*it)]);
+        let live = live.map(|number| self.graph.row(number).path.clone());
+        Garbage {
+            dead: valid.chain(others).collect(),
+            live: live.chain(self.spared.iter().cloned()).collect(),
+            unreadable,
+        }
+    }
+}
+
+/// Returns the dead paths that have files or keep a dead path that has files, referrers first.
+fn dead_with_files(
+    graph: &PathGraph,
+    is_live: &[bool],
+    mut is_included: Vec<bool>,
+) -> Vec<PathNumber> {
+    let is_dead: Vec<bool> = is_live.iter().map(|is_live| !is_live).collect();
+    let mut sorted = graph.referrers_first(&is_dead);
+    // References have their state before their referrers, so one round is enough unless derivers
+    // and outputs are kept too.
+    loop {
+        let mut has_changed = false;
+        for number in sorted.iter().rev() {
+            let keeps_files = || graph.kept(*number).any(|kept| is_included[index(kept)]);
+            if !is_included[index(*number)] && keeps_files() {
+                is_included[index(*number)] = true;
+                has_changed = true;
+            }
+        }
+        if !has_changed {
+            break;
+        }
+    }
+    sorted.retain(|number| is_included[index(*number)]);
+    sorted
+}
+
+/// Whether a file is the temporary directory of a builder and a process uses it, or may use it. As
+/// in Nix, such names begin with `tmp-`, and the process has locked the directory.
+fn is_in_use(store: &Path, name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"tmp-") && lock_unused_directory(&store.join(name)).is_none()
+}
+
+/// Locks the temporary directory of a builder. Returns `None` if a process uses it, or if it is no
+/// directory.
+pub(super) fn lock_unused_directory(place: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(CWD, place, flags, Mode::empty()).ok()?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(directory)
+}
+
+/// Lists the store directory, without the links of `nix-store --optimise`.
+fn names(store: &Path) -> Result<Vec<OsString>, StoreError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(store).io_context("list", store)? {
+        let name = entry.io_context("list", store)?.file_name();
+        if name != ".links" {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,61 @@
+//! Hashes many trees on all cores.
+
+use std::cmp::Reverse;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Mutex;
+use std::{slice, thread};
+
+use floe_format::Hash;
+use floe_hash::hash_pool::{HashPool, Stream, Worker};
+
+use crate::error::StoreError;
+use crate::locks::lock_mutex;
+use crate::tree::dump_path;
+
+/// Returns hash and size of the NAR of a tree.
+pub(crate) fn hash_tree(path: &Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
+    let mut size = 0;
+    dump_path(path, &mut |chunk| {
+        hasher.update(chunk);
+        size += chunk.len() as u64;
+        Ok::<_, StoreError>(())
+    })?;
+    Ok((Hash::sha256(hasher.finish()), size))
+}
+
+/// Calls `hash` for each item, on several threads. Most threads begin with the largest items, and
+/// the slots of the hash pool begin with the smallest. `jobs` limits the number of items in work at
+/// once; without it, the number suits the machine. Returns `false` if `should_continue` did.
+pub(crate) fn hash_all<T: Sync>(
+    mut items: Vec<T>,
+    jobs: Option<NonZeroUsize>,
+    should_continue: &(dyn Fn() -> bool + Sync),
+    len: &dyn Fn(&T) -> u64,
+    hash: &(dyn Fn(&T, &Worker) + Sync),
+) -> bool {
+    items.sort_by_cached_key(|item| Reverse(len(item)));
+    let pool = HashPool::for_messages(items.iter().map(len), jobs);
+    let remaining = Mutex::new(items.iter());
+    thread::scope(|scope| {
+        for ticket in pool.tickets() {
+            let remaining = &remaining;
+            scope.spawn(move || {
+                let worker = ticket.start();
+                while let Some(item) = next_item(remaining, &worker)
+                    && should_continue()
+                {
+                    hash(item, &worker);
+                }
+            });
+        }
+    });
+    should_continue()
+}
+
+fn next_item<'a, T>(remaining: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
+    match worker.takes_smallest() {
+        true => lock_mutex(remaining).next_back(),
+        false => lock_mutex(remaining).next(),
+    }
+}

@@ -1,0 +1,149 @@
+//! Finds out what `optimise` would save. Hashes only files for which there is another of the same
+//! size.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, Metadata};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use floe_format::{Hash, StorePath};
+use floe_hash::hash_pool::Worker;
+
+use super::{OptimiseObserver, OptimiseResults, inodes};
+use crate::error::{IoContext as _, StoreError, is_not_found};
+use crate::hashing::{hash_all, hash_tree};
+use crate::locks::lock_mutex;
+use crate::reader::StoreReader;
+
+/// The properties that two equal files have in common before they are read.
+#[derive(Clone, Copy, PartialEq, Eq, std::hash::Hash)]
+struct Shape {
+    size: u64,
+    is_executable: bool,
+    is_symlink: bool,
+}
+
+impl StoreReader {
+    /// Finds out what [`StoreWriter::optimise`](crate::StoreWriter::optimise) would link. Changes
+    /// nothing.
+    ///
+    /// Errors: those of the database and of `.links`, and [`StoreError::Interrupted`].
+    pub fn find_equal_files(
+        &self,
+        jobs: Option<NonZeroUsize>,
+        observer: &dyn OptimiseObserver,
+    ) -> Result<OptimiseResults, StoreError> {
+        let paths = self.database().paths_with_nar_sizes()?;
+        let mut shapes: HashMap<Shape, bool> = HashMap::new();
+        for (path, _) in &paths {
+            if !observer.should_continue() {
+                return Err(StoreError::Interrupted);
+            }
+            for_each_file(&self.real_path(path), &mut |_, metadata| {
+                let is_repeated = shapes.get(&Shape::of(metadata)).map(|_| true);
+                shapes.insert(Shape::of(metadata), is_repeated.unwrap_or(false));
+            });
+        }
+        observer.started(paths.len() as u64, paths.iter().map(|path| path.1).sum());
+        let search = Search {
+            linked: self.linked_inodes()?,
+            links: self.layout().links_dir(),
+            shapes,
+            seen: Mutex::default(),
+            results: Mutex::default(),
+        };
+        let len = |(_, nar_size): &(StorePath, u64)| *nar_size;
+        let is_complete = hash_all(
+            paths,
+            jobs,
+            &|| observer.should_continue(),
+            &len,
+            &|(path, nar_size), worker| {
+                for_each_file(&self.real_path(path), &mut |file, metadata| {
+                    search.examine(file, metadata, worker);
+                });
+                observer.path_done(*nar_size);
+            },
+        );
+        match is_complete {
+            true => Ok(std::mem::take(&mut *lock_mutex(&search.results))),
+            false => Err(StoreError::Interrupted),
+        }
+    }
+
+    fn linked_inodes(&self) -> Result<HashSet<u64>, StoreError> {
+        let links = self.layout().links_dir();
+        let opened = File::open(&links);
+        if is_not_found(&opened) {
+            return Ok(HashSet::new());
+        }
+        let opened = opened.io_context("open", &links)?;
+        inodes(&opened.into()).io_context("list", &links)
+    }
+}
+
+/// The search for files with equal contents.
+struct Search {
+    linked: HashSet<u64>,
+    links: PathBuf,
+    /// The shapes of all files, and whether several files have the shape.
+    shapes: HashMap<Shape, bool>,
+    /// The hashes of the files without an equal file in `.links`.
+    seen: Mutex<HashSet<Hash>>,
+    results: Mutex<OptimiseResults>,
+}
+
+impl Search {
+    fn examine(&self, file: &Path, metadata: &Metadata, worker: &Worker) {
+        let is_alone = self.shapes.get(&Shape::of(metadata)) == Some(&false);
+        if is_alone || self.linked.contains(&metadata.ino()) {
+            return;
+        }
+        if metadata.is_file() && metadata.mode() & 0o200 != 0 {
+            lock_mutex(&self.results).writable.push(file.to_path_buf());
+            return;
+        }
+        let hash = match hash_tree(file, worker.stream(metadata.len())) {
+            Ok((hash, _)) => hash,
+            Err(error) => return lock_mutex(&self.results).failures.push(error),
+        };
+        let has_link = || {
+            self.links
+                .join(hash.digest_nix32())
+                .symlink_metadata()
+                .is_ok()
+        };
+        let is_first = || lock_mutex(&self.seen).insert(hash);
+        if has_link() || !is_first() {
+            let mut results = lock_mutex(&self.results);
+            results.files_linked += 1;
+            results.bytes_freed += metadata.len();
+        }
+    }
+}
+
+impl Shape {
+    fn of(metadata: &Metadata) -> Shape {
+        Shape {
+            size: metadata.len(),
+            is_executable: metadata.mode() & 0o100 != 0,
+            is_symlink: metadata.is_symlink(),
+        }
+    }
+}
+
+/// Visits the files and symbolic links of a tree. Files that cannot be examined are left out.
+fn for_each_file(path: &Path, visit: &mut dyn FnMut(&Path, &Metadata)) {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return;
+    };
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            for_each_file(&entry.path(), visit);
+        }
+    } else if metadata.is_file() || metadata.is_symlink() {
+        visit(path, &metadata);
+    }
+}
