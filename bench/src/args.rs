@@ -29,7 +29,9 @@ pub(crate) enum Command {
     Network(RunArgs),
     /// Verifies the contents of a store
     Verify(RunArgs),
-    /// Runs install, copy, push and verify
+    /// Collects garbage, and links equal files
+    Collect(RunArgs),
+    /// Runs install, copy, push, verify and collect
     Closures(RunArgs),
     /// Serves a store, beside nginx and other servers
     Serve(ServeArgs),

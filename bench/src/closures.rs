@@ -2,6 +2,7 @@
 //! the work, in one interleaved run.
 
 mod chains;
+mod collect;
 mod cpu_quota;
 mod disk;
 mod fixture;

@@ -107,7 +107,9 @@ impl Fixture {
             return Corpus::find(&self.root, names);
         }
         let directory = self.directory.join("chains");
-        chains::make(&directory, &|tool| self.nix_command(tool))?;
+        chains::make(&directory, chains::Shape::ROUND_TRIPS, &|tool| {
+            self.nix_command(tool)
+        })?;
         Corpus::read(directory)
     }
 

@@ -5,6 +5,7 @@ use std::any::Any;
 use anyhow::{Result, ensure};
 use floe_bench::Variant;
 
+use super::collect;
 use super::cpu_quota::CpuQuota;
 use super::fixture::{Fixture, Kind, NIX};
 use super::network::TrafficByVariant;
@@ -20,6 +21,7 @@ pub(crate) enum Group {
     Copy,
     Push,
     Verify,
+    Collect,
     Network,
 }
 
@@ -74,7 +76,7 @@ pub(super) fn all() -> Vec<RowPlan> {
         aim: Aim::time(NIX, most),
         prepare: Box::new(prepare),
     };
-    vec![
+    let mut rows = vec![
         row(Install, "firefox, HTTP zstd → tmpfs", 0.55, |fixture| {
             http(fixture, FIREFOX, "zstd", tmpfs(fixture))
         }),
@@ -123,7 +125,9 @@ pub(super) fn all() -> Vec<RowPlan> {
         }),
         row(Push, "firefox, local → files zstd", 0.65, push),
         row(Verify, "firefox, contents", 0.60, verify),
-    ]
+    ];
+    rows.extend(collect::rows());
+    rows
 }
 
 const FIREFOX: &[&str] = &["firefox", "firefox-esr"];
@@ -136,7 +140,7 @@ pub(super) fn tmpfs(fixture: &Fixture) -> Destination {
     }
 }
 
-fn ext4(fixture: &Fixture) -> Result<Destination> {
+pub(super) fn ext4(fixture: &Fixture) -> Result<Destination> {
     let disk = fixture.disk()?;
     Ok(Destination {
         root: disk.join("root"),
@@ -298,7 +302,8 @@ mod tests {
         let names: std::collections::BTreeSet<&str> =
             plans.iter().map(|plan| &*plan.name).collect();
         assert_eq!(names.len(), plans.len());
-        for group in [Group::Install, Group::Copy, Group::Push, Group::Verify] {
+        use Group::{Collect, Copy, Install, Push, Verify};
+        for group in [Install, Copy, Push, Verify, Collect] {
             assert!(plans.iter().any(|plan| plan.group == group));
         }
         let count = |wanted: fn(&Aim) -> bool| {

@@ -50,6 +50,7 @@ pub(super) fn variant<'a>(
         home: fixture.settings.home(),
         scratch_paths: to.map(|to| to.root.clone()).into_iter().collect(),
         synced: to.and_then(|to| to.synced.clone()),
+        prepare: Box::new(|| Ok(())),
         check: Box::new(|| Ok(())),
     }
 }

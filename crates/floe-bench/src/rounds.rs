@@ -19,6 +19,8 @@ pub struct Variant<'a> {
     pub home: PathBuf,
     /// Other paths removed before and after each run, outside the timed part.
     pub scratch_paths: Vec<PathBuf>,
+    /// Prepares each run, outside the timed part, when the scratch paths are removed.
+    pub prepare: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
     /// A directory whose file system is synchronised before each run. Data of earlier runs must
     /// not be written to its disk during this run.
     pub synced: Option<PathBuf>,
@@ -113,6 +115,7 @@ fn run_once(variant: &Variant<'_>, stop: &AtomicBool) -> Result<Sample, BenchErr
     };
     remove_scratch()?;
     fs::create_dir(&variant.home).at("create", &variant.home)?;
+    (variant.prepare)()?;
     variant.synced.as_deref().map_or(Ok(()), sync)?;
     let result = run(&variant.invocation, stop);
     let checked = result.and_then(|sample| (variant.check)().map(|()| sample));

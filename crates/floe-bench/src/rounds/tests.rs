@@ -28,6 +28,7 @@ impl Scratch {
             home: directory.join(format!("{name}-home")),
             scratch_paths: vec![destination],
             synced: None,
+            prepare: Box::new(|| Ok(())),
             check: Box::new(|| Ok(())),
         }
     }

@@ -138,6 +138,7 @@ impl ScenarioRun<'_> {
             home,
             scratch_paths: vec![self.destination()],
             synced: is_on_disk.then(|| self.directory.path().to_owned()),
+            prepare: Box::new(|| Ok(())),
             check: Box::new(self.closure.check(self.destination())),
         }
     }
