@@ -27,9 +27,12 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use floe_format::HashPart;
+use floe_format::{HashPart, StorePath};
+
+use rustix::fs::{Access, access};
 
 use crate::crash_recovery::Recovery;
 use crate::db::{Database, LockedDatabase};
@@ -77,6 +80,9 @@ pub struct GcResults {
     /// The sum of the sizes of their files, in bytes. Files with other hard links than the one in
     /// `.links` count as nothing, as in Nix.
     pub bytes_freed: u64,
+    /// Dead paths that stay because they refer to each other in a circle, which only a damaged
+    /// database has.
+    pub circular: Vec<StorePath>,
     /// The number of links in `.links` that were removed.
     pub links: u64,
     /// How many bytes hard links save, after the collection.
@@ -143,6 +149,9 @@ impl Collector {
             refuse_symlinks(&layout.real_store_dir)?;
         }
         refuse_daemon_owned(&layout)?;
+        // Otherwise paths would lose their rows and keep their files.
+        let store = &layout.real_store_dir;
+        access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
         let big_lock = lock_store(&layout, &options.lock_wait, &mut Vec::new())?;
         // On a full disk, opening the database may need the space.
         remove_reserved(&layout)?;
@@ -262,6 +271,7 @@ impl Collection<'_> {
             &self.temporary(),
         )?;
         observer.started(dead.len(), dead.nar_bytes(), &self.roots.unreadable);
+        lock_mutex(self.results).circular = dead.circular();
         Ok(dead)
     }
 
@@ -282,6 +292,7 @@ impl Collection<'_> {
             roots: self.received,
             observer,
             results: self.results,
+            has_skipped: AtomicBool::new(false),
         };
         let deletion = Deletion {
             database: self.database,
@@ -298,10 +309,14 @@ impl Collection<'_> {
         let UnusedLinks {
             removed,
             bytes_saved,
+            failures,
         } = remove_unused_links(&layout.links_dir())?;
         let mut results = lock_mutex(self.results);
         results.links = removed;
         results.bytes_saved_by_links = bytes_saved;
+        let failures = failures.into_iter();
+        let failures = failures.map(|(path, source)| DeleteFailure { path, source });
+        results.failures.extend(failures);
         let has_failures = !results.failures.is_empty();
         drop(results);
         if is_whole && !has_failures {

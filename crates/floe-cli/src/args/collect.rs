@@ -13,10 +13,10 @@ pub(crate) struct GcArgs {
     #[command(flatten)]
     pub(crate) store: StoreQueryArgs,
     /// Show what would be deleted, with sizes, and delete nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shown")]
     pub(crate) dry_run: bool,
     /// Print the roots, and delete nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["delete_older_than", "keep_generations"])]
     pub(crate) print_roots: bool,
     /// Print the paths that would stay, and delete nothing
     #[arg(long)]
@@ -26,9 +26,11 @@ pub(crate) struct GcArgs {
     pub(crate) print_dead: bool,
     /// Stop when more than this is freed, such as 10G
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(conflicts_with_all = ["shown", "dry_run"])]
     pub(crate) max_freed: Option<ByteSize>,
     /// Stop when the file system of the store has this much free space, such as 10G
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "max_freed")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(conflicts_with_all = ["shown", "dry_run", "max_freed"])]
     pub(crate) free: Option<ByteSize>,
     /// First delete the generations of all profiles that were not in use within this time, such as
     /// 30d

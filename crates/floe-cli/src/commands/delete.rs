@@ -6,10 +6,11 @@ use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, Sto
 use floe_transfer::{Cancel, PathSpec};
 use serde_json::json;
 
-use super::gc::{CollectionDisplay, report};
+use super::gc::{CollectionDisplay, gc_settings, report};
 use super::manage::local_store;
+use super::mount;
 use super::print;
-use crate::args::DeleteArgs;
+use crate::args::{DeleteArgs, read_paths};
 use crate::display::eprint_line;
 use crate::exit::UsageError;
 use crate::links::StoreNames;
@@ -23,25 +24,27 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
     let layout = &layout;
     let lock_wait = options::lock_wait(Default::default());
     let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
-    let paths = parse_paths(&args.paths, &reader)?;
+    let paths = parse_paths(&read_paths(&args.paths, false)?, &reader)?;
     let options = DeleteOptions {
         recursive: args.recursive,
         skip_alive: args.skip_alive,
         also_referrers: args.also_referrers,
         ignore_liveness: args.ignore_liveness,
     };
+    let gc_settings = gc_settings(&settings, store.runtime_roots());
     let dir = &layout.store_dir;
     if args.dry_run {
-        let dead = reader.find_deletable(&paths, options, store.runtime_roots());
+        let dead = reader.find_deletable(&paths, options, &gc_settings);
         return show(args, &dead.map_err(|error| describe(error, dir))?, dir);
     }
     drop(reader);
     check_writable(&*store)?;
+    mount::make_writable(&layout.real_store_dir)?;
     let cancel = Cancel::default();
     options::cancel_on_signals(&cancel)?;
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
     let display = CollectionDisplay::start(cancel, false);
-    let (results, deleted) = collector.delete(&paths, options, store.runtime_roots(), &display);
+    let (results, deleted) = collector.delete(&paths, options, &gc_settings, &display);
     drop(display);
     let deleted = deleted.map_err(|error| describe(error, dir));
     report(&results, deleted, args.store.json)
@@ -61,7 +64,10 @@ fn show(args: &DeleteArgs, dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<
     for (path, bytes) in names {
         print(messages::dead(&path, Size(bytes)))?;
     }
-    eprint_line(messages::would_delete(dead.len(), Size(bytes)));
+    eprint_line(match dead.len() {
+        0 => messages::NOTHING_DELETABLE.into(),
+        paths => messages::would_delete(paths, Size(bytes)),
+    });
     Ok(())
 }
 

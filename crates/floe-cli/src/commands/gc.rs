@@ -17,12 +17,14 @@ use floe_transfer::Cancel;
 use serde_json::{Value, json};
 
 use super::manage::{local_store, warn_of_unreadable};
+use super::mount;
 use super::print;
 use crate::args::GcArgs;
 use crate::display::eprint_line;
 use crate::messages::Size;
 use crate::messages::collect as messages;
 use crate::options::{self, Settings};
+use collection::warn_of_circles;
 pub(super) use collection::{CollectionDisplay, failed, report};
 use old_generations::OldGenerations;
 
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     let layout = &layout;
     let gc_settings = gc_settings(&settings, store.runtime_roots());
     if args.print_roots {
-        return print_roots(layout, store.runtime_roots());
+        return print_roots(args, layout, store.runtime_roots());
     }
     let is_dry = args.dry_run || args.print_dead || args.print_live;
     if !is_dry {
@@ -48,11 +50,17 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         return show(args, &garbage, layout);
     }
     options::cancel_on_signals(&cancel)?;
-    // A store that cannot be opened keeps its old generations.
+    // Before any thread starts, so that all see the writable directory.
+    mount::make_writable(&layout.real_store_dir)?;
+    // A store that cannot be collected keeps its old generations.
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
+    let max_freed = max_freed(args, layout)?;
+    if store.runtime_roots() == RuntimeRoots::Daemon {
+        let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
+        reader.find_roots(RuntimeRoots::Daemon)?;
+    }
     old.delete(&lock_wait)?;
     old.report(false);
-    let max_freed = max_freed(args, layout)?;
     let display = CollectionDisplay::start(cancel, io::stderr().is_terminal());
     let (results, collected) = collector.collect(&gc_settings, max_freed, &display);
     drop(display);
@@ -60,7 +68,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the settings of a collection.
-fn gc_settings(settings: &Settings, runtime_roots: RuntimeRoots) -> GcSettings {
+pub(super) fn gc_settings(settings: &Settings, runtime_roots: RuntimeRoots) -> GcSettings {
     GcSettings {
         keep_outputs: *settings.config.keep_outputs.get(),
         keep_derivations: *settings.config.keep_derivations.get(),
@@ -80,11 +88,23 @@ fn max_freed(args: &GcArgs, layout: &StoreLayout) -> anyhow::Result<Option<u64>>
     Ok(Some(wanted.0.saturating_sub(free)))
 }
 
-fn print_roots(layout: &StoreLayout, runtime_roots: RuntimeRoots) -> anyhow::Result<()> {
+fn print_roots(
+    args: &GcArgs,
+    layout: &StoreLayout,
+    runtime_roots: RuntimeRoots,
+) -> anyhow::Result<()> {
     let lock_wait = options::lock_wait(Default::default());
     let found = StoreReader::open_with(layout.clone(), lock_wait)?.find_roots(runtime_roots)?;
     warn_of_unreadable(&found.unreadable);
-    for root in found.roots.iter().chain(&found.not_valid) {
+    let roots = found.roots.iter().chain(&found.not_valid);
+    if args.store.json {
+        let roots = roots.map(|root| {
+            let path = layout.store_dir.full_path(&root.path);
+            json!({ "root": root.place.to_string(), "path": path })
+        });
+        return print(json!({ "roots": roots.collect::<Vec<Value>>() }));
+    }
+    for root in roots {
         let path = layout.store_dir.full_path(&root.path);
         print(messages::root(&root.place, &path))?;
     }
@@ -95,12 +115,17 @@ fn print_roots(layout: &StoreLayout, runtime_roots: RuntimeRoots) -> anyhow::Res
 fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Result<()> {
     warn_of_unreadable(&garbage.unreadable);
     let dir = &layout.store_dir;
+    if args.print_live && args.store.json {
+        let live = garbage.live.iter().map(|path| dir.full_path(path));
+        return print(json!({ "live": live.collect::<Vec<String>>() }));
+    }
     if args.print_live {
         for path in &garbage.live {
             print(dir.full_path(path))?;
         }
         return Ok(());
     }
+    warn_of_circles(&garbage.circular);
     let bytes = garbage.dead.iter().map(|file| file.bytes).sum();
     if args.store.json {
         let dead = garbage.dead.iter().map(|file| {

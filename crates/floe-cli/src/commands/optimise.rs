@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::gc::failed;
 use super::manage::local_store;
+use super::mount;
 use super::print;
 use crate::args::OptimiseArgs;
 use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, warn};
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
         true => reader.find_equal_files(args.jobs, &Display::start(cancel))?,
         false => {
             check_writable(&*store)?;
+            mount::make_writable(&layout.real_store_dir)?;
             drop(reader);
             let writer = StoreWriter::open_with(layout, &settings.write_options(&cancel)?)?;
             writer.optimise(args.jobs, &Display::start(cancel))?

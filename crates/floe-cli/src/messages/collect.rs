@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use floe_store::{AlivePath, DeleteFailure};
+use floe_store::{AlivePath, DeleteFailure, RootPlace};
 
 pub(crate) use super::manage::escaped;
 use super::{Size, counted};
@@ -32,6 +32,8 @@ pub(crate) fn would_delete(paths: usize, size: Size) -> String {
     }
 }
 
+pub(crate) const NOTHING_DELETABLE: &str = "nothing to delete: all of these paths are alive";
+
 pub(crate) fn will_delete(paths: u64, size: Size) -> String {
     let paths = counted(count(paths), "path");
     format!("deleting {paths} without any root ({size} as NARs)")
@@ -57,12 +59,20 @@ pub(crate) fn failure(failure: &DeleteFailure) -> String {
         std::io::ErrorKind::PermissionDenied => "; remove it as root, after lsattr and chattr -i",
         _ => "",
     };
-    format!("{failure}{hint}")
+    format!("{}{hint}", escaped(failure))
+}
+
+pub(crate) fn circular(count: usize, first: impl Display) -> String {
+    let paths = counted(count, "path");
+    format!(
+        "skipping {paths} such as {first}: they refer to each other in a circle, so the database \
+         is damaged; nix-store --verify finds more"
+    )
 }
 
 pub(crate) fn not_deleted(count: usize) -> String {
-    let files = counted(count, "path");
-    format!("cannot delete the files of {files}; the next collection tries again")
+    let places = counted(count, "place");
+    format!("cannot delete all files at {places}; the next collection tries again")
 }
 
 pub(crate) fn not_in_store(path: &str) -> String {
@@ -75,8 +85,16 @@ pub(crate) fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> Strin
         chain => format!(" ({})", chain.join(" -> ")),
     };
     match obstacle {
-        AlivePath::Root { place, .. } => format!(
+        AlivePath::Root {
+            place: RootPlace::Link(place),
+            ..
+        } => format!(
             "cannot delete {path}: the root {} keeps it{chain}; remove the root first, or try \
+             --skip-alive",
+            escaped(place.display())
+        ),
+        AlivePath::Root { place, .. } => format!(
+            "cannot delete {path}: a process uses it ({}){chain}; wait for its end, or try \
              --skip-alive",
             escaped(place)
         ),
@@ -122,8 +140,8 @@ pub(crate) fn writable_files(files: usize, first: &Path) -> String {
 
 pub(crate) fn damaged_links(links: u64) -> String {
     format!(
-        "replaced {} that did not have the contents that their names tell; paths that use them are \
-         damaged: floe verify --repair fetches them again",
+        "replaced {} that did not have the contents that their names tell; paths that use such a \
+         link are damaged: floe verify --repair fetches them again",
         counted(count(links), "damaged link")
     )
 }

@@ -5,8 +5,10 @@ mod faults;
 mod garbage_store;
 mod generations;
 mod kills;
+mod new_roots;
 mod optimise_store;
 mod races;
+mod roots_daemon;
 
 use std::collections::BTreeSet;
 use std::fs;

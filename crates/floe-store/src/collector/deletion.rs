@@ -10,13 +10,14 @@
 //! step 1 marks them before it takes them. Unless `fsync-metadata` is off, the rows reach the disk
 //! before the files are removed, so that a power cut leaves no row without files.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
 use std::iter::Peekable;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::{thread, vec};
 
@@ -48,6 +49,8 @@ pub(super) struct Remover<'a> {
     pub(super) roots: &'a ReceivedRoots,
     pub(super) observer: &'a dyn GcObserver,
     pub(super) results: &'a Mutex<GcResults>,
+    /// Whether files stayed because the observer has ended the collection.
+    pub(super) has_skipped: AtomicBool,
 }
 
 /// A file of the store directory in deletion.
@@ -94,7 +97,11 @@ impl Deletion<'_> {
             }
             // The workers end when the sender is dropped.
             self.delete_batches(&mut remaining, send)
-        })
+        })?;
+        match self.remover.has_skipped.load(Ordering::Relaxed) {
+            true => Err(StoreError::Interrupted),
+            false => Ok(()),
+        }
     }
 
     fn delete_batches(
@@ -255,42 +262,45 @@ impl Remover<'_> {
             let Ok(entry) = received else {
                 return;
             };
-            let _in_deletion = InDeletion {
+            let in_deletion = InDeletion {
                 roots: self.roots,
                 hash_part: entry.hash_part,
             };
-            if self.observer.should_continue() {
-                self.remove_entry(&entry);
+            if !self.observer.should_continue() {
+                self.has_skipped.store(true, Ordering::Relaxed);
+                continue;
             }
+            let name = OsStr::from_bytes(entry.name.to_bytes());
+            self.remove(&entry.name, &self.layout.real_store_dir.join(name));
+            // A process that waits for this deletion need not wait for the observer.
+            drop(in_deletion);
+            self.observer.deleted(Path::new(name), entry.expected_bytes);
         }
     }
 
-    fn remove_entry(&self, entry: &DeadEntry) {
-        let is_temporary = entry.name.to_bytes().starts_with(b"tmp-");
-        let name = std::ffi::OsStr::from_bytes(entry.name.to_bytes());
-        let place = self.layout.real_store_dir.join(name);
-        let _lock = match is_temporary.then(|| lock_unused_directory(&place)) {
+    fn remove(&self, name: &CStr, place: &Path) {
+        let is_temporary = name.to_bytes().starts_with(b"tmp-");
+        let _lock = match is_temporary.then(|| lock_unused_directory(place)) {
             // A process has begun to use it.
-            Some(None) => return self.observer.deleted(Path::new(name), 0),
+            Some(None) => return,
             lock => lock.flatten(),
         };
-        let removed = remove_and_count(self.directory.as_fd(), &entry.name);
+        let removed = remove_and_count(self.directory.as_fd(), name);
         let mut results = lock_mutex(self.results);
-        match removed {
+        let bytes = match removed {
             Ok(bytes) => {
                 results.paths += 1;
-                results.bytes_freed = results.bytes_freed.saturating_add(bytes);
+                bytes
             }
             Err(error) => {
-                results.bytes_freed = results.bytes_freed.saturating_add(error.bytes);
                 results.failures.push(DeleteFailure {
-                    path: place,
+                    path: place.to_path_buf(),
                     source: error.errno.into(),
                 });
+                error.bytes
             }
-        }
-        drop(results);
-        self.observer.deleted(Path::new(name), entry.expected_bytes);
+        };
+        results.bytes_freed = results.bytes_freed.saturating_add(bytes);
     }
 }
 

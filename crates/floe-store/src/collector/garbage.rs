@@ -33,6 +33,8 @@ use crate::tree::tree_bytes;
 pub struct Garbage {
     /// The files that it deletes: valid paths with referrers first, then others.
     pub dead: Vec<DeadFile>,
+    /// Dead paths that stay because they refer to each other in a circle.
+    pub circular: Vec<StorePath>,
     /// The names of the paths that it leaves, sorted.
     pub live: BTreeSet<StorePath>,
     /// The places that could not be read. They may hold further roots.
@@ -153,6 +155,19 @@ impl DeadPaths {
         }
     }
 
+    /// The dead paths in circles of references, and the references of these.
+    pub(super) fn circular(&self) -> Vec<StorePath> {
+        let is_dead: Vec<bool> = self.is_live.iter().map(|is_live| !is_live).collect();
+        let mut is_sorted = vec![false; self.graph.len()];
+        for number in self.graph.referrers_first(&is_dead) {
+            is_sorted[index(number)] = true;
+        }
+        let all = self.graph.all();
+        let left = all.filter(|number| is_dead[index(*number)] && !is_sorted[index(*number)]);
+        left.map(|number| self.graph.row(number).path.clone())
+            .collect()
+    }
+
     /// The number of dead files and paths.
     pub(super) fn len(&self) -> u64 {
         (self.valid.len() + self.unregistered.len()) as u64
@@ -182,7 +197,9 @@ impl DeadPaths {
         });
         let live = self.graph.all().filter(|it| self.is_live[index(*it)]);
         let live = live.map(|number| self.graph.row(number).path.clone());
+        let circular = self.circular();
         Garbage {
+            circular,
             dead: valid.chain(others).collect(),
             live: live.chain(self.spared.iter().cloned()).collect(),
             unreadable,
@@ -197,6 +214,9 @@ fn dead_with_files(
     mut is_included: Vec<bool>,
 ) -> Vec<PathNumber> {
     let is_dead: Vec<bool> = is_live.iter().map(|is_live| !is_live).collect();
+    for (is_included, is_dead) in is_included.iter_mut().zip(&is_dead) {
+        *is_included &= is_dead;
+    }
     let mut sorted = graph.referrers_first(&is_dead);
     // References have their state before their referrers, so one round is enough unless derivers
     // and outputs are kept too.

@@ -167,6 +167,16 @@ impl PathGraph {
         });
         Edges::new(self.len(), &pairs.collect::<Vec<_>>())
     }
+
+    /// Returns the paths that keep each path if they live: its referrers, and others by the
+    /// settings.
+    pub(super) fn keepers(&self) -> Edges {
+        let pairs = self.all().flat_map(|keeper| {
+            let kept = self.kept(keeper);
+            kept.map(move |kept| (kept, keeper))
+        });
+        Edges::new(self.len(), &pairs.collect::<Vec<_>>())
+    }
 }
 
 /// Edges between paths, in the order of the paths from which they start.

@@ -261,7 +261,9 @@ fn bind(directory: &Path, place: &Path) -> io::Result<UnixListener> {
     };
     let listener = UnixListener::bind(address)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o666))?;
-    fs::rename(&new, place)?;
+    fs::rename(&new, place).inspect_err(|_| {
+        let _: io::Result<()> = fs::remove_file(&new);
+    })?;
     Ok(listener)
 }
 

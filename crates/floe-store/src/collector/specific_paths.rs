@@ -1,6 +1,7 @@
-//! Deletes given paths, as `nix store delete` of Nix 2.35 does.
+//! Deletes given paths, with the options of `nix store delete` of Nix 2.35. As in Nix up to 2.34, a
+//! path that only `keep-derivations` or `keep-outputs` keeps is alive.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::fs;
 
@@ -11,7 +12,7 @@ use super::path_graph::{Edges, PathGraph, PathNumber, index};
 use super::{Collector, GcObserver, GcResults, GcSettings};
 use crate::db::Database;
 use crate::error::StoreError;
-use crate::gc_roots::{Root, RootPlace, RootSearch, RuntimeRoots};
+use crate::gc_roots::{Root, RootPlace, RootSearch};
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
 
@@ -105,15 +106,16 @@ impl Collector {
         &self,
         paths: &[StorePath],
         options: DeleteOptions,
-        runtime_roots: RuntimeRoots,
+        settings: &GcSettings,
         observer: &dyn GcObserver,
     ) -> (GcResults, Result<(), DeleteError>) {
-        self.with_roots(&settings(runtime_roots), |collection| {
+        self.with_roots(settings, |collection| {
             let choice = Choice {
                 layout: &self.layout,
                 database: collection.database,
                 roots: &collection.roots.roots,
                 temporary: &collection.temporary(),
+                settings: options.settings(settings),
                 options,
             };
             let dead = choice.choose(paths)?;
@@ -133,13 +135,13 @@ impl StoreReader {
         &self,
         paths: &[StorePath],
         options: DeleteOptions,
-        runtime_roots: RuntimeRoots,
+        settings: &GcSettings,
     ) -> Result<Vec<DeadFile>, DeleteError> {
         let database = self.database();
         let search = RootSearch {
             layout: self.layout(),
             database: &database,
-            runtime_roots,
+            runtime_roots: settings.runtime_roots,
             removes_stale: false,
         };
         let mut found = search.find_permanent()?;
@@ -149,6 +151,7 @@ impl StoreReader {
             database: &database,
             roots: &found.roots,
             temporary: &temporary.iter().map(|root| root.path.hash_part()).collect(),
+            settings: options.settings(settings),
             options,
         };
         let dead = choice.choose(paths)?;
@@ -156,12 +159,14 @@ impl StoreReader {
     }
 }
 
-/// As in Nix, derivers and outputs play no part.
-fn settings(runtime_roots: RuntimeRoots) -> GcSettings {
-    GcSettings {
-        keep_outputs: false,
-        keep_derivations: false,
-        runtime_roots,
+impl DeleteOptions {
+    /// As in Nix, a path that ignores the roots ignores derivers and outputs too.
+    fn settings(self, settings: &GcSettings) -> GcSettings {
+        GcSettings {
+            keep_outputs: settings.keep_outputs && !self.ignore_liveness,
+            keep_derivations: settings.keep_derivations && !self.ignore_liveness,
+            ..*settings
+        }
     }
 }
 
@@ -172,16 +177,17 @@ struct Choice<'a> {
     roots: &'a [Root],
     /// The hash parts of the temporary roots.
     temporary: &'a HashSet<HashPart>,
+    settings: GcSettings,
     options: DeleteOptions,
 }
 
 impl Choice<'_> {
     fn choose(&self, paths: &[StorePath]) -> Result<DeadPaths, DeleteError> {
-        let graph = PathGraph::read(self.database, &settings(RuntimeRoots::Proc))?;
+        let graph = PathGraph::read(self.database, &self.settings)?;
         let (given, unregistered) = self.find(&graph, paths)?;
         let mut is_given = vec![false; graph.len()];
         match self.options.recursive {
-            true => graph.mark_live(given, &mut is_given),
+            true => mark_closure(&graph, given, &mut is_given),
             false => given
                 .iter()
                 .for_each(|number| is_given[index(*number)] = true),
@@ -197,17 +203,18 @@ impl Choice<'_> {
         }
         let given = || graph.all().filter(|number| is_given[index(*number)]);
         let alive = given().find(|number| is_kept[index(*number)]);
-        let referrers = graph.referrers();
         if let Some(alive) = alive.filter(|_| !self.options.skip_alive) {
+            let keepers = graph.keepers();
             // A root explains more than a referrer.
-            let chain = chain_to(alive, &referrers, |number| kept.contains(&number));
-            let from_other = || chain_to(alive, &referrers, |number| !is_given[index(number)]);
+            let chain = chain_to(alive, &keepers, |number| kept.contains(&number));
+            let from_other = || chain_to(alive, &keepers, |number| !is_given[index(number)]);
             let chain = chain.or_else(from_other).unwrap_or_default();
             return Err(DeleteError::Alive {
                 path: graph.row(alive).path.clone(),
                 obstacle: self.explain(&graph, &kept, &chain),
             });
         }
+        let referrers = graph.referrers();
         let mut is_dead = vec![false; graph.len()];
         let mut todo: Vec<_> = given().filter(|number| !is_kept[index(*number)]).collect();
         while let Some(number) = todo.pop() {
@@ -226,6 +233,7 @@ impl Choice<'_> {
         paths: &[StorePath],
     ) -> Result<(Vec<PathNumber>, Vec<UnregisteredFile>), DeleteError> {
         let (mut valid, mut unregistered) = (Vec::new(), Vec::new());
+        let paths: BTreeSet<&StorePath> = paths.iter().collect();
         for path in paths {
             if let Some(number) = graph.number(path) {
                 valid.push(number);
@@ -290,11 +298,21 @@ impl Choice<'_> {
     }
 }
 
+/// Marks paths with their closures.
+fn mark_closure(graph: &PathGraph, paths: Vec<PathNumber>, is_inside: &mut [bool]) {
+    let mut todo = paths;
+    while let Some(number) = todo.pop() {
+        if !std::mem::replace(&mut is_inside[index(number)], true) {
+            todo.extend(graph.references(number));
+        }
+    }
+}
+
 /// Returns a shortest chain of references from an obstacle to a path, with both; `None` if no
 /// obstacle leads to it.
 fn chain_to(
     path: PathNumber,
-    referrers: &Edges,
+    keepers: &Edges,
     is_obstacle: impl Fn(PathNumber) -> bool,
 ) -> Option<Vec<PathNumber>> {
     // For each visited path the reference through which it was found.
@@ -307,9 +325,9 @@ fn chain_to(
             });
             return Some(chain.collect());
         }
-        for referrer in referrers.of(number) {
-            towards.entry(*referrer).or_insert_with(|| {
-                queue.push_back(*referrer);
+        for keeper in keepers.of(number) {
+            towards.entry(*keeper).or_insert_with(|| {
+                queue.push_back(*keeper);
                 number
             });
         }

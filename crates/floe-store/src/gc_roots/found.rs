@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_format::StorePath;
+use floe_format::{StoreDir, StorePath};
 
 use super::processes::{self, Unreadable};
 use super::{absolute_to, roots_daemon, temporary};
@@ -281,7 +282,9 @@ impl Links<'_> {
                 self.remove_stale(path);
             }
             // A file that is no link.
-            Err(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            // A link that cannot be read now may be a root.
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -301,13 +304,10 @@ impl Links<'_> {
     /// Adds a link if its target is in the store, and returns whether it is. As in Nix, the text of
     /// the target decides, and its first name there counts: `..` after it has no meaning.
     fn add_target(&mut self, link: &Path, target: &Path) -> bool {
-        let dir = self.layout.store_dir.as_str();
-        let text = target.to_str().and_then(|text| text.strip_prefix(dir));
-        let Some(inside) = text.and_then(|text| text.strip_prefix('/')) else {
+        let Some(name) = name_in_store(&self.layout.store_dir, target) else {
             return false;
         };
-        let name = inside.split('/').next().unwrap_or_default();
-        if let Ok(kept) = StorePath::parse(name) {
+        if let Some(kept) = store_path_of_name(name) {
             self.add(link, kept);
         }
         true
@@ -319,6 +319,22 @@ impl Links<'_> {
             path,
         });
     }
+}
+
+/// Returns the first name below the store directory, as the text of a path has it. The rest of the
+/// path may be no text.
+pub(super) fn name_in_store<'a>(dir: &StoreDir, path: &'a Path) -> Option<&'a [u8]> {
+    let bytes = path.as_os_str().as_bytes();
+    let inside = bytes.strip_prefix(dir.as_str().as_bytes())?;
+    inside
+        .strip_prefix(b"/")?
+        .split(|byte| *byte == b'/')
+        .next()
+}
+
+/// Parses the name of a file of the store directory.
+pub(super) fn store_path_of_name(name: &[u8]) -> Option<StorePath> {
+    StorePath::parse(str::from_utf8(name).ok()?).ok()
 }
 
 /// Whether a collector skips a root with this error.

@@ -9,7 +9,7 @@ use std::thread;
 
 use floe_format::{StoreDir, StorePath};
 
-use super::found::{Candidate, RootPlace};
+use super::found::{Candidate, RootPlace, name_in_store, store_path_of_name};
 
 /// Something that may hold roots and that this user cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,19 +154,12 @@ fn hides_processes() -> bool {
     !rustix::process::geteuid().is_root() && mounts.lines().any(is_hidden)
 }
 
-/// Returns the root of a file in the store.
+/// Returns the root of a file in the store. Of a deleted file, the system adds text to the name.
 fn in_link(dir: &StoreDir, target: &Path, place: &Path) -> Option<Candidate> {
-    let path = store_path(dir, target.to_str()?)?;
     Some(Candidate {
         place: RootPlace::Process(place.to_path_buf()),
-        path,
+        path: store_path_of_name(name_in_store(dir, target)?)?,
     })
-}
-
-/// Returns the store path of a file. Of a deleted file, the system adds text to the name.
-fn store_path(dir: &StoreDir, text: &str) -> Option<StorePath> {
-    let inside = text.strip_prefix(dir.as_str())?.strip_prefix('/')?;
-    StorePath::parse(inside.split('/').next()?).ok()
 }
 
 /// Returns the file of a line of `maps`: the sixth column, if it has no spaces.
@@ -248,7 +241,10 @@ mod tests {
     #[test]
     fn deleted_files_in_a_path_still_name_it() {
         let dir = StoreDir::default();
-        let path = |text: String| store_path(&dir, &text).map(|path| path.to_string());
+        let path = |text: String| {
+            let name = name_in_store(&dir, Path::new(&text))?;
+            store_path_of_name(name).map(|path| path.to_string())
+        };
         let (a, inside) = (
             name('a'),
             format!("/nix/store/{}/bin/x (deleted)", name('a')),

@@ -20,7 +20,8 @@ use crate::layout::StoreLayout;
 pub(super) fn roots(layout: &StoreLayout) -> Result<Vec<Candidate>, StoreError> {
     let socket = layout.state_dir.join("gc-roots-socket/socket");
     let reply = reply(&socket).io_context("ask the roots daemon at", &socket)?;
-    Ok(parse(&reply, &layout.store_dir, &socket))
+    let parsed = parse(&reply, &layout.store_dir, &socket);
+    parsed.io_context("read the reply of the roots daemon at", &socket)
 }
 
 fn reply(socket: &Path) -> io::Result<Vec<u8>> {
@@ -38,16 +39,19 @@ fn reply(socket: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-fn parse(reply: &[u8], dir: &StoreDir, socket: &Path) -> Vec<Candidate> {
-    let paths = reply.split(|byte| *byte == 0);
-    let paths = paths.filter_map(|path| dir.parse(str::from_utf8(path).ok()?).ok());
+fn parse(reply: &[u8], dir: &StoreDir, socket: &Path) -> io::Result<Vec<Candidate>> {
     let place = RootPlace::Process(socket.to_path_buf());
-    paths
-        .map(|path| Candidate {
-            place: place.clone(),
-            path,
-        })
-        .collect()
+    let paths = reply
+        .split(|byte| *byte == 0)
+        .filter(|path| !path.is_empty());
+    let candidates = paths.map(|path| {
+        let text = String::from_utf8_lossy(path);
+        let path = dir.parse(&text);
+        let path = path.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let place = place.clone();
+        Ok(Candidate { place, path })
+    });
+    candidates.collect()
 }
 
 /// The daemon reads `/proc`, which takes less than a second even with thousands of processes.

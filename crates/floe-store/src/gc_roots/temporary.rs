@@ -98,7 +98,8 @@ fn process(name: &str) -> Option<u32> {
 fn read_if_locked(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut text = Vec::new();
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
+    // An old Nix holds its lock shared.
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         // No process has locked it. The lock ends with the file.
         Ok(()) => return Ok(text),
         Err(rustix::io::Errno::WOULDBLOCK) => {}

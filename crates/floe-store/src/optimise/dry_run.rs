@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use floe_format::{Hash, StorePath};
-use floe_hash::hash_pool::Worker;
+use floe_hash::hash_pool::{Stream, Worker};
 
 use super::{OptimiseObserver, OptimiseResults, inodes};
 use crate::error::{IoContext as _, StoreError, is_not_found};
@@ -36,22 +36,25 @@ impl StoreReader {
         observer: &dyn OptimiseObserver,
     ) -> Result<OptimiseResults, StoreError> {
         let paths = self.database().paths_with_nar_sizes()?;
+        let links = self.layout().links_dir();
         let mut shapes: HashMap<Shape, bool> = HashMap::new();
+        let mut count = |_: &Path, metadata: &Metadata| {
+            let is_repeated = shapes.contains_key(&Shape::of(metadata));
+            shapes.insert(Shape::of(metadata), is_repeated);
+        };
+        for_each_file(&links, &mut count);
         for (path, _) in &paths {
             if !observer.should_continue() {
                 return Err(StoreError::Interrupted);
             }
-            for_each_file(&self.real_path(path), &mut |_, metadata| {
-                let is_repeated = shapes.get(&Shape::of(metadata)).map(|_| true);
-                shapes.insert(Shape::of(metadata), is_repeated.unwrap_or(false));
-            });
+            for_each_file(&self.real_path(path), &mut count);
         }
         observer.started(paths.len() as u64, paths.iter().map(|path| path.1).sum());
         let search = Search {
             linked: self.linked_inodes()?,
-            links: self.layout().links_dir(),
+            links,
             shapes,
-            seen: Mutex::default(),
+            known: Mutex::default(),
             results: Mutex::default(),
         };
         let len = |(_, nar_size): &(StorePath, u64)| *nar_size;
@@ -90,36 +93,71 @@ struct Search {
     links: PathBuf,
     /// The shapes of all files, and whether several files have the shape.
     shapes: HashMap<Shape, bool>,
-    /// The hashes of the files without an equal file in `.links`.
-    seen: Mutex<HashSet<Hash>>,
+    /// The file to which the files with a hash would be linked.
+    known: Mutex<HashMap<Hash, KnownFile>>,
     results: Mutex<OptimiseResults>,
+}
+
+/// The parts of the metadata that decide whether a file can be replaced by another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct KnownFile {
+    inode: u64,
+    /// Mode, owner, group, and seconds of the time.
+    replaceable: (u32, u32, u32, i64),
 }
 
 impl Search {
     fn examine(&self, file: &Path, metadata: &Metadata, worker: &Worker) {
-        let is_alone = self.shapes.get(&Shape::of(metadata)) == Some(&false);
-        if is_alone || self.linked.contains(&metadata.ino()) {
+        if self.linked.contains(&metadata.ino()) {
             return;
         }
         if metadata.is_file() && metadata.mode() & 0o200 != 0 {
             lock_mutex(&self.results).writable.push(file.to_path_buf());
             return;
         }
+        if self.shapes.get(&Shape::of(metadata)) == Some(&false) {
+            return;
+        }
         let hash = match hash_tree(file, worker.stream(metadata.len())) {
             Ok((hash, _)) => hash,
             Err(error) => return lock_mutex(&self.results).failures.push(error),
         };
-        let has_link = || {
-            self.links
-                .join(hash.digest_nix32())
-                .symlink_metadata()
-                .is_ok()
-        };
-        let is_first = || lock_mutex(&self.seen).insert(hash);
-        if has_link() || !is_first() {
+        let own = KnownFile::of(metadata);
+        let mut known = lock_mutex(&self.known);
+        let target = *known
+            .entry(hash)
+            .or_insert_with(|| self.existing_link(&hash).unwrap_or(own));
+        drop(known);
+        if target.inode != own.inode && target.replaceable == own.replaceable {
             let mut results = lock_mutex(&self.results);
             results.files_linked += 1;
             results.bytes_freed += metadata.len();
+        }
+    }
+
+    /// Returns the file in `.links` for a hash, unless it is damaged.
+    fn existing_link(&self, hash: &Hash) -> Option<KnownFile> {
+        let link = self.links.join(hash.digest_nix32());
+        let metadata = fs::symlink_metadata(&link).ok()?;
+        let found = hash_tree(&link, Stream::default());
+        if found.is_ok_and(|(found, _)| found == *hash) {
+            return Some(KnownFile::of(&metadata));
+        }
+        lock_mutex(&self.results).damaged_links += 1;
+        None
+    }
+}
+
+impl KnownFile {
+    fn of(metadata: &Metadata) -> KnownFile {
+        KnownFile {
+            inode: metadata.ino(),
+            replaceable: (
+                metadata.mode(),
+                metadata.uid(),
+                metadata.gid(),
+                metadata.mtime(),
+            ),
         }
     }
 }

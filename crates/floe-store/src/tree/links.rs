@@ -16,22 +16,23 @@
 //! Not guaranteed: that equal files are linked. If the file system refuses a link, the file stays
 //! as it was written.
 
-use std::fs;
+use std::ffi::{CStr, OsStr};
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::Hash;
 use floe_format::nar::write;
 use floe_hash::Sha256;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, linkat, openat, readlinkat, renameat, statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, linkat, openat, readlinkat, renameat, statat,
     unlinkat,
 };
 use rustix::io::Errno;
 
-use crate::error::{IoContext as _, StoreError, is_not_found};
+use crate::error::{IoContext as _, StoreError};
 
 /// The links that a tree added to `.links`, kept until the tree is registered.
 #[derive(Debug)]
@@ -200,38 +201,57 @@ pub(crate) struct UnusedLinks {
     pub(crate) removed: u64,
     /// How many bytes the other links save.
     pub(crate) bytes_saved: u64,
+    /// The links that could not be removed.
+    pub(crate) failures: Vec<(PathBuf, io::Error)>,
 }
 
 /// Removes the links that no path uses, as a garbage collection does. Another process may take a
 /// link just before its removal; its file then stays as it is.
-pub(crate) fn remove_unused_links(directory: &Path) -> Result<UnusedLinks, StoreError> {
+///
+/// Errors: the directory cannot be listed, or is a symbolic link.
+pub(crate) fn remove_unused_links(path: &Path) -> Result<UnusedLinks, StoreError> {
     let mut links = UnusedLinks::default();
-    let entries = fs::read_dir(directory);
-    if is_not_found(&entries) {
-        return Ok(links);
-    }
-    for entry in entries.io_context("list", directory)? {
-        let entry = entry.io_context("list", directory)?;
-        let Ok(metadata) = entry.metadata() else {
-            continue;
-        };
-        if metadata.is_dir() {
-            continue;
+    let directory = match open_links(path) {
+        Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(links);
         }
-        if metadata.nlink() > 1 {
-            // One of the names is the link itself, and one file would exist without it.
-            let saved = (metadata.nlink() - 2).saturating_mul(metadata.len());
-            links.bytes_saved = links.bytes_saved.saturating_add(saved);
-            continue;
-        }
-        let path = entry.path();
-        let removed = fs::remove_file(&path);
-        if !is_not_found(&removed) {
-            removed.io_context("remove", path)?;
-            links.removed += 1;
+        directory => directory?,
+    };
+    for entry in Dir::read_from(&directory).io_context("list", path)? {
+        let name = entry.io_context("list", path)?.file_name().to_owned();
+        if let Err(error) = links.examine(&directory, &name) {
+            let link = path.join(OsStr::from_bytes(name.to_bytes()));
+            links.failures.push((link, error.into()));
         }
     }
     Ok(links)
+}
+
+impl UnusedLinks {
+    fn examine(&mut self, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            stat => stat?,
+        };
+        if FileType::from_raw_mode(stat.st_mode).is_dir() {
+            return Ok(());
+        }
+        if stat.st_nlink > 1 {
+            // One of the names is the link itself, and one file would exist without it.
+            let others = i64::try_from(stat.st_nlink).unwrap_or(0) - 2;
+            let saved = u64::try_from(others.saturating_mul(stat.st_size)).unwrap_or(0);
+            self.bytes_saved = self.bytes_saved.saturating_add(saved);
+            return Ok(());
+        }
+        match unlinkat(directory, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => {}
+            removed => {
+                removed?;
+                self.removed += 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl FileHasher {

@@ -1,12 +1,16 @@
 //! Removes trees.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, chmod, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmod, openat, renameat_with, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::error::{IoContext, StoreError, is_not_found};
@@ -20,7 +24,7 @@ use crate::error::{IoContext, StoreError, is_not_found};
 /// Errors: those of the system. Other files of the tree are removed nevertheless.
 pub(crate) fn remove_and_count(parent: impl AsFd, name: &CStr) -> Result<u64, RemoveError> {
     let mut removal = Removal::default();
-    removal.remove(parent.as_fd(), name, 0);
+    removal.remove(parent.as_fd(), name, None, 0);
     match removal.first_error {
         None => Ok(removal.bytes),
         Some(errno) => Err(RemoveError {
@@ -44,13 +48,25 @@ pub(crate) struct RemoveError {
 struct Removal {
     bytes: u64,
     first_error: Option<Errno>,
+    /// The names of deep directories in the directory of the whole tree.
+    deep: Vec<CString>,
 }
 
 impl Removal {
-    fn remove(&mut self, parent: BorrowedFd<'_>, name: &CStr, depth: usize) {
+    /// Removes a file or directory. `top` is the directory of the whole tree.
+    fn remove(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        top: Option<BorrowedFd<'_>>,
+        depth: usize,
+    ) {
         let removed = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => {
-                self.remove_contents(parent, name, &stat, depth);
+                match top.filter(|_| depth == DEPTH_MAX) {
+                    Some(top) => self.move_up(parent, name, &stat, top),
+                    None => self.remove_contents(parent, name, &stat, top, depth),
+                }
                 unlinkat(parent, name, AtFlags::REMOVEDIR)
             }
             Ok(stat) => unlinkat(parent, name, AtFlags::empty())
@@ -60,22 +76,46 @@ impl Removal {
         self.keep_error(removed);
     }
 
-    fn remove_contents(&mut self, parent: BorrowedFd<'_>, name: &CStr, stat: &Stat, depth: usize) {
-        if depth == DEPTH_MAX {
-            return self.keep_error(Err(Errno::NAMETOOLONG));
-        }
+    fn remove_contents(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        stat: &Stat,
+        top: Option<BorrowedFd<'_>>,
+        depth: usize,
+    ) {
         let listed = open_to_empty(parent, name, stat).and_then(|directory| {
             let names = names(&directory)?;
             Ok((directory, names))
         });
         match listed {
             Ok((directory, names)) => {
+                let top = top.unwrap_or(directory.as_fd());
                 for name in names {
-                    self.remove(directory.as_fd(), &name, depth + 1);
+                    self.remove(directory.as_fd(), &name, Some(top), depth + 1);
+                }
+                while depth == 0
+                    && let Some(name) = self.deep.pop()
+                {
+                    self.remove(top, &name, Some(top), 1);
                 }
             }
             Err(error) => self.keep_error(Err(error)),
         }
+    }
+
+    /// Moves a directory that is too deep into the directory of the whole tree, to remove it later.
+    fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr, stat: &Stat, top: BorrowedFd<'_>) {
+        let number = NEXT_DEEP.fetch_add(1, Ordering::Relaxed);
+        let new = CString::new(format!("floe-deep-{}-{number}", std::process::id()));
+        let new = new.unwrap_or_default();
+        // Moving a directory changes it, because it has an entry for its parent.
+        let moved = open_to_empty(parent, name, stat)
+            .and_then(|_| renameat_with(parent, name, top, &new, RenameFlags::NOREPLACE));
+        if moved.is_ok() {
+            self.deep.push(new);
+        }
+        self.keep_error(moved);
     }
 
     fn keep_error(&mut self, result: Result<(), Errno>) {
@@ -105,7 +145,7 @@ fn open_to_empty(parent: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<Own
 }
 
 /// Lists a directory without `.` and `..`.
-fn names(directory: &OwnedFd) -> Result<Vec<std::ffi::CString>, Errno> {
+fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
@@ -185,9 +225,12 @@ fn unseal(directory: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Deeper than any path of a store that a program could open by its name. Each level needs a
-/// descriptor.
-const DEPTH_MAX: usize = 500;
+/// Each level needs a descriptor, of which a process may have a thousand, and several workers
+/// remove trees.
+const DEPTH_MAX: usize = 50;
+
+/// Distinguishes the names of moved directories.
+static NEXT_DEEP: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {

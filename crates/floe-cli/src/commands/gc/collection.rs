@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Error;
+use floe_format::StorePath;
 use floe_store::{GcObserver, GcResults, Unreadable};
 use floe_transfer::{Cancel, ErrorKind};
 use serde_json::{Value, json};
 
 use super::super::manage::warn_of_unreadable;
 use super::super::print;
-use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json};
+use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
 use crate::messages::Size;
 use crate::messages::collect as messages;
@@ -64,10 +65,11 @@ pub(in crate::commands) fn report<E>(
 where
     Error: From<E>,
 {
-    let has_result = collected.is_ok() || results.paths > 0;
+    let has_result = collected.is_ok() || results.paths > 0 || !results.failures.is_empty();
     if json && has_result {
         print(to_json(results))?;
     }
+    warn_of_circles(&results.circular);
     for failure in &results.failures {
         eprint_error(messages::failure(failure));
     }
@@ -81,6 +83,13 @@ where
     match results.failures.len() {
         0 => Ok(()),
         count => Err(failed(&messages::not_deleted(count), count)),
+    }
+}
+
+/// Warns of dead paths that cannot be deleted, because each is a reference of another.
+pub(super) fn warn_of_circles(paths: &[StorePath]) {
+    if let Some(first) = paths.first() {
+        warn(messages::circular(paths.len(), first));
     }
 }
 

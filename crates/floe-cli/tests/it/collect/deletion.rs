@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
 
 use super::floe_in;
-use super::garbage_store::place;
+use super::garbage_store::{GarbageStore, place};
 use crate::support::floe;
 
 struct Store {
@@ -167,6 +167,32 @@ fn path_without_row_is_deleted_unless_it_is_in_use() {
         .expect(2)
         .stderr_contains("a process uses it");
     drop(file);
-    store.delete(&[&path]).expect(0);
+    let deleted = store.delete(&["--json", &path, &path]).expect(0).json();
+    assert_eq!(deleted["paths"], 1);
     assert!(!place(&store.root, &path).exists());
+}
+
+#[test]
+fn derivation_of_a_live_output_is_refused_as_by_nix() {
+    for nix in nixes() {
+        let Some(corpus) = corpus("curl") else { return };
+        let scratch = scratch();
+        let garbage = GarbageStore::create(&nix, &corpus, &scratch.join("root"));
+        let output = fs::read_link(garbage.root.join("nix/var/nix/gcroots/output")).unwrap();
+        let output = output.display().to_string();
+        let deriver = nix.store(&garbage.root, ["-q", "--deriver", &output]);
+        let delete = |options: &[&str]| {
+            let mut delete = floe_in(&garbage.root, &["delete"]);
+            run(delete.args(options).arg(deriver.trim()))
+        };
+        delete(&[])
+            .expect(2)
+            .stderr_contains(&format!("{output} -> "));
+        let mut theirs = nix.command("nix-store", ["--store"]);
+        theirs.arg(&garbage.root).args(["--delete", deriver.trim()]);
+        assert_ne!(run(&mut theirs).code, Some(0), "{}", nix.version);
+        let without = ["--option", "keep-derivations", "false"];
+        delete(&[&without[..], &["--also-referrers"]].concat()).expect(0);
+        assert!(!place(&garbage.root, deriver.trim()).exists());
+    }
 }

@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use floe_format::StoreDir;
+use floe_store::{Collector, GcObserver, GcSettings, StoreError, StoreLayout, WriteOptions};
 use floe_testkit::{Corpus, corpus, nixes, run, scratch, setpriv_to_nobody};
 
 use super::garbage_store::place;
@@ -53,7 +56,7 @@ fn immutable_file_fails_alone() {
     let ran = gc(&root, &[]).expect(1);
     ran.stderr_contains("cannot delete")
         .stderr_contains("Operation not permitted")
-        .stderr_contains("cannot delete the files of 1 path");
+        .stderr_contains("cannot delete all files at 1 place");
     // All other paths are gone, and the row of this one too.
     assert_eq!(names(&root.join("nix/store")).len(), 2);
     assert!(file.exists());
@@ -211,4 +214,88 @@ fn second_collection_waits_for_the_first() {
         stderr.contains("waiting for the garbage collector"),
         "{stderr}"
     );
+}
+
+#[test]
+fn linked_links_directory_is_not_followed() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    let (links, elsewhere) = (root.join("nix/store/.links"), scratch.join("elsewhere"));
+    fs::remove_dir(&links).unwrap();
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("file"), "").unwrap();
+    symlink(&elsewhere, &links).unwrap();
+    gc(&root, &[]).expect(1).stderr_contains(".links");
+    assert!(elsewhere.join("file").exists());
+    run(&mut floe_in(&root, &["optimise"])).expect(1);
+    assert_eq!(names(&elsewhere).len(), 1);
+}
+
+/// Ends the collection after the first deletion.
+struct Interrupt(AtomicBool);
+
+impl GcObserver for Interrupt {
+    fn deleted(&self, _name: &Path, _nar_bytes: u64) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn should_continue(&self) -> bool {
+        !self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn interrupted_collection_is_an_error() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    let layout = StoreLayout::in_root(&root, StoreDir::default());
+    let collector = Collector::open(layout, &WriteOptions::default()).unwrap();
+    let interrupt = Interrupt(AtomicBool::new(false));
+    let (results, collected) = collector.collect(&GcSettings::default(), None, &interrupt);
+    assert!(
+        matches!(collected, Err(StoreError::Interrupted)),
+        "{collected:?}"
+    );
+    assert!(results.paths > 0);
+    let left = names(&root.join("nix/store")).len();
+    assert!(left > 1, "the collection went on");
+    drop(collector);
+    gc(&root, &[]).expect(0);
+    assert_eq!(names(&root.join("nix/store")).len(), 1);
+}
+
+/// On NixOS, the store directory is mounted read-only.
+#[test]
+fn read_only_mount_of_the_store_is_collected() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    let store = root.join("nix/store");
+    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+    let with_mount = |command: &Command| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", script]).arg(&store);
+        unshare.arg(command.get_program()).args(command.get_args());
+        unshare
+    };
+    if run(&mut with_mount(&Command::new("true"))).code != Some(0) {
+        floe_testkit::skip("unshare", "no mount namespace; run as root");
+        return;
+    }
+    let mut delete = floe_in(&root, &["delete", &corpus.root]);
+    run(&mut with_mount(delete.arg("--json"))).expect(0);
+    run(&mut with_mount(&floe_in(&root, &["optimise"]))).expect(0);
+    let result = run(&mut with_mount(&floe_in(&root, &["gc", "--json"])))
+        .expect(0)
+        .json();
+    assert_eq!(
+        result["paths"].as_u64().unwrap() as usize,
+        corpus.paths.len() - 1
+    );
+    assert_eq!(names(&store).len(), 1);
 }

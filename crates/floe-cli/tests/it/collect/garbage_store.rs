@@ -1,9 +1,11 @@
 //! A store with live paths, dead paths and all kinds of other files.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use floe_format::Hash;
 use floe_format::nar::write;
@@ -16,6 +18,15 @@ use crate::support::floe;
 pub(super) struct GarbageStore {
     pub(super) root: PathBuf,
     _locked: Vec<File>,
+    /// A process whose environment names a path.
+    process: Child,
+}
+
+impl Drop for GarbageStore {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
 }
 
 impl GarbageStore {
@@ -30,6 +41,8 @@ impl GarbageStore {
         let kept = some_dependency(nix, corpus, root);
         symlink(&kept, state.join("gcroots/kept")).unwrap();
         symlink("/nowhere", state.join("gcroots/dangling")).unwrap();
+        let odd = [corpus.paths[2].as_bytes(), b"/\xff"].concat();
+        symlink(OsStr::from_bytes(&odd), state.join("gcroots/no-text")).unwrap();
         fs::create_dir_all(state.join("gcroots/auto")).unwrap();
         symlink("/nowhere/result", state.join("gcroots/auto/stale")).unwrap();
         add_unregistered(&store, &corpus.paths);
@@ -46,9 +59,18 @@ impl GarbageStore {
         // Two stores shall have the same times.
         let touch = "find \"$0\" -maxdepth 1 -newermt @100 ! -path \"$0\" -exec touch -hd @1 {} +";
         run(Command::new("sh").args(["-c", touch]).arg(&store)).expect(0);
+        // A path that only a process names. Other stores on this machine do not have it.
+        let file = root.join("named-by-a-process");
+        fs::write(&file, "named").unwrap();
+        let named = nix.store(root, ["--add".as_ref(), file.as_os_str()]);
+        let mut process = Command::new("sleep");
+        process
+            .arg("1000")
+            .env("NAMED", format!("x:{}/lib", named.trim()));
         GarbageStore {
             root: root.to_path_buf(),
             _locked: locked,
+            process: process.stdin(Stdio::null()).spawn().unwrap(),
         }
     }
 }
@@ -119,6 +141,7 @@ fn add_unregistered(store: &Path, paths: &[String]) {
     fs::create_dir_all(store.join("foreign/deep/deeper")).unwrap();
     fs::write(store.join("foreign/deep/deeper/file"), "foreign").unwrap();
     symlink("../../..", store.join("foreign/deep/up")).unwrap();
+    fs::create_dir_all(store.join("foreign").join("d/".repeat(300))).unwrap();
     for name in ["tmp-1-unused", "tmp-2-locked"] {
         fs::create_dir(store.join(name)).unwrap();
     }
@@ -139,10 +162,14 @@ fn add_locked(store: &Path, state: &Path, corpus: &Corpus) -> Vec<File> {
     let used = &corpus.paths[corpus.paths.len() / 2];
     fs::write(&live, format!("/nix/store/{building}\0{used}\0")).unwrap();
     fs::write(temporary.join("4000000"), format!("{}\0", corpus.paths[1])).unwrap();
-    let locked = [live, store.join("tmp-2-locked")];
-    let locked = locked.map(|path| {
+    // Old versions of Nix hold their roots with a shared lock.
+    let locked = [
+        (live, FlockOperation::LockShared),
+        (store.join("tmp-2-locked"), FlockOperation::LockExclusive),
+    ];
+    let locked = locked.map(|(path, operation)| {
         let file = File::open(path).unwrap();
-        flock(&file, FlockOperation::LockExclusive).unwrap();
+        flock(&file, operation).unwrap();
         file
     });
     locked.into()
