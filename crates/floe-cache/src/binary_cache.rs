@@ -153,13 +153,13 @@ impl Shared {
         match self.info.get() {
             Some(Ok(_)) => {}
             Some(Err(error)) => return (query.reply)(Err(Error::SourceDisabled(error.clone()))),
-            None => return (query.reply)(Err(Error::Cancelled)),
+            None => return (query.reply)(Err(Error::Internal(TOO_EARLY))),
         }
         let shared: Weak<Shared> = Arc::downgrade(self);
         let (name, policy) = (query.name.clone(), query.policy);
         let reply = move |found: GetResult| match shared.upgrade() {
             Some(shared) => shared.reply(query, found),
-            None => (query.reply)(Err(Error::Cancelled)),
+            None => (query.reply)(Err(Error::Internal("a cache is closed during a query"))),
         };
         self.storage.get(&name, policy, Box::new(reply));
     }
@@ -192,7 +192,7 @@ impl Shared {
     }
 
     fn parse_narinfo(&self, name: &str, contents: &[u8]) -> Result<NarInfo, Error> {
-        let dir = self.store_dir().ok_or(Error::Cancelled)?;
+        let dir = self.store_dir().ok_or(Error::Internal(TOO_EARLY))?;
         NarInfo::parse(contents, dir).map_err(|source| {
             self.storage.forget(name);
             Error::NarInfo {
@@ -297,3 +297,6 @@ pub(crate) const CACHE_INFO: &str = "nix-cache-info";
 
 /// The end of the name of a narinfo; a hash part stands before it.
 pub(crate) const NARINFO_SUFFIX: &str = ".narinfo";
+
+/// A query of a cache whose `nix-cache-info` has not come yet must wait.
+const TOO_EARLY: &str = "a query does not wait for nix-cache-info";

@@ -202,7 +202,8 @@ pub(crate) fn get_and_wait(
         let _: Result<(), _> = sender.send(found);
     });
     storage.get(name, CachePolicy::Bypass, reply);
-    match receiver.recv().map_err(|_| Error::Cancelled)?? {
+    let found = receiver.recv();
+    match found.map_err(|_| Error::Internal("a storage does not reply"))?? {
         Found::Object(object) => Ok(Some(object.contents)),
         Found::Missing { .. } => Ok(None),
     }

@@ -36,6 +36,7 @@ struct State {
     busy: HashMap<StorePath, u32>,
     refused: HashSet<StorePath>,
     unwritable: HashSet<StorePath>,
+    read_twice: HashSet<StorePath>,
     received: usize,
 }
 
@@ -79,6 +80,11 @@ impl MemoryTarget {
     /// Fails to write the file of a path.
     pub fn fail_writes(&self, path: &StorePath) {
         self.state().unwritable.insert(path.clone());
+    }
+
+    /// Reads the NAR of a path twice, which no target may do.
+    pub fn read_twice(&self, path: &StorePath) {
+        self.state().read_twice.insert(path.clone());
     }
 
     /// Returns the valid paths in the order in which they became valid.
@@ -126,6 +132,9 @@ impl Target for MemoryTarget {
         let info = nar.narinfo().info.clone();
         let mut buffer = NarBuffer(Vec::new());
         nar.write_to(&mut buffer)?;
+        if self.state().read_twice.contains(&info.path) {
+            nar.write_to(&mut buffer)?;
+        }
         let mut state = self.state();
         if state.unwritable.contains(&info.path) {
             return Err(Error::File {

@@ -324,9 +324,18 @@ pub enum Error {
          --no-check-space"
     )]
     NoSpace(Box<Shortage>),
+    /// The system has no thread left for the transfer.
+    #[error("cannot start a thread: {0}; try --jobs 1, or a higher limit of processes (ulimit -u)")]
+    Thread(#[source] io::Error),
     /// The copy was cancelled.
     #[error("interrupted; registered paths stay valid, and another run fetches the rest")]
     Cancelled,
+    /// The copy no longer needs the path, because a reference failed. No user sees this.
+    #[error("the path is no longer needed")]
+    NotNeeded,
+    /// A part of floe, or a store of the caller, did not do what its interface promises.
+    #[error("cannot continue: {0}; this is a fault of floe, please report it")]
+    Internal(&'static str),
 }
 
 impl ErrorKind {
@@ -374,6 +383,9 @@ impl Error {
             | Error::Busy { .. }
             | Error::Vanished { .. }
             | Error::SecretKey { .. }
+            | Error::Thread(_)
+            | Error::NotNeeded
+            | Error::Internal(_)
             | Error::ClosureTooLarge { .. } => ErrorKind::Failed,
         }
     }

@@ -141,7 +141,8 @@ impl<'a> IncomingNar<'a> {
     /// Writes the NAR to `sink`. Returns `Ok` only if every byte matched the narinfo.
     ///
     /// Errors: those of the source and of the sink; [`Error::Mismatch`] and [`Error::Decode`] for a
-    /// NAR that does not match its narinfo; [`Error::Cancelled`].
+    /// NAR that does not match its narinfo; [`Error::Cancelled`]; [`Error::Internal`] for a second
+    /// call.
     pub fn write_to<S: NarSink>(&mut self, sink: &mut S) -> Result<(), Error> {
         self.is_reused = false;
         let narinfo = self.narinfo();
@@ -155,7 +156,7 @@ impl<'a> IncomingNar<'a> {
             Some(NarStream::Dump(dump)) => {
                 dump(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
             }
-            None => return Err(Error::Cancelled),
+            None => return Err(Error::Internal("a target reads the NAR of a path twice")),
         }
         let nar_hash = verifier.finish()?;
         self.context.events.event(Event::Received {

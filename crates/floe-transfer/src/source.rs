@@ -200,11 +200,15 @@ impl dyn Source + '_ {
                         return Err(Error::fetch(&self.name(), "it does not reply", true));
                     }
                 }
-                Err(_) => return Err(Error::Cancelled),
+                Err(RecvTimeoutError::Timeout) => return Err(Error::Cancelled),
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
             }
         }
     }
 }
+
+/// A source that drops a callback.
+pub(crate) const NO_REPLY: &str = "a source does not reply to a query";
 
 /// The priority of a source that declares none: Nix's default of the setting `priority`, from
 /// `store-api.hh`.

@@ -184,7 +184,8 @@ impl<'a> Commit<'a> {
                     self.mark_ready(path);
                 }
             }
-            Err(Error::Cancelled) => {}
+            // The copy itself ends with the first of these errors.
+            Err(Error::Cancelled | Error::NotNeeded) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace && !self.failed.contains(&path) => {
                 // Every further path would fail for the same reason. Staged paths still get
                 // committed.

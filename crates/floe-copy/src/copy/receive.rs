@@ -279,7 +279,7 @@ impl PathReceiver<'_> {
         loop {
             self.copy.check_cancelled()?;
             if !self.queue.is_needed(&item.narinfo.info.path) {
-                return Err(Error::Cancelled);
+                return Err(Error::NotNeeded);
             }
             let left = time.saturating_sub(began.elapsed());
             if left.is_zero() {

@@ -187,11 +187,7 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
             let run = move || run_worker(copy, queue, place, &sender);
             builder
                 .spawn_scoped(self.scope, run)
-                .map_err(|source| Error::File {
-                    action: "start a thread for",
-                    path: "the transfer".into(),
-                    source,
-                })?;
+                .map_err(Error::Thread)?;
         }
         Ok(())
     }

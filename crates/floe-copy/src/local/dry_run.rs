@@ -50,7 +50,7 @@ impl Target for ReadOnlyStore {
 
     /// A dry run transfers nothing.
     fn receive(&self, _: &mut IncomingNar<'_>) -> Result<(), Error> {
-        Err(Error::Cancelled)
+        Err(Error::Internal("a dry run transfers a NAR"))
     }
 
     fn commit(&self, _: &[StorePath]) -> Result<CommitOutcome, Error> {

@@ -339,6 +339,22 @@ fn cancelled_copy_ends_soon_and_leaves_nothing_staged() {
     assert_eq!((target.valid(), target.staged()), (vec![], vec![]));
 }
 
+/// Such a path was once dropped without a message, because its error looked like a cancellation.
+#[test]
+fn target_that_reads_a_nar_twice_fails_the_path() {
+    let (cache, target) = (source("memory:a"), batch_target());
+    let read_twice = cache.add(0, 10, &[]);
+    let other = cache.add(1, 10, &[]);
+    target.read_twice(&read_twice);
+    let summary = copy(&[&cache], &target, &[&read_twice, &other]).unwrap();
+    assert!(
+        matches!(summary.failures[..], [Error::Internal(_)]),
+        "{:?}",
+        summary.failures
+    );
+    assert_eq!(target.valid(), [other]);
+}
+
 #[test]
 fn dry_run_stages_nothing() {
     let (cache, target) = (source("memory:a"), batch_target());

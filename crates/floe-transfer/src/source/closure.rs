@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use floe_format::{HashPart, NarInfo, StorePath};
 
-use super::{CachePolicy, NarInfoResult, Source};
+use super::{CachePolicy, NO_REPLY, NarInfoResult, Source};
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::path_spec::{CLOSURE_MAX, PathSpec};
@@ -38,7 +38,8 @@ impl dyn Source + '_ {
             let (spec, answer) = match answers.recv_timeout(CANCEL_POLL) {
                 Ok(answered) => answered,
                 Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => continue,
-                Err(_) => return Err(Error::Cancelled),
+                Err(RecvTimeoutError::Timeout) => return Err(Error::Cancelled),
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
             };
             closure.pending -= 1;
             let narinfo = closure.expect_path(&spec, answer)?;
