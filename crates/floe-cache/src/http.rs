@@ -13,6 +13,7 @@ mod download;
 mod failure;
 mod limiter;
 mod network;
+mod network_body;
 mod redirect;
 mod reply_guard;
 mod reply_wait;
@@ -27,8 +28,8 @@ use std::time::Duration;
 use floe_transfer::store_uri::absolute;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{
-    Body, Buffering, CachePolicy, Chunk, Error, IgnoredParameter, NarRequest, RetryPolicy,
-    StoreUri, UriParameters,
+    Body, Buffering, CachePolicy, Error, IgnoredParameter, NarRequest, RetryPolicy, StoreUri,
+    UriParameters,
 };
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
@@ -39,6 +40,7 @@ use adaptive_limit::AdaptiveLimit;
 use limiter::RequestPermits;
 use network::HttpContext;
 pub use network::Network;
+use network_body::{Chunk, NetworkBody};
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
 use reply_wait::{ReplyTime, ReplyWait};
@@ -221,11 +223,11 @@ impl HttpStorage {
             let last = sent.map_or_else(Chunk::Failed, |()| Chunk::End);
             let _: Result<(), _> = sender.send(last).await;
         });
-        Body::Network {
+        Body::Chunks(Box::new(NetworkBody {
             chunks,
             url,
             prefetch_permit,
-        }
+        }))
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use floe_format::{Compression, Hash, HashPart, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_transfer::{
-    Body, CachePolicy, Chunk, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream, Source,
+    Body, CachePolicy, ChunkSource, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream,
+    NextChunk, Source,
 };
-use tokio::sync::mpsc;
 
 use crate::{nars, synthetic_cache};
 
@@ -40,7 +41,7 @@ pub struct MemorySource {
 struct State {
     paths: BTreeMap<HashPart, (NarInfo, Bytes)>,
     faults: HashMap<StorePath, SourceFault>,
-    held_bodies: Vec<(mpsc::Sender<Chunk>, Bytes)>,
+    held_bodies: Vec<(SyncSender<Option<Bytes>>, Bytes)>,
     held_queries: Vec<(HashPart, NarInfoCallback)>,
     queries: Vec<HashPart>,
     opened: Vec<StorePath>,
@@ -169,7 +170,7 @@ impl Source for MemorySource {
             return Err(Error::fetch(&url, "404 Not Found", false));
         };
         let mut nar = nar.clone();
-        let (sender, chunks) = mpsc::channel(2);
+        let (sender, chunks) = mpsc::sync_channel(2);
         match state.faults.get_mut(path) {
             Some(SourceFault::Transient(left)) if *left > 0 => {
                 *left -= 1;
@@ -185,12 +186,10 @@ impl Source for MemorySource {
             }
             _ => send(&sender, nar),
         }
-        let prefetch_permit = None;
-        Ok(NarStream::Body(Body::Network {
+        Ok(NarStream::Body(Body::Chunks(Box::new(MemoryBody {
             chunks,
             url,
-            prefetch_permit,
-        }))
+        }))))
     }
 
     /// Breaks off the bodies that are held back, as a network does that stops.
@@ -205,9 +204,28 @@ impl fmt::Debug for MemorySource {
     }
 }
 
+/// A body that the test may hold back.
+#[derive(Debug)]
+struct MemoryBody {
+    /// The bytes, then `None`.
+    chunks: Receiver<Option<Bytes>>,
+    url: String,
+}
+
+impl ChunkSource for MemoryBody {
+    fn try_next(&mut self) -> Option<NextChunk> {
+        self.chunks.try_recv().ok().map(Ok)
+    }
+
+    fn wait_for_next(&mut self) -> NextChunk {
+        let abandoned = |_| Error::fetch(&self.url, "the transfer was abandoned", false);
+        self.chunks.recv().map_err(abandoned)
+    }
+}
+
 /// Sends a whole body. The worker that reads it may be gone.
-fn send(sender: &mpsc::Sender<Chunk>, nar: Bytes) {
-    for chunk in [Chunk::Bytes(nar, None), Chunk::End] {
+fn send(sender: &SyncSender<Option<Bytes>>, nar: Bytes) {
+    for chunk in [Some(nar), None] {
         let _: Result<(), _> = sender.try_send(chunk);
     }
 }

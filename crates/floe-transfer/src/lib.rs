@@ -32,7 +32,7 @@ pub use error::Error;
 pub use error_kind::ErrorKind;
 pub use events::{Event, EventSink, NetworkEvents};
 pub use incoming_nar::{IncomingNar, NarContext, NarSink};
-pub use nar_stream::{Body, Chunk, NarDump, NarStream, WriteChunk};
+pub use nar_stream::{Body, ChunkSource, NarDump, NarStream, NextChunk, WriteChunk};
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;

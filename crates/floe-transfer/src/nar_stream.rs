@@ -1,5 +1,6 @@
 //! A NAR that a source has opened: a body that is read chunk by chunk, or a tree that is dumped.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
@@ -9,14 +10,13 @@ use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
 use floe_hash::Hasher;
 use floe_hash::hash_pool::{Stream, Worker};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::error::Error;
 use crate::receive_times::{ReceiveTimes, timed};
 
 /// A NAR that a source has opened.
 ///
-/// The kind is chosen once for each NAR. No chunk of a body passes through dynamic dispatch.
+/// The kind is chosen once for each NAR.
 pub enum NarStream {
     /// The file of a binary cache, compressed as its narinfo says.
     Body(Body),
@@ -31,32 +31,27 @@ pub type WriteChunk<'w> = dyn FnMut(&[u8]) -> Result<(), Error> + 'w;
 /// stops at the first error.
 pub type NarDump = Box<dyn FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send>;
 
-/// A part of a body from the network.
-#[derive(Debug)]
-pub enum Chunk {
-    /// The next bytes, with the permission to keep them in memory before the worker reads them, if
-    /// the source limits that.
-    Bytes(Bytes, Option<OwnedSemaphorePermit>),
-    /// The end. A body without it is incomplete.
-    End,
-    /// The transfer failed.
-    Failed(Error),
+/// The next bytes of a body; `None` after the last ones.
+pub type NextChunk = Result<Option<Bytes>, Error>;
+
+/// A body that arrives chunk by chunk, such as the reply to a request.
+pub trait ChunkSource: Debug + Send {
+    /// Called once, when a worker begins to read.
+    fn begin(&mut self) {}
+
+    /// Returns the next chunk if it has arrived. `None` means that the worker has to wait.
+    fn try_next(&mut self) -> Option<NextChunk>;
+
+    /// Waits for the next chunk.
+    fn wait_for_next(&mut self) -> NextChunk;
 }
 
 /// The body of a NAR file, compressed as its narinfo says.
 #[derive(Debug)]
 pub enum Body {
-    /// From the network, over a bounded channel: a slow worker slows the transfer down.
-    Network {
-        /// The chunks of the body, then [`Chunk::End`] or [`Chunk::Failed`].
-        chunks: mpsc::Receiver<Chunk>,
-        /// The URL without credentials, for messages.
-        url: String,
-        /// Permission to hold a connection before a worker reads from it, if the source limits
-        /// that.
-        prefetch_permit: Option<OwnedSemaphorePermit>,
-    },
-    /// From a file on this machine.
+    /// A body that arrives while a worker reads it.
+    Chunks(Box<dyn ChunkSource>),
+    /// A file on this machine.
     File {
         /// The open file.
         file: File,
@@ -121,12 +116,8 @@ impl<'a> BodyReader<'a> {
         (nar_size, len_max): (u64, u64),
         worker: &'a Worker,
     ) -> BodyReader<'a> {
-        if let Body::Network {
-            prefetch_permit, ..
-        } = &mut body
-        {
-            // Reading starts, so another body may be prefetched.
-            *prefetch_permit = None;
+        if let Body::Chunks(chunks) = &mut body {
+            chunks.begin();
         }
         let hasher = hashed.map(|algorithm| FileHasher::new(algorithm, nar_size, worker));
         BodyReader {
@@ -178,17 +169,13 @@ impl<'a> BodyReader<'a> {
         (self.len, self.hasher.and_then(FileHasher::finish))
     }
 
-    fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
+    fn next_chunk(&mut self) -> NextChunk {
         match &mut self.body {
             None => Ok(None),
-            Some(Body::Network { chunks, url, .. }) => {
-                match next_network_chunk(chunks, self.worker) {
-                    Some(Chunk::Bytes(bytes, _)) => Ok(Some(bytes)),
-                    Some(Chunk::End) => Ok(None),
-                    Some(Chunk::Failed(error)) => Err(error),
-                    None => Err(Error::fetch(url, "the transfer was abandoned", false)),
-                }
-            }
+            Some(Body::Chunks(chunks)) => match chunks.try_next() {
+                Some(next) => next,
+                None => self.worker.yield_core_while(|| chunks.wait_for_next()),
+            },
             Some(Body::File { file, path }) => {
                 let mut chunk = Vec::with_capacity(FILE_CHUNK_LEN);
                 let read = file.take(FILE_CHUNK_LEN as u64).read_to_end(&mut chunk);
@@ -210,13 +197,6 @@ impl<'a> BodyReader<'a> {
         self.failure = Some(error);
         self.body = None;
         io::Error::other(message)
-    }
-}
-
-fn next_network_chunk(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Option<Chunk> {
-    match chunks.try_recv() {
-        Ok(chunk) => Some(chunk),
-        Err(_) => worker.yield_core_while(|| chunks.blocking_recv()),
     }
 }
 

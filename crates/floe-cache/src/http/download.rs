@@ -20,7 +20,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use floe_transfer::{Chunk, Error, SMALL_LEN_MAX};
+use floe_transfer::{Error, SMALL_LEN_MAX};
 use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
 };
@@ -32,6 +32,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::time::sleep;
 
 use super::HttpCacheShared;
+use super::network_body::Chunk;
 use super::request::{ReceiveRate, Request, get, next_bytes};
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
