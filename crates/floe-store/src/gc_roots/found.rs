@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_format::{StoreDir, StorePath};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::processes::{self, Unreadable};
 use super::{absolute_to, roots_daemon, temporary};
@@ -279,7 +280,7 @@ impl Links<'_> {
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
                 ) =>
             {
-                self.remove_stale(path);
+                self.remove_stale(path, &indirect);
             }
             // A file that is no link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
@@ -289,15 +290,35 @@ impl Links<'_> {
         Ok(())
     }
 
-    /// Removes a link that points to nothing.
-    fn remove_stale(&self, link: &Path) {
-        if self
-            .stale_below
-            .as_ref()
-            .is_some_and(|directory| link.starts_with(directory))
-        {
-            // Another user may own it. It keeps nothing.
-            let _: io::Result<()> = fs::remove_file(link);
+    /// Removes a link that points to nothing, `target`.
+    ///
+    /// Meanwhile another process may make the root again, and with it this link. The link is
+    /// therefore moved aside first, and put back if the root exists by then. No other collector
+    /// sees its absence, because this one holds the lock.
+    fn remove_stale(&mut self, link: &Path, target: &Path) {
+        let is_inside = |directory: &PathBuf| link.starts_with(directory);
+        if !self.stale_below.as_ref().is_some_and(is_inside) {
+            return;
+        }
+        let mut aside = link.as_os_str().to_owned();
+        aside.push(format!(".floe-{}", std::process::id()));
+        let aside = PathBuf::from(aside);
+        // Another user may own the link. It keeps nothing.
+        if fs::rename(link, &aside).is_err() {
+            return;
+        }
+        match fs::read_link(target) {
+            Err(_) => {
+                let _: io::Result<()> = fs::remove_file(&aside);
+            }
+            Ok(kept) => {
+                // If the place is taken again, the new link is as good.
+                let back = renameat_with(CWD, &aside, CWD, link, RenameFlags::NOREPLACE);
+                if back.is_err() {
+                    let _: io::Result<()> = fs::rename(&aside, link);
+                }
+                self.add_target(target, &kept);
+            }
         }
     }
 
