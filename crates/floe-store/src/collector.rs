@@ -1,7 +1,7 @@
 //! The garbage collector: deletes the paths that no root keeps.
 //!
-//! It deletes what `nix-store --gc` of the newest Nix deletes, in Nix's order of locks (gc.cc), so
-//! that it runs beside collectors and builders of all Nix versions:
+//! The collector deletes the same files as `nix-store --gc` of the newest Nix. Its order of locks
+//! is Nix's (gc.cc), so collectors and builders of all Nix versions may run at the same time:
 //!
 //! 1. Remove the file `reserved`, so that SQLite can work on a full disk.
 //! 2. Acquire `gc.lock`. From now on a process with a new temporary root connects to the socket.
@@ -31,7 +31,6 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use floe_format::{HashPart, StorePath};
-
 use rustix::fs::{Access, access};
 
 use crate::crash_recovery::Recovery;
@@ -175,8 +174,8 @@ impl Collector {
     /// Deletes all dead paths, or some: it ends after the deletion with which more than `max_freed`
     /// bytes are freed. The results are complete even after an error.
     ///
-    /// Errors: those of locks, of roots and of the database, and [`StoreError::Interrupted`]. Files
-    /// that cannot be removed are no error; the results have them.
+    /// Errors: those of locks, of roots and of the database, and [`StoreError::Interrupted`]. A
+    /// file that the system refuses to remove is no error; the results name it.
     pub fn collect(
         &self,
         settings: &GcSettings,
@@ -185,7 +184,7 @@ impl Collector {
     ) -> (GcResults, Result<(), StoreError>) {
         self.with_roots(settings, |collection| {
             let dead = collection.find_dead(settings, observer)?;
-            // As in Nix, a limit of nothing deletes nothing.
+            // As in Nix, a limit of 0 bytes deletes no path.
             if max_freed != Some(0) {
                 collection.delete(dead, max_freed, observer)?;
             }
@@ -271,7 +270,7 @@ impl Collection<'_> {
             &self.temporary(),
         )?;
         observer.started(dead.len(), dead.nar_bytes(), &self.roots.unreadable);
-        lock_mutex(self.results).circular = dead.circular();
+        lock_mutex(self.results).circular.clone_from(&dead.circular);
         Ok(dead)
     }
 
@@ -302,8 +301,8 @@ impl Collection<'_> {
         deletion.run(dead)
     }
 
-    /// Removes what refers to deleted files: links in `.links`, and after a whole collection the
-    /// records of floe's dead runs.
+    /// Removes the links in `.links` that no path uses, and after a whole collection the records of
+    /// floe's dead runs.
     fn finish(&self, is_whole: bool) -> Result<(), StoreError> {
         let layout = &self.store.layout;
         let UnusedLinks {

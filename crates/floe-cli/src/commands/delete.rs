@@ -6,7 +6,7 @@ use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, Sto
 use floe_transfer::{Cancel, PathSpec};
 use serde_json::json;
 
-use super::gc::{CollectionDisplay, gc_settings, report};
+use super::gc::{CollectionDisplay, dead_to_json, gc_settings, print_dead, report};
 use super::manage::local_store;
 use super::mount;
 use super::print;
@@ -52,18 +52,11 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
 
 /// Shows what would be deleted.
 fn show(args: &DeleteArgs, dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<()> {
-    let bytes = dead.iter().map(|file| file.bytes).sum();
-    let names = dead.iter().map(|file| {
-        let name = file.name.to_string_lossy();
-        (format!("{dir}/{name}"), file.bytes)
-    });
+    let bytes: u64 = dead.iter().map(|file| file.bytes).sum();
     if args.store.json {
-        let dead = names.map(|(path, bytes)| json!({ "path": path, "bytes": bytes }));
-        return print(json!({ "dead": dead.collect::<Vec<_>>(), "bytes": bytes }));
+        return print(json!({ "dead": dead_to_json(dead, dir), "bytes": bytes }));
     }
-    for (path, bytes) in names {
-        print(messages::dead(&path, Size(bytes)))?;
-    }
+    print_dead(dead, dir)?;
     eprint_line(match dead.len() {
         0 => messages::NOTHING_DELETABLE.into(),
         paths => messages::would_delete(paths, Size(bytes)),

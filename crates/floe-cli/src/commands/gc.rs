@@ -5,7 +5,6 @@ mod old_generations;
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -24,8 +23,8 @@ use crate::display::eprint_line;
 use crate::messages::Size;
 use crate::messages::collect as messages;
 use crate::options::{self, Settings};
-use collection::warn_of_circles;
-pub(super) use collection::{CollectionDisplay, failed, report};
+pub(super) use collection::{CollectionDisplay, dead_to_json, failed, print_dead, report};
+use collection::{dead_path, warn_of_circles};
 use old_generations::OldGenerations;
 
 pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
@@ -126,29 +125,22 @@ fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Resul
         return Ok(());
     }
     warn_of_circles(&garbage.circular);
-    let bytes = garbage.dead.iter().map(|file| file.bytes).sum();
+    let bytes: u64 = garbage.dead.iter().map(|file| file.bytes).sum();
     if args.store.json {
-        let dead = garbage.dead.iter().map(|file| {
-            let name = file.name.to_string_lossy();
-            json!({ "path": format!("{dir}/{name}"), "bytes": file.bytes })
-        });
         return print(json!({
-            "dead": dead.collect::<Vec<Value>>(),
+            "dead": dead_to_json(&garbage.dead, dir),
             "bytes": bytes,
             "livePaths": garbage.live.len(),
         }));
     }
-    for file in &garbage.dead {
-        let name = String::from_utf8_lossy(file.name.as_bytes());
-        let path = messages::escaped(format!("{dir}/{name}"));
-        match args.print_dead {
-            true => print(path)?,
-            false => print(messages::dead(&path, Size(file.bytes)))?,
+    if args.print_dead {
+        for file in &garbage.dead {
+            print(dead_path(file, dir))?;
         }
+        return Ok(());
     }
-    if !args.print_dead {
-        eprint_line(messages::would_delete(garbage.dead.len(), Size(bytes)));
-    }
+    print_dead(&garbage.dead, dir)?;
+    eprint_line(messages::would_delete(garbage.dead.len(), Size(bytes)));
     Ok(())
 }
 

@@ -321,7 +321,7 @@ impl Remaining {
         self.valid.peek().is_none() && self.unregistered.peek().is_none()
     }
 
-    /// Marks what new roots keep.
+    /// Marks the paths that new roots keep.
     fn mark_new_roots(&mut self, new: &mut Vec<HashPart>) {
         let known = new.drain(..);
         let known = known.filter_map(|it| self.graph.number_of_hash_part(it));

@@ -90,6 +90,8 @@ pub(super) struct DeadPaths {
     pub(super) valid: Vec<PathNumber>,
     /// The dead files that are not valid paths.
     pub(super) unregistered: Vec<UnregisteredFile>,
+    /// The dead paths in circles of references, and the references of these.
+    pub(super) circular: Vec<StorePath>,
     /// The files that are not valid and that a temporary root keeps.
     spared: Vec<StorePath>,
 }
@@ -130,11 +132,13 @@ impl DeadPaths {
                 (None, path) => unregistered.push(UnregisteredFile { name, path }),
             }
         }
-        let valid = dead_with_files(&graph, &is_live, has_files);
+        let is_dead: Vec<bool> = is_live.iter().map(|is_live| !is_live).collect();
+        let sorted = graph.referrers_first(&is_dead);
         Ok(DeadPaths {
+            circular: circular(&graph, &is_dead, &sorted),
+            valid: dead_with_files(&graph, sorted, &is_dead, has_files),
             graph,
             is_live,
-            valid,
             unregistered,
             spared,
         })
@@ -151,21 +155,9 @@ impl DeadPaths {
             is_live: is_dead.iter().map(|is_dead| !is_dead).collect(),
             graph,
             unregistered,
+            circular: Vec::new(),
             spared: Vec::new(),
         }
-    }
-
-    /// The dead paths in circles of references, and the references of these.
-    pub(super) fn circular(&self) -> Vec<StorePath> {
-        let is_dead: Vec<bool> = self.is_live.iter().map(|is_live| !is_live).collect();
-        let mut is_sorted = vec![false; self.graph.len()];
-        for number in self.graph.referrers_first(&is_dead) {
-            is_sorted[index(number)] = true;
-        }
-        let all = self.graph.all();
-        let left = all.filter(|number| is_dead[index(*number)] && !is_sorted[index(*number)]);
-        left.map(|number| self.graph.row(number).path.clone())
-            .collect()
     }
 
     /// The number of dead files and paths.
@@ -197,9 +189,8 @@ impl DeadPaths {
         });
         let live = self.graph.all().filter(|it| self.is_live[index(*it)]);
         let live = live.map(|number| self.graph.row(number).path.clone());
-        let circular = self.circular();
         Garbage {
-            circular,
+            circular: self.circular.clone(),
             dead: valid.chain(others).collect(),
             live: live.chain(self.spared.iter().cloned()).collect(),
             unreadable,
@@ -210,14 +201,13 @@ impl DeadPaths {
 /// Returns the dead paths that have files or keep a dead path that has files, referrers first.
 fn dead_with_files(
     graph: &PathGraph,
-    is_live: &[bool],
+    mut sorted: Vec<PathNumber>,
+    is_dead: &[bool],
     mut is_included: Vec<bool>,
 ) -> Vec<PathNumber> {
-    let is_dead: Vec<bool> = is_live.iter().map(|is_live| !is_live).collect();
-    for (is_included, is_dead) in is_included.iter_mut().zip(&is_dead) {
+    for (is_included, is_dead) in is_included.iter_mut().zip(is_dead) {
         *is_included &= is_dead;
     }
-    let mut sorted = graph.referrers_first(&is_dead);
     // References have their state before their referrers, so one round is enough unless derivers
     // and outputs are kept too.
     loop {
@@ -235,6 +225,16 @@ fn dead_with_files(
     }
     sorted.retain(|number| is_included[index(*number)]);
     sorted
+}
+
+/// Returns the dead paths that the sorted ones lack, because they refer to each other.
+fn circular(graph: &PathGraph, is_dead: &[bool], sorted: &[PathNumber]) -> Vec<StorePath> {
+    let mut is_left = is_dead.to_vec();
+    for number in sorted {
+        is_left[index(*number)] = false;
+    }
+    let left = graph.all().filter(|number| is_left[index(*number)]);
+    left.map(|number| graph.row(number).path.clone()).collect()
 }
 
 /// Whether a file is the temporary directory of a builder and a process uses it, or may use it. As

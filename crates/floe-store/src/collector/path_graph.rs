@@ -47,6 +47,7 @@ impl PathGraph {
         database.for_each_row(&mut |row, path, nar_size, deriver| {
             let number = number_of_len(rows.len());
             numbers.insert(path.hash_part(), number);
+            let deriver = deriver.filter(|_| settings.keep_derivations);
             derivers.extend(deriver.map(|deriver| (number, deriver)));
             rows.push(PathRow {
                 row,
@@ -69,13 +70,10 @@ impl PathGraph {
         }
         drop(snapshot);
         let mut also_kept = outputs;
-        if settings.keep_derivations {
-            let known = derivers.iter();
-            also_kept.extend(known.filter_map(|(path, deriver)| {
-                let deriver = numbers.get(deriver).copied();
-                deriver.map(|deriver| (*path, deriver))
-            }));
-        }
+        also_kept.extend(derivers.iter().filter_map(|(path, deriver)| {
+            let deriver = numbers.get(deriver).copied();
+            deriver.map(|deriver| (*path, deriver))
+        }));
         Ok(PathGraph {
             references: Edges::new(rows.len(), &references),
             also_kept: Edges::new(rows.len(), &also_kept),

@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_format::{StoreDir, StorePath};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::processes::{self, Unreadable};
 use super::{absolute_to, roots_daemon, temporary};
@@ -274,14 +273,7 @@ impl Links<'_> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.unreadable.push(Unreadable::Link(indirect));
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                self.remove_stale(path, &indirect);
-            }
+            found if is_nothing(&found) => self.remove_stale(path, &indirect),
             // A file that is no link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             // A link that cannot be read now may be a root.
@@ -307,18 +299,15 @@ impl Links<'_> {
         if fs::rename(link, &aside).is_err() {
             return;
         }
-        match fs::read_link(target) {
-            Err(_) => {
-                let _: io::Result<()> = fs::remove_file(&aside);
-            }
-            Ok(kept) => {
-                // If the place is taken again, the new link is as good.
-                let back = renameat_with(CWD, &aside, CWD, link, RenameFlags::NOREPLACE);
-                if back.is_err() {
-                    let _: io::Result<()> = fs::rename(&aside, link);
-                }
-                self.add_target(target, &kept);
-            }
+        let found = fs::read_link(target);
+        if is_nothing(&found) {
+            let _: io::Result<()> = fs::remove_file(&aside);
+            return;
+        }
+        // Another process may have made the link again. Both links have the same target.
+        let _: io::Result<()> = fs::rename(&aside, link);
+        if let Ok(kept) = found {
+            self.add_target(target, &kept);
         }
     }
 
@@ -356,6 +345,12 @@ pub(super) fn name_in_store<'a>(dir: &StoreDir, path: &'a Path) -> Option<&'a [u
 /// Parses the name of a file of the store directory.
 pub(super) fn store_path_of_name(name: &[u8]) -> Option<StorePath> {
     StorePath::parse(str::from_utf8(name).ok()?).ok()
+}
+
+/// Whether there is nothing at the place of a link.
+fn is_nothing(found: &io::Result<PathBuf>) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(found, Err(error) if matches!(error.kind(), NotFound | NotADirectory))
 }
 
 /// Whether a collector skips a root with this error.

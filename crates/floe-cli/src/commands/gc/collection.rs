@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Error;
-use floe_format::StorePath;
-use floe_store::{GcObserver, GcResults, Unreadable};
+use floe_format::{StoreDir, StorePath};
+use floe_store::{DeadFile, GcObserver, GcResults, Unreadable};
 use floe_transfer::{Cancel, ErrorKind};
 use serde_json::{Value, json};
 
@@ -84,6 +84,29 @@ where
         0 => Ok(()),
         count => Err(failed(&messages::not_deleted(count), count)),
     }
+}
+
+/// Prints dead files with their sizes.
+pub(in crate::commands) fn print_dead(dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<()> {
+    for file in dead {
+        print(messages::dead(&dead_path(file, dir), Size(file.bytes)))?;
+    }
+    Ok(())
+}
+
+/// Returns dead files as a list of objects.
+pub(in crate::commands) fn dead_to_json(dead: &[DeadFile], dir: &StoreDir) -> Value {
+    let files = dead.iter().map(|file| {
+        let name = file.name.to_string_lossy();
+        json!({ "path": format!("{dir}/{name}"), "bytes": file.bytes })
+    });
+    files.collect()
+}
+
+/// Returns the path of a dead file as a line of text. A name may have control characters.
+pub(super) fn dead_path(file: &DeadFile, dir: &StoreDir) -> String {
+    let name = file.name.to_string_lossy();
+    messages::escaped(format!("{dir}/{name}"))
 }
 
 /// Warns of dead paths that cannot be deleted, because each is a reference of another.

@@ -150,8 +150,7 @@ fn add_unregistered(store: &Path, paths: &[String]) {
     fs::write(store.join(format!("{name}.lock")), "").unwrap();
 }
 
-/// Adds what this process uses: a directory, and temporary roots of a path that is valid and of one
-/// that is not.
+/// Locks a directory, and adds the temporary roots of two paths. One of them is not valid.
 fn add_locked(store: &Path, state: &Path, corpus: &Corpus) -> Vec<File> {
     let building = format!("{}-building", "2".repeat(32));
     for suffix in ["", ".lock", ".chroot"] {

@@ -28,7 +28,7 @@ fn old_generations_of_all_profiles_are_deleted_first() {
     let scratch = scratch();
     let root = scratch.join("root");
     let profiles = root.join("nix/var/nix/profiles");
-    let nested = profiles.join("per-user/somebody");
+    let nested = profiles.join("per-user/other");
     fs::create_dir_all(&nested).unwrap();
     make_profile(&corpus, &root, &profiles.join("system"), 5);
     make_profile(&corpus, &root, &nested.join("own"), 2);

@@ -58,8 +58,8 @@ impl Sender {
     }
 }
 
-/// Starts the sender at its moment, in a thread of its own: it waits for deletions, also for one
-/// that has not ended yet.
+/// Starts the sender at its moment. The sender has a thread of its own, because a deletion that it
+/// waits for may need the thread of the observer.
 struct Observer {
     sender: Arc<Sender>,
     thread: Mutex<Option<JoinHandle<()>>>,
