@@ -55,6 +55,11 @@ fn nix_in(bin: PathBuf) -> Option<Nix> {
 }
 
 impl Nix {
+    /// Returns whether this is Nix 2.8, which Debian 12 has.
+    pub fn is_2_8(&self) -> bool {
+        self.version.contains(" 2.8.")
+    }
+
     /// Returns a command of this Nix, such as `nix-store`. Each command gets empty client caches.
     pub fn command<S: AsRef<OsStr>>(
         &self,

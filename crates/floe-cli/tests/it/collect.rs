@@ -46,11 +46,6 @@ fn store_paths(text: &str) -> BTreeSet<String> {
     paths(text).into_iter().filter(is_path).collect()
 }
 
-/// The newest Nix. Older ones have no rule for temporary directories.
-fn newest_nix() -> impl Iterator<Item = Nix> {
-    nixes().into_iter().rev().take(1)
-}
-
 /// The names in a directory.
 fn names(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).unwrap();
@@ -91,7 +86,7 @@ fn settings() -> impl Iterator<Item = [&'static str; 6]> {
 fn dead_and_live_paths_equal_those_of_nix() {
     let Some(corpus) = corpus("curl") else { return };
     let mut compared = 0;
-    for nix in newest_nix() {
+    for nix in nixes() {
         let mut results = BTreeSet::new();
         for settings in settings() {
             let scratch = scratch();
@@ -140,7 +135,7 @@ fn dead_and_live_paths_equal_those_of_nix() {
 #[test]
 fn collected_store_equals_that_of_nix() {
     let Some(corpus) = corpus("curl") else { return };
-    for nix in newest_nix() {
+    for nix in nixes() {
         for settings in settings() {
             let scratch = scratch();
             let ours = GarbageStore::create(&nix, &corpus, &scratch.join("ours"));

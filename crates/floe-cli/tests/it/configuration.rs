@@ -67,19 +67,13 @@ impl Machine {
     }
 
     fn nix(&self, nix: &Nix) -> CommandOutput {
-        let args: &[&str] = match is_nix_2_8(nix) {
+        let args: &[&str] = match nix.is_2_8() {
             true => &["show-config", "--json"],
             false => &["config", "show", "--json"],
         };
         let mut command = nix.command("nix", ["--extra-experimental-features", "nix-command"]);
         run(self.configure(command.args(args).args(self.case.options)))
     }
-}
-
-/// Returns whether this is Nix 2.8, which has no `nix config show` and none of the features that
-/// `needs_newer_nix` marks.
-fn is_nix_2_8(nix: &Nix) -> bool {
-    nix.version.contains(" 2.8.")
 }
 
 /// Variables that affect the configuration.
@@ -105,7 +99,7 @@ fn config_values_equal_those_of_nix() {
             .json();
         for nix in nixes
             .iter()
-            .filter(|nix| !(case.needs_newer_nix && is_nix_2_8(nix)))
+            .filter(|nix| !(case.needs_newer_nix && nix.is_2_8()))
         {
             let nix_config = machine.nix(nix).expect(0).json();
             let before = compared;
@@ -115,7 +109,7 @@ fn config_values_equal_those_of_nix() {
                 };
                 // Before Nix 2.34, connect-timeout had no default. floe has the newest one.
                 let is_default = setting["source"]["kind"] == "default";
-                if name == "connect-timeout" && is_default && is_nix_2_8(nix) {
+                if name == "connect-timeout" && is_default && nix.is_2_8() {
                     continue;
                 }
                 // floe accepts several netrc files.
@@ -138,7 +132,7 @@ fn config_values_equal_those_of_nix() {
             );
         }
     }
-    let old = nixes.iter().filter(|nix| is_nix_2_8(nix)).count();
+    let old = nixes.iter().filter(|nix| nix.is_2_8()).count();
     let minimum = 16 * CASES.len() * nixes.len().saturating_sub(old) + 16 * 10 * old;
     assert!(compared >= minimum, "compared only {compared} values");
 }
@@ -276,7 +270,7 @@ fn config_output_is_a_valid_nix_conf() {
         };
         let printed = again.floe(&["config"]).expect(0);
         assert_eq!(lines(&printed), lines(&shown), "{}", case.name);
-        for nix in nixes().iter().filter(|nix| !is_nix_2_8(nix)) {
+        for nix in nixes().iter().filter(|nix| !nix.is_2_8()) {
             let nix_config = again.nix(nix).expect(0).json();
             assert_eq!(
                 nix_config["substituters"]["value"],

@@ -30,7 +30,8 @@ impl Drop for GarbageStore {
 }
 
 impl GarbageStore {
-    /// Creates the store below `root`. Two calls create equal stores.
+    /// Creates the store below `root`. Two calls create equal stores. Files whose names
+    /// begin with `tmp-` are left out for Nix 2.8, which has no rule for them.
     pub(super) fn create(nix: &Nix, corpus: &Corpus, root: &Path) -> GarbageStore {
         let mut install = floe(["install", "--optimise", "--from", &corpus.file_url("zstd")]);
         install.args(["--trusted-public-keys", &corpus.key, "--root"]);
@@ -55,7 +56,10 @@ impl GarbageStore {
         let gone = place(root, gone.unwrap());
         run(Command::new("chmod").args(["-R", "u+w"]).arg(&gone)).expect(0);
         run(Command::new("rm").arg("-r").arg(&gone)).expect(0);
-        let locked = add_locked(&store, &state, corpus);
+        let mut locked = vec![add_temporary_roots(&store, &state, corpus)];
+        if !nix.is_2_8() {
+            locked.push(add_temporary_files(&store));
+        }
         // Two stores shall have the same times.
         let touch = "find \"$0\" -maxdepth 1 -newermt @100 ! -path \"$0\" -exec touch -hd @1 {} +";
         run(Command::new("sh").args(["-c", touch]).arg(&store)).expect(0);
@@ -133,7 +137,7 @@ fn register(root: &Path, output: &str, deriver: &str) {
 
 /// Adds files that are no valid paths.
 fn add_unregistered(store: &Path, paths: &[String]) {
-    for name in ["junk", ".hidden", "tmp-file", "-", "trash"] {
+    for name in ["junk", ".hidden", "-", "trash"] {
         fs::write(store.join(name), "junk").unwrap();
     }
     symlink("/etc", store.join("outside")).unwrap();
@@ -142,16 +146,13 @@ fn add_unregistered(store: &Path, paths: &[String]) {
     fs::write(store.join("foreign/deep/deeper/file"), "foreign").unwrap();
     symlink("../../..", store.join("foreign/deep/up")).unwrap();
     fs::create_dir_all(store.join("foreign").join("d/".repeat(300))).unwrap();
-    for name in ["tmp-1-unused", "tmp-2-locked"] {
-        fs::create_dir(store.join(name)).unwrap();
-    }
     fs::create_dir(store.join(format!("{}-invalid", "1".repeat(32)))).unwrap();
     let name = paths[0].rsplit('/').next().unwrap();
     fs::write(store.join(format!("{name}.lock")), "").unwrap();
 }
 
-/// Locks a directory, and adds the temporary roots of two paths. One of them is not valid.
-fn add_locked(store: &Path, state: &Path, corpus: &Corpus) -> Vec<File> {
+/// Adds the temporary roots of two paths. One of them is not valid. Returns the locked file.
+fn add_temporary_roots(store: &Path, state: &Path, corpus: &Corpus) -> File {
     let building = format!("{}-building", "2".repeat(32));
     for suffix in ["", ".lock", ".chroot"] {
         fs::create_dir(store.join(format!("{building}{suffix}"))).unwrap();
@@ -162,14 +163,22 @@ fn add_locked(store: &Path, state: &Path, corpus: &Corpus) -> Vec<File> {
     fs::write(&live, format!("/nix/store/{building}\0{used}\0")).unwrap();
     fs::write(temporary.join("4000000"), format!("{}\0", corpus.paths[1])).unwrap();
     // Old versions of Nix hold their roots with a shared lock.
-    let locked = [
-        (live, FlockOperation::LockShared),
-        (store.join("tmp-2-locked"), FlockOperation::LockExclusive),
-    ];
-    let locked = locked.map(|(path, operation)| {
-        let file = File::open(path).unwrap();
-        flock(&file, operation).unwrap();
-        file
-    });
-    locked.into()
+    lock(&live, FlockOperation::LockShared)
+}
+
+/// Adds a file and two directories named as Nix names its temporary directories. Returns the lock
+/// of the second directory.
+fn add_temporary_files(store: &Path) -> File {
+    fs::write(store.join("tmp-file"), "junk").unwrap();
+    let [unused, used] = ["tmp-1-unused", "tmp-2-locked"].map(|name| store.join(name));
+    for directory in [&unused, &used] {
+        fs::create_dir(directory).unwrap();
+    }
+    lock(&used, FlockOperation::LockExclusive)
+}
+
+fn lock(path: &Path, operation: FlockOperation) -> File {
+    let file = File::open(path).unwrap();
+    flock(&file, operation).unwrap();
+    file
 }

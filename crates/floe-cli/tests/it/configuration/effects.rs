@@ -7,7 +7,7 @@ use floe_testkit::{corpus, nixes, run, skip};
 use serde_json::Value;
 
 use super::cases::{Case, EMPTY, UNSET};
-use super::{Machine, is_nix_2_8, machine, machine_with_nix_conf};
+use super::{Machine, machine, machine_with_nix_conf};
 
 #[test]
 fn install_uses_configured_substituters_and_keys() {
@@ -157,7 +157,7 @@ fn home_of_another_user_is_ignored() {
     chown(machine.scratch.join("home"), Some(1), None).unwrap();
     let floe_config = value(&machine);
     assert_ne!(floe_config, 77);
-    for nix in nixes().iter().filter(|nix| !is_nix_2_8(nix)) {
+    for nix in nixes().iter().filter(|nix| !nix.is_2_8()) {
         let nix_config = machine.nix(nix).expect(0).json();
         assert_eq!(
             nix_config["http-connections"]["value"], floe_config,
