@@ -6,7 +6,7 @@ use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::{parse_bool, parse_number};
 use floe_transfer::{
     CachePolicy, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest, NarStream,
-    RetryPolicy, Source,
+    RetryPolicy, Source, SourceContext,
 };
 
 use crate::storage::{CacheStorage, Found, GetResult, QueryLimit, get_and_wait};
@@ -62,16 +62,25 @@ struct Query {
 }
 
 impl BinaryCache {
-    /// Begins to fetch `nix-cache-info`. Calls `opened` when it is known whether the cache can be
-    /// used: see [`Source::open_result`].
+    /// Begins to fetch `nix-cache-info`: see [`SourceContext::opened`] and [`Source::open_result`].
     pub fn open(
         storage: Arc<dyn CacheStorage>,
         options: &CacheOptions,
-        opened: impl FnOnce() + Send + 'static,
+        context: &SourceContext<'_>,
     ) -> BinaryCache {
+        let mut options = options.clone();
+        if !context.are_substituters {
+            // As in Nix, the `WantMassQuery` of a cache counts for substituters only.
+            options.want_mass_query.get_or_insert(true);
+        }
+        let signal = context.opened.clone();
+        let opened = move || {
+            // The receiver is gone when the copy does not wait any more.
+            let _: Result<(), _> = signal.send(());
+        };
         let shared = Arc::new(Shared {
             storage,
-            options: options.clone(),
+            options,
             default_dir: StoreDir::default(),
             info: OnceLock::new(),
             waiting: Mutex::default(),

@@ -5,20 +5,21 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use floe_format::Compression;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::open_regular_file;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{
-    Body, CachePolicy, Error, IgnoredParameter, NarRequest, StoreUri, UriParameters,
+    Body, CachePolicy, Error, IgnoredParameter, NarRequest, OpenTarget, Source, SourceContext,
+    StoreConfig, StoreUri, TargetContext, UriParameters,
 };
 use tempfile::TempPath;
 
-use crate::binary_cache::{CACHE_INFO, CacheOptions};
+use crate::binary_cache::{BinaryCache, CACHE_INFO, CacheOptions};
 use crate::storage::{CacheStorage, Found, GetCallback, SmallObject, file_error, read_error};
-use crate::writer::CacheWriteOptions;
+use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache in a directory, as its URI describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,48 @@ fn not_absolute(address: &str) -> String {
 impl fmt::Display for FileCacheUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "file://{}", self.directory.display())
+    }
+}
+
+impl StoreConfig for FileCacheUri {
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let storage = Arc::new(FileStorage::new(&self.directory));
+        Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
+    }
+
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let store_dir = context.store_dir.clone().unwrap_or_default();
+        let open = match context.dry_run {
+            true => BinaryCacheWriter::open_read_only,
+            false => BinaryCacheWriter::open,
+        };
+        if self.directory == Path::new("/") && !self.exists() {
+            return Err(Error::InvalidStoreUri {
+                text: self.to_string(),
+                reason: "floe makes no cache in the root directory; use file:///DIR".into(),
+            });
+        }
+        let storage = Arc::new(FileStorage::new(&self.directory));
+        Ok(OpenTarget {
+            target: Arc::new(open(storage, &self.write, store_dir)?),
+            local_store: None,
+        })
+    }
+
+    fn is_new(&self) -> bool {
+        !self.exists()
+    }
+
+    fn secret_key_files(&self) -> &[PathBuf] {
+        &self.write.secret_keys
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
     }
 }
 

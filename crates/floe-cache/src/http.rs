@@ -5,7 +5,7 @@
 //! memory.
 
 mod adaptive_limit;
-pub(crate) mod auth;
+mod auth;
 mod client;
 mod connect_timer;
 mod dns;
@@ -28,13 +28,14 @@ use std::time::Duration;
 use floe_transfer::store_uri::absolute;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{
-    Body, Buffering, CachePolicy, Error, IgnoredParameter, NarRequest, RetryPolicy, StoreUri,
-    UriParameters,
+    Body, Buffering, CachePolicy, Error, IgnoredParameter, NarRequest, OpenTarget, RetryPolicy,
+    Source, SourceContext, StoreConfig, StoreUri, TargetContext, UriParameters,
 };
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
 
-use crate::binary_cache::{CACHE_INFO, CacheOptions};
+use crate::binary_cache::{BinaryCache, CACHE_INFO, CacheOptions};
+use crate::disk_cached_storage::DiskCachedStorage;
 use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit};
 use adaptive_limit::AdaptiveLimit;
 use limiter::RequestPermits;
@@ -99,6 +100,37 @@ impl HttpCacheUri {
             }),
         };
         Ok(cache)
+    }
+}
+
+impl StoreConfig for HttpCacheUri {
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let network = context.session.service::<Network>()?;
+        let disk_cache = network.disk_cache();
+        let storage = HttpStorage::new(self, network)?;
+        let storage: Arc<dyn CacheStorage> = match disk_cache {
+            Some(disk_cache) => {
+                let url = self.to_string();
+                Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
+            }
+            None => Arc::new(storage),
+        };
+        Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
+    }
+
+    fn open_target(&self, _: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        Err(Error::InvalidStoreUri {
+            text: self.to_string(),
+            reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
+        })
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
     }
 }
 

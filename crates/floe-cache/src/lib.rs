@@ -17,7 +17,6 @@ mod writer;
 pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
 pub use file::{FileCacheUri, FileStorage};
-pub use http::auth::unusable_netrc_files;
 pub use http::{ClientCertificate, HttpCacheUri, HttpStorage, Network, RequestOptions};
 pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use options::{NarInfoDiskCacheOptions, NetworkOptions};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use floe_transfer::{NetworkEvents, RetryPolicy};
+use floe_transfer::RetryPolicy;
 
 use crate::proxies::Proxies;
 
@@ -34,8 +34,6 @@ pub struct NetworkOptions {
     pub proxies: Proxies,
     /// The narinfo disk cache, if there is one.
     pub narinfo_disk_cache: Option<NarInfoDiskCacheOptions>,
-    /// Receives the retries of requests.
-    pub events: NetworkEvents,
 }
 
 /// The place of the narinfo disk cache, and how long its entries are valid.
@@ -113,7 +111,6 @@ impl Default for NetworkOptions {
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
             narinfo_disk_cache: None,
-            events: NetworkEvents::default(),
         }
     }
 }

@@ -14,8 +14,9 @@ mod verbose;
 mod verbosity;
 
 use std::io::{self, IsTerminal as _};
+use std::sync::{PoisonError, RwLock};
 
-use floe_transfer::EventSink;
+use floe_transfer::{Event, EventSink};
 
 use json::JsonLines;
 pub(crate) use json::error_fields;
@@ -30,9 +31,30 @@ pub(crate) use step_times::StepTimes;
 use terminal::Terminal;
 pub(crate) use verbosity::{ColorChoice, Verbosity};
 
+/// Shows events on stderr: lines, and the progress from the begin of a copy to its end. After the
+/// end of a copy, the next line appears below the last one.
+#[derive(Default)]
+pub(crate) struct Display(RwLock<Option<Box<dyn EventSink>>>);
+
+impl EventSink for Display {
+    fn event(&self, event: Event<'_>) {
+        let progress = match event {
+            Event::Begun => Some(progress_display()),
+            Event::Ended => None,
+            event => {
+                return match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+                    Some(progress) => progress.event(event),
+                    None => line_display().event(event),
+                };
+            }
+        };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+}
+
 /// Returns the display of progress that fits stderr: lines that change on a terminal, else lines
 /// every few seconds.
-pub(crate) fn progress_display() -> Box<dyn EventSink> {
+fn progress_display() -> Box<dyn EventSink> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_quiet = !is_verbose(Verbosity::Normal);
     match io::stderr().is_terminal() && !is_dumb && !is_json() && !is_quiet {
@@ -44,7 +66,7 @@ pub(crate) fn progress_display() -> Box<dyn EventSink> {
 }
 
 /// Returns a display for events outside of a copy.
-pub(crate) fn line_display() -> Box<dyn EventSink> {
+fn line_display() -> Box<dyn EventSink> {
     match is_json() {
         true => Box::new(JsonLines::new()),
         false => Box::new(EventLines),

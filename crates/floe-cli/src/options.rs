@@ -9,10 +9,12 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use floe_cache::NetworkOptions;
 use floe_config::{Config, Environment, ProcessUser, store_in_root};
-use floe_copy::{CopyRequest, StoreConfig, UriContext, resolve_store_uri, reuse_directory};
+use floe_copy::{CopyRequest, resolve_store_uri, reuse_directory};
 use floe_format::TrustedKeys;
 use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
-use floe_transfer::{Cancel, CopyOptions, Error, IgnoredParameter, Reuse, parse_public_keys};
+use floe_transfer::{
+    Cancel, CopyOptions, Error, IgnoredParameter, Reuse, StoreConfig, UriContext, parse_public_keys,
+};
 
 use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};

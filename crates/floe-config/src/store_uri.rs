@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use floe_copy::{StoreConfig, UriContext, check_root, local_store, resolve_store_uri};
+use floe_copy::{check_root, local_store, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
-use floe_transfer::{Error, IgnoredParameter, redact_credentials};
+use floe_transfer::{Error, IgnoredParameter, StoreConfig, UriContext, redact_credentials};
 
 use crate::config::Config;
 use crate::environment::{Environment, NIX_STORE_DIR};

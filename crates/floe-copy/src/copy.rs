@@ -72,6 +72,13 @@ impl ClosureCopy<'_> {
     /// Errors: no source has paths for the target's store directory, the target failed, there is
     /// too little space, or the copy was cancelled.
     pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
+        self.events.event(Event::Begun);
+        let result = self.check_and_run(specs);
+        self.events.event(Event::Ended);
+        result
+    }
+
+    fn check_and_run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
         self.check_store_dirs()?;
         let mut waiting = Vec::new();
         let result = self.run_rounds(specs, &mut waiting);

@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use floe_cache::{NetworkOptions, unusable_netrc_files};
+use floe_cache::{Network, NetworkOptions};
 use floe_format::StoreDir;
 use floe_hash::hash_pool::HashPool;
 use floe_store::{StoreError, StoreWriter, WriteOptions};
-use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
+use floe_transfer::{
+    CopyOptions, Error, Events, OpenTarget, PathSpec, Session, StoreConfig, Target, TargetContext,
+    UriContext,
+};
 
 use crate::copy::{ClosureCopy, CopySummary};
 use crate::local::config::directory;
-use crate::sources::{OpeningSources, SourceOrder, Sources};
-use crate::store_config::{OpenTarget, StoreConfig, TargetContext, UriContext};
+use crate::sources::{SourceOrder, Sources};
 
 /// A request to copy closures.
 #[derive(Clone, Debug)]
@@ -25,12 +27,14 @@ pub struct CopyRequest {
     pub paths: RequestedPaths,
     /// The order in which sources are queried.
     pub order: SourceOrder,
-    /// The options of requests to binary caches. Its events also come before [`OpenCopy::run`].
+    /// The options of requests to binary caches.
     pub network: NetworkOptions,
     /// The store directory of a new binary cache. The default is that of the first source.
     pub store_dir: Option<StoreDir>,
     /// The options of the copy.
     pub options: CopyOptions,
+    /// Receives the events of opening the stores and of the copy.
+    pub events: Events,
     /// The options for writing to a local store.
     pub write: WriteOptions,
 }
@@ -59,15 +63,8 @@ impl CopyRequest {
             network: NetworkOptions::default(),
             store_dir: None,
             options: CopyOptions::default(),
+            events: Events::default(),
             write: WriteOptions::default(),
-        }
-    }
-
-    /// Returns the errors of netrc files that cannot be used, if a source may need them.
-    pub fn unusable_netrc_files(&self) -> Vec<Error> {
-        match self.sources.iter().any(|source| source.uses_network()) {
-            true => unusable_netrc_files(&self.network),
-            false => Vec::new(),
         }
     }
 
@@ -105,12 +102,17 @@ impl CopyRequest {
     /// Errors: those of [`CopyRequest::check`] and [`Sources::open`].
     pub fn open_sources(&self) -> Result<OpenSources, Error> {
         self.check()?;
-        let opening = self.begin_open_sources()?;
+        let session = self.session();
+        let opening = Sources::begin_open(&self.sources, self.order, &session);
         // A local store does not depend on the sources.
         let is_independent = self.target.layout().is_some();
-        let target = is_independent.then(|| self.open_target_for(None));
+        let target = is_independent.then(|| self.open_target_for(None, &session));
         match opening.wait() {
-            Ok(sources) => Ok(OpenSources { sources, target }),
+            Ok(sources) => Ok(OpenSources {
+                sources,
+                target,
+                session,
+            }),
             Err(Error::Cancelled) => Err(Error::Cancelled),
             Err(error) => {
                 if let Some(Ok(found)) = &target
@@ -119,7 +121,11 @@ impl CopyRequest {
                     let names = self.sources.iter().map(ToString::to_string);
                     let names: Vec<String> = names.collect();
                     let sources = Sources::none_needed(names.join(", "), error);
-                    return Ok(OpenSources { sources, target });
+                    return Ok(OpenSources {
+                        sources,
+                        target,
+                        session,
+                    });
                 }
                 if let Some(Ok(target)) = target
                     && let Some(store) = target.opened.local_store
@@ -136,14 +142,18 @@ impl CopyRequest {
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
     /// cannot list them.
     pub fn open_target(&self, open: OpenSources) -> Result<OpenCopy<'_>, Error> {
-        let OpenSources { sources, target } = open;
+        let OpenSources {
+            sources,
+            target,
+            session,
+        } = open;
         let all = match &self.paths {
             RequestedPaths::All => Some(all_paths(&sources)?),
             RequestedPaths::Named(_) => None,
         };
         let target = target.unwrap_or_else(|| {
             let first = sources.list.first();
-            self.open_target_for(first.map(|first| first.store_dir().clone()))
+            self.open_target_for(first.map(|first| first.store_dir().clone()), &session)
         })?;
         let specs = match (all, &self.paths) {
             (None, RequestedPaths::Named(paths)) => {
@@ -153,6 +163,7 @@ impl CopyRequest {
         };
         Ok(OpenCopy {
             options: &self.options,
+            session,
             sources,
             target: target.opened.target,
             local_store: target.opened.local_store,
@@ -162,20 +173,26 @@ impl CopyRequest {
         })
     }
 
-    fn begin_open_sources(&self) -> Result<OpeningSources, Error> {
-        let cancel = &self.options.cancel;
+    /// Makes the session of the stores.
+    fn session(&self) -> Session {
         let network = NetworkOptions {
             workers: HashPool::workers_for(self.options.jobs),
             ..self.network.clone()
         };
-        Sources::begin_open(&self.sources, self.order, &network, cancel)
+        Session::new(self.options.cancel.clone(), self.events.clone())
+            .with_options::<Network>(network)
     }
 
     /// Opens the target. `store_dir` is the store directory of a new cache if the request names
     /// none.
-    fn open_target_for(&self, store_dir: Option<StoreDir>) -> Result<WritableTarget, Error> {
+    fn open_target_for(
+        &self,
+        store_dir: Option<StoreDir>,
+        session: &Session,
+    ) -> Result<WritableTarget, Error> {
         let is_new = !self.options.dry_run && self.target.is_new();
         let mut context = TargetContext {
+            session,
             store_dir: self.store_dir.clone().or(store_dir),
             write: &self.write,
             dry_run: self.options.dry_run,
@@ -223,6 +240,8 @@ pub struct OpenSources {
     /// The sources.
     pub sources: Sources,
     target: Option<Result<WritableTarget, Error>>,
+    /// Dropped after the stores.
+    session: Session,
 }
 
 /// An open target: see the fields of [`OpenCopy`].
@@ -250,17 +269,19 @@ pub struct OpenCopy<'a> {
     pub not_writable: Option<StoreError>,
     /// The requested paths, each once.
     pub specs: Vec<PathSpec>,
+    /// Dropped after the stores.
+    session: Session,
 }
 
 impl OpenCopy<'_> {
     /// Copies. If the copy fails before the first path is valid, removes a store that did not exist
     /// before and that no other process uses. See [`ClosureCopy::run`].
-    pub fn run(&self, events: &dyn EventSink) -> Result<CopySummary, Error> {
+    pub fn run(&self) -> Result<CopySummary, Error> {
         let copy = ClosureCopy {
             sources: &self.sources,
             target: &*self.target,
             options: self.options,
-            events,
+            events: &self.session.events,
         };
         let result = copy.run(&self.specs);
         let is_failed = |summary: &CopySummary| !summary.failures.is_empty();

@@ -3,17 +3,14 @@
 //! [`CopyRequest`] is the way in for front ends. [`resolve_store_uri`] finds the kind of store that
 //! a URI names. [`ClosureCopy`] is the pipeline; see `copy.rs` for its stages.
 
-mod caches;
 mod copy;
 mod copy_request;
 mod local;
 mod registry;
 mod sources;
-mod store_config;
 
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory};
 pub use local::config::{check_root, check_writable, local_store};
 pub use registry::resolve_store_uri;
 pub use sources::{OpeningSources, SourceOrder, Sources};
-pub use store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_cache::{FileCacheUri, HttpCacheUri};
-use floe_transfer::{Error, StoreUri};
+use floe_transfer::{Error, StoreConfig, StoreUri, UriContext};
 
 use crate::local::config::parse_local;
-use crate::store_config::{StoreConfig, UriContext};
 
 /// Returns the store that a URI names: `auto`, `local`, `local?root=…`, a directory (a store under
 /// that root), `file://…`, `http://…` or `https://…`.

@@ -5,10 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use floe_cache::{Network, NetworkOptions};
-use floe_transfer::{Cancel, Error, RetryPolicy, Source};
-
-use crate::store_config::{SourceContext, StoreConfig};
+use floe_transfer::{Cancel, Error, RetryPolicy, Session, Source, SourceContext, StoreConfig};
 
 /// All sources of a copy, in the order in which they are queried.
 #[derive(Debug)]
@@ -22,8 +19,6 @@ pub struct Sources {
     retry: RetryPolicy,
     /// The faults of each source in transfers.
     faults: Vec<SourceFaults>,
-    /// The network of the caches, if this opened them.
-    network: Option<Arc<Network>>,
 }
 
 /// The faults of a source in transfers.
@@ -64,7 +59,6 @@ impl Sources {
             unavailable: Vec::new(),
             retry,
             faults,
-            network: None,
         }
     }
 
@@ -116,39 +110,28 @@ impl Sources {
     /// If a source can be used, the copy does not wait long for the others. It queries each of them
     /// once that has replied.
     ///
-    /// Errors: that of the first source, if none can be used; those of [`Network::start`];
-    /// [`Error::Cancelled`].
+    /// Errors: that of the first source, if none can be used; [`Error::Cancelled`].
     pub fn open(
         stores: &[Arc<dyn StoreConfig>],
         order: SourceOrder,
-        options: &NetworkOptions,
-        cancel: &Cancel,
+        session: &Session,
     ) -> Result<Sources, Error> {
-        Sources::begin_open(stores, order, options, cancel)?.wait()
+        Sources::begin_open(stores, order, session).wait()
     }
 
     /// Begins to open sources: connects to caches, and does not wait for them.
-    ///
-    /// Errors: those of [`Network::start`].
     pub fn begin_open(
         stores: &[Arc<dyn StoreConfig>],
         order: SourceOrder,
-        options: &NetworkOptions,
-        cancel: &Cancel,
-    ) -> Result<OpeningSources, Error> {
-        let network = match stores.iter().any(|store| store.uses_network()) {
-            true => Some(Network::start(options)?),
-            false => None,
-        };
+        session: &Session,
+    ) -> OpeningSources {
         let (opened, replies) = channel();
         let context = SourceContext {
-            network: network.as_ref(),
+            session,
             are_substituters: order == SourceOrder::ByPriority,
-            cancel,
-            events: &options.events,
             opened,
         };
-        let mut sources = Sources::new(Vec::new(), options.retry.clone());
+        let mut sources = Sources::new(Vec::new(), RetryPolicy::default());
         for store in stores {
             match store.open_source(&context) {
                 Ok(source) => sources.list.push(source),
@@ -156,13 +139,12 @@ impl Sources {
             }
         }
         drop(context);
-        sources.network = network;
-        Ok(OpeningSources {
+        OpeningSources {
             sources,
             replies,
             order,
-            cancel: cancel.clone(),
-        })
+            cancel: session.cancel.clone(),
+        }
     }
 
     /// Waits until all sources are open or have failed. If one can be used, waits only for the
@@ -228,14 +210,6 @@ impl OpeningSources {
         self.sources
             .wait_until_usable(&self.replies, &self.cancel)?;
         self.sources.drop_unavailable(self.order)
-    }
-}
-
-impl Drop for Sources {
-    fn drop(&mut self) {
-        if let Some(network) = &self.network {
-            network.shut_down();
-        }
     }
 }
 

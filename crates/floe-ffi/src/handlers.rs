@@ -11,11 +11,11 @@ mod verify;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_copy::{StoreConfig, UriContext, resolve_store_uri};
+use floe_copy::resolve_store_uri;
 use floe_format::StoreDir;
 use floe_messages::{DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
 use floe_store::{StoreError, StoreLayout};
-use floe_transfer::{Cancel, Error, ErrorKind as Kind};
+use floe_transfer::{Cancel, Error, ErrorKind as Kind, StoreConfig, UriContext};
 
 use crate::completion::{Failure, JobError, JobOutcome, encode};
 use crate::engine::{Job, Shared};

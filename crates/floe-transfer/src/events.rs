@@ -11,10 +11,19 @@ use crate::disk_space::Shortage;
 use crate::error::Error;
 use crate::receive_times::ReceiveTimes;
 
-/// An event of a copy.
+/// An event of a copy. Those of opening the stores come before [`Event::Begun`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// The stores are open, and the copy begins.
+    Begun,
+    /// The copy has ended, or has failed.
+    Ended,
+    /// A file with user names and passwords cannot be used. The copy continues without it.
+    UnusableNetrc {
+        /// The reason, which names the file.
+        error: &'a Error,
+    },
     /// The copy resolves the closure.
     Resolving {
         /// The missing paths that are known so far.
@@ -185,54 +194,32 @@ pub trait EventSink: Send + Sync {
     fn event(&self, event: Event<'_>);
 }
 
-/// Receives events that sources send from their own threads, also before a copy begins:
-/// [`Event::Retrying`] without a path, and [`Event::WaitingForDatabase`]. The default drops them.
-#[derive(Clone, Default)]
-pub struct NetworkEvents(Option<Arc<dyn EventSink>>);
+/// A recipient of events that several owners share. The default drops all events.
+#[derive(Clone)]
+pub struct Events(Arc<dyn EventSink>);
 
-impl NetworkEvents {
+impl Events {
     /// Sends the events to `sink`.
-    pub fn new(sink: Arc<dyn EventSink>) -> NetworkEvents {
-        NetworkEvents(Some(sink))
-    }
-
-    /// Sends [`Event::Retrying`] without a path.
-    pub fn retrying(&self, error: &Error) {
-        if let Some(sink) = &self.0 {
-            sink.event(Event::Retrying { path: None, error });
-        }
-    }
-
-    /// Sends [`Event::Connected`].
-    pub fn connected(&self, time: Duration) {
-        if let Some(sink) = &self.0 {
-            sink.event(Event::Connected { time });
-        }
-    }
-
-    /// Sends [`Event::WaitingForDatabase`].
-    pub fn waiting_for(&self, what: &str) {
-        if let Some(sink) = &self.0 {
-            sink.event(Event::WaitingForDatabase { what });
-        }
+    pub fn new(sink: Arc<dyn EventSink>) -> Events {
+        Events(sink)
     }
 }
 
-impl PartialEq for NetworkEvents {
-    fn eq(&self, other: &NetworkEvents) -> bool {
-        match (&self.0, &other.0) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            (own, other) => own.is_none() && other.is_none(),
-        }
+impl Default for Events {
+    fn default() -> Events {
+        Events(Arc::new(()))
     }
 }
 
-impl Eq for NetworkEvents {}
+impl EventSink for Events {
+    fn event(&self, event: Event<'_>) {
+        self.0.event(event);
+    }
+}
 
-impl fmt::Debug for NetworkEvents {
+impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sink = if self.0.is_some() { "sink" } else { "none" };
-        write!(f, "NetworkEvents({sink})")
+        f.write_str("Events")
     }
 }
 

@@ -1,8 +1,9 @@
 //! The interfaces between the copy pipeline and the two ends of a copy.
 //!
 //! A [`Source`] answers queries and opens NARs. A [`Target`] stages and commits paths. Between them
-//! stands an [`IncomingNar`]: it decodes, hashes and verifies one NAR on a worker. The crate names
-//! no implementation and opens no connection.
+//! stands an [`IncomingNar`]: it decodes, hashes and verifies one NAR on a worker. A
+//! [`StoreConfig`] describes a store that is not open yet, and opens it in a [`Session`]. The crate
+//! names no implementation and opens no connection.
 
 mod backoff;
 mod cancel;
@@ -18,8 +19,10 @@ mod options;
 mod path_spec;
 mod planned_path;
 mod receive_times;
+mod session;
 mod source;
 mod space;
+mod store_config;
 pub mod store_uri;
 mod target;
 mod uri_parameters;
@@ -30,18 +33,20 @@ pub use cancel::{CANCEL_POLL, Cancel};
 pub use disk_space::{Resource, Shortage};
 pub use error::Error;
 pub use error_kind::ErrorKind;
-pub use events::{Event, EventSink, NetworkEvents};
+pub use events::{Event, EventSink, Events};
 pub use incoming_nar::{IncomingNar, NarContext, NarSink};
 pub use nar_stream::{Body, ChunkSource, NarDump, NarStream, NextChunk, WriteChunk};
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;
 pub use receive_times::ReceiveTimes;
+pub use session::{Service, Session};
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
     NarRequest, SMALL_LEN_MAX, Source, large_prefetch_max,
 };
 pub use space::{Needs, Space};
+pub use store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};
 pub use store_uri::StoreUri;
 pub use target::{CommitOutcome, MissingPaths, Target};
 pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};

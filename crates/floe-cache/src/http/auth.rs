@@ -10,7 +10,6 @@ use floe_transfer::url::percent_decode;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 
-use crate::options::NetworkOptions;
 use crate::storage::file_error;
 
 /// Makes a request with the credentials for the URL's host.
@@ -30,12 +29,6 @@ pub(super) fn get_without_credentials(client: &Client, url: &Url) -> RequestBuil
     let _: Result<(), ()> = url.set_username("");
     let _: Result<(), ()> = url.set_password(None);
     client.get(url)
-}
-
-/// Returns the errors of netrc files that exist and cannot be used. Requests ignore such files, so
-/// the caller warns before the first request.
-pub fn unusable_netrc_files(options: &NetworkOptions) -> Vec<Error> {
-    read_netrc_files(&options.netrc).1
 }
 
 /// Reads netrc files, and returns the errors of those that cannot be used. Ignores absent files, as

@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use floe_transfer::{Buffering, Error, large_prefetch_max};
+use floe_transfer::{Buffering, Error, Events, large_prefetch_max};
 use reqwest::{Client, ClientBuilder, redirect};
 use rustls::RootCertStore;
 
@@ -26,6 +26,7 @@ pub(super) struct Clients {
     bulk: [OnceLock<Client>; BULK_CONNECTIONS],
     config: rustls::ClientConfig,
     options: NetworkOptions,
+    events: Events,
     /// The bodies in flight, for each bulk client.
     bodies: [Arc<()>; BULK_CONNECTIONS],
 }
@@ -44,16 +45,18 @@ impl Clients {
     /// Errors: [`Error::Proxy`], [`Error::File`] for a client certificate, [`Error::Fetch`].
     pub(super) fn new(
         options: &NetworkOptions,
+        events: &Events,
         certificate: Option<&ClientCertificate>,
     ) -> Result<(Clients, Option<String>), Error> {
         let (config, certificate_error) = tls_config(options, certificate)?;
         let clients = Clients {
-            shared: client(options, config.clone())?
+            shared: client(options, events, config.clone())?
                 .build()
                 .map_err(|error| set_up_error(&error))?,
             bulk: Default::default(),
             config,
             options: options.clone(),
+            events: events.clone(),
             bodies: Default::default(),
         };
         Ok((clients, certificate_error))
@@ -92,7 +95,7 @@ impl Clients {
             return client;
         }
         // Such a client makes one connection even if it gets many requests before the first reply.
-        let client = client(&self.options, self.config.clone())
+        let client = client(&self.options, &self.events, self.config.clone())
             .map(ClientBuilder::http2_prior_knowledge)
             .map(ClientBuilder::build);
         match client {
@@ -135,14 +138,18 @@ fn set_up_error(error: &impl ToString) -> Error {
     Error::fetch("(setting up TLS)", error.to_string(), false)
 }
 
-fn client(options: &NetworkOptions, config: rustls::ClientConfig) -> Result<ClientBuilder, Error> {
+fn client(
+    options: &NetworkOptions,
+    events: &Events,
+    config: rustls::ClientConfig,
+) -> Result<ClientBuilder, Error> {
     let name = concat!("floe/", env!("CARGO_PKG_VERSION"));
     let user_agent = format!("{name} {}", options.user_agent_suffix.trim());
     let mut client = Client::builder()
         .tls_backend_preconfigured(config)
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
-        .connector_layer(ConnectTimer(options.events.clone()))
+        .connector_layer(ConnectTimer(events.clone()))
         .http2_initial_stream_window_size(stream_window_len(options.workers))
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)
         // A dead connection must not stay in the pool until the timeout of TCP.

@@ -4,19 +4,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use floe_transfer::NetworkEvents;
+use floe_transfer::{Event, EventSink as _, Events};
 use tower_layer::Layer;
 use tower_service::Service;
 
 /// Wraps the connector of a client.
 #[derive(Clone, Debug)]
-pub(super) struct ConnectTimer(pub(super) NetworkEvents);
+pub(super) struct ConnectTimer(pub(super) Events);
 
 /// A connector that reports each open connection.
 #[derive(Clone, Debug)]
 pub(super) struct TimedConnector<C> {
     connector: C,
-    events: NetworkEvents,
+    events: Events,
 }
 
 impl<C> Layer<C> for ConnectTimer {
@@ -50,7 +50,8 @@ where
         let connecting = self.connector.call(request);
         Box::pin(async move {
             let connection = connecting.await?;
-            events.connected(began.elapsed());
+            let time = began.elapsed();
+            events.event(Event::Connected { time });
             Ok(connection)
         })
     }

@@ -20,7 +20,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use floe_transfer::{Error, SMALL_LEN_MAX};
+use floe_transfer::{Error, Event, EventSink as _, SMALL_LEN_MAX};
 use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
 };
@@ -92,7 +92,11 @@ pub(super) async fn stream_body(
         }
         // Do not report a retry that made progress.
         if !is_progress {
-            options.events.retrying(&error);
+            let error = &error;
+            cache
+                .context
+                .events
+                .event(Event::Retrying { path: None, error });
             // This connection may be dead, or the host may refuse further ones.
             download.request.bulk_client = None;
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use floe_transfer::Error;
+use floe_transfer::{Error, Event, EventSink as _, Events, Service, Session};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
@@ -25,6 +25,7 @@ pub(super) struct HttpContext {
     /// The reason why the clients trust no certificate, if it could not read them.
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
+    pub(super) events: Events,
     /// The connections to all hosts.
     pub(super) limits: Arc<ConnectionLimits>,
     /// Permits for the chunks of all large bodies that wait for their workers.
@@ -54,7 +55,7 @@ impl HttpContext {
             certificate.is_some() || options.connect_timeout != self.options.connect_timeout;
         let (clients, certificate_error) = match needs_clients {
             true => {
-                let (clients, error) = Clients::new(&options, certificate.as_ref())?;
+                let (clients, error) = Clients::new(&options, &self.events, certificate.as_ref())?;
                 (Arc::new(clients), error)
             }
             false => (self.clients.clone(), self.certificate_error.clone()),
@@ -64,6 +65,7 @@ impl HttpContext {
             netrc: self.netrc.clone(),
             certificate_error,
             options,
+            events: self.events.clone(),
             limits: self.limits.clone(),
             waiting_chunks: self.waiting_chunks.clone(),
             handle: self.handle.clone(),
@@ -91,24 +93,29 @@ pub struct Network {
     disk_cache: Option<Arc<NarInfoDiskCache>>,
 }
 
-impl Network {
-    /// Starts the thread, and opens the disk cache.
+impl Service for Network {
+    type Options = NetworkOptions;
+
+    /// Starts the thread, reads the netrc files, and opens the disk cache.
     ///
     /// Errors: [`Error::Proxy`], and [`Error::Fetch`] if the client cannot be set up.
-    pub fn start(options: &NetworkOptions) -> Result<Arc<Network>, Error> {
+    fn start(options: &NetworkOptions, session: &Session) -> Result<Network, Error> {
         let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let (clients, certificate_error) = Clients::new(options, None)?;
-        // The caller reports unusable files: see `unusable_netrc_files`.
-        let (netrc, _) = read_netrc_files(&options.netrc);
+        let (clients, certificate_error) = Clients::new(options, &session.events, None)?;
+        let (netrc, unusable) = read_netrc_files(&options.netrc);
+        for error in &unusable {
+            session.events.event(Event::UnusableNetrc { error });
+        }
         let context = Arc::new(HttpContext {
             clients: clients.into(),
             netrc: netrc.into(),
             certificate_error,
             options: options.clone(),
+            events: session.events.clone(),
             limits: Arc::new(ConnectionLimits::new(options.connections)),
             waiting_chunks: Arc::new(Semaphore::new(WAITING_CHUNKS_MAX)),
             handle: runtime.handle().clone(),
@@ -124,27 +131,17 @@ impl Network {
             })
             .map_err(|error| failed(error.to_string()))?;
         let disk_cache = options.narinfo_disk_cache.as_ref();
-        Ok(Arc::new(Network {
+        Ok(Network {
             context,
             stop,
             thread: Mutex::new(Some(thread)),
             disk_cache: disk_cache.and_then(NarInfoDiskCache::open).map(Arc::new),
-        }))
-    }
-
-    /// Returns the narinfo disk cache, if there is one.
-    pub fn disk_cache(&self) -> Option<Arc<NarInfoDiskCache>> {
-        self.disk_cache.clone()
-    }
-
-    /// Ends all requests. Workers that wait for a body get an error.
-    pub(crate) fn abort(&self) {
-        self.stop.notify_one();
+        })
     }
 
     /// Ends all requests and waits for the end of the thread. Afterwards no task holds a reference
     /// to a cache, nor to the disk cache, whose rows would be lost if the process ended before.
-    pub fn shut_down(&self) {
+    fn shut_down(&self) {
         self.abort();
         let mut handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = handle.take() {
@@ -153,6 +150,18 @@ impl Network {
                 let _: thread::Result<()> = thread.join();
             }
         }
+    }
+}
+
+impl Network {
+    /// Returns the narinfo disk cache, if there is one.
+    pub fn disk_cache(&self) -> Option<Arc<NarInfoDiskCache>> {
+        self.disk_cache.clone()
+    }
+
+    /// Ends all requests. Workers that wait for a body get an error.
+    pub(crate) fn abort(&self) {
+        self.stop.notify_one();
     }
 }
 

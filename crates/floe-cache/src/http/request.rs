@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_transfer::url::redact;
-use floe_transfer::{Buffering, Error};
+use floe_transfer::{Buffering, Error, Event, EventSink as _};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
@@ -108,8 +108,12 @@ pub(super) async fn get_small(
         record_result(cache, &result, began.elapsed());
         match result {
             Err(error) if error.is_transient() && attempt < options.retry.attempts => {
-                options.events.retrying(&error);
-                sleep(options.retry.pause(attempt, &error)).await;
+                let error = &error;
+                cache
+                    .context
+                    .events
+                    .event(Event::Retrying { path: None, error });
+                sleep(options.retry.pause(attempt, error)).await;
                 attempt += 1;
             }
             result => return result,

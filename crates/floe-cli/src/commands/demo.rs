@@ -16,11 +16,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use floe_cache::{CacheWriteOptions, FileCacheUri};
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, StoreConfig, local_store};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, local_store};
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter};
-use floe_transfer::{Cancel, Error, ErrorKind};
+use floe_transfer::{Cancel, Error, ErrorKind, StoreConfig};
 
 use super::{key, print};
 use crate::messages;
@@ -228,7 +228,7 @@ impl Demo {
         let mut request = CopyRequest::new(vec![source], target, paths);
         request.options.trusted_keys.insert(key.public());
         request.options.cancel = self.cancel.clone();
-        Ok(request.open()?.run(&())?)
+        Ok(request.open()?.run()?)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.

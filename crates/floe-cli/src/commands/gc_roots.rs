@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use floe_copy::StoreConfig;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
+use floe_transfer::StoreConfig;
 
 use crate::args::TransferArgs;
 use crate::exit::UsageError;

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use floe_cache::unusable_netrc_files;
+use floe_cache::Network;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{HashPart, NarInfo, StorePath};
-use floe_transfer::{Cancel, Error, NetworkEvents, PathSpec, Source};
+use floe_transfer::{Cancel, Error, Events, PathSpec, Session, Source};
 use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::{InfoArgs, LocalStoreArgs, PathArgs};
-use crate::display::{line_display, warn};
+use crate::display::Display;
 use crate::links::StoreNames;
-use crate::messages::copy;
 use crate::options::Settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
@@ -24,20 +23,15 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         None => settings.local_store(root.as_deref(), store.as_deref())?,
     };
     let names = location.layout().map(StoreNames::from);
-    let mut network = settings.network(args.refresh);
-    network.events = NetworkEvents::new(Arc::from(line_display()));
-    let cancel = Cancel::default();
-    if location.uses_network() {
-        for error in unusable_netrc_files(&network) {
-            warn(copy::ignored_netrc_file(&error));
-        }
-    }
-    let sources = Sources::open(&[location], SourceOrder::AsListed, &network, &cancel)?;
+    let events = Events::new(Arc::new(Display::default()));
+    let session = Session::new(Cancel::default(), events)
+        .with_options::<Network>(settings.network(args.refresh));
+    let sources = Sources::open(&[location], SourceOrder::AsListed, &session)?;
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
     let roots = requested(&args.paths, &**source, names)?;
-    let found = source.query_closure(&roots, args.recursive, &cancel)?;
+    let found = source.query_closure(&roots, args.recursive, &session.cancel)?;
     if args.json {
         let mut object = Map::new();
         for narinfo in found.values() {

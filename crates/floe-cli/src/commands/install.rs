@@ -1,8 +1,8 @@
 //! `floe install`: copies closures from binary caches into a store.
 
-use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, StoreConfig};
+use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 use floe_store::{StoreError, StoreLayout, StoreReader};
-use floe_transfer::{Cancel, PathSpec};
+use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
 
 use super::run_copy::{CopyCommand, run_copy};
 use super::verify::open_for_repair;
@@ -73,7 +73,7 @@ fn record_damaged(
     let damaged = damaged.damaged_paths(&layout.store_dir);
     if !damaged.is_empty() {
         let write = settings.write_options(&Cancel::default())?;
-        if let Some(store) = open_for_repair(target, &write)? {
+        if let Some(store) = open_for_repair(target, &Session::default(), &write)? {
             store.record_damaged(&damaged)?;
         }
     }

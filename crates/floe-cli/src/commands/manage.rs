@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
-use floe_copy::StoreConfig;
 use floe_store::{FoundRoots, Profile, RootPlace, StoreLayout, StoreReader, Unreadable};
+use floe_transfer::StoreConfig;
 
 use crate::args::StoreQueryArgs;
 use crate::display::warn;

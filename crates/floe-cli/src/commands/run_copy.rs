@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy};
-use floe_transfer::NetworkEvents;
+use floe_transfer::Events;
 
 use super::gc_roots::GcRootLinks;
 use super::mount;
@@ -20,7 +20,7 @@ use crate::display::trace::Trace;
 use crate::display::{eprint_line, warn};
 use crate::messages::{copy, outcome};
 use crate::options::{self, Settings};
-use observers::{Relay, run_with_display};
+use observers::{CopyObservers, run_with_display};
 
 /// The command that copies.
 #[derive(Clone, Copy)]
@@ -44,16 +44,16 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         args,
         ..
     } = command;
-    let relay = Arc::new(Relay::new(args.stats));
+    let observers = Arc::new(CopyObservers::new(args.stats));
     let copy_options = settings.copy_options(args, &request)?;
-    let mut request = CopyRequest {
+    let request = CopyRequest {
         network: settings.network(args.refresh),
         store_dir: settings.context.store_dir.clone(),
         write: settings.write_options(&copy_options.cancel)?,
         options: copy_options,
+        events: Events::new(observers.clone()),
         ..request
     };
-    request.network.events = NetworkEvents::new(relay.clone());
     let copy_options = &request.options;
     options::cancel_on_signals(&copy_options.cancel)?;
     if let (Some(layout), false) = (request.target.layout(), copy_options.dry_run) {
@@ -65,14 +65,11 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
     let trace = args.trace.as_deref().map(|file| Trace::create(file, name));
-    let trace = trace.transpose()?;
+    observers.set_trace(trace.transpose()?);
     let key_files = request.target.secret_key_files();
     secret_key_warnings(key_files, &options::environment())
         .iter()
         .for_each(warn);
-    for error in request.unusable_netrc_files() {
-        warn(copy::ignored_netrc_file(&error));
-    }
     let open = request.open_sources()?;
     for (name, error) in &open.sources.unavailable {
         warn(copy::skipped_source(name, error));
@@ -89,8 +86,13 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     }
     let participle = outcome::participle(name);
     let summary = match command.follow {
-        true => follow::run((&mut open, &*request.target), &relay, participle, command),
-        false => run_with_display(&open, trace, &relay, participle).map_err(Into::into),
+        true => follow::run(
+            (&mut open, &*request.target),
+            &observers,
+            participle,
+            command,
+        ),
+        false => run_with_display(&open, &observers, participle).map_err(Into::into),
     };
     if open.is_new && !request.target.is_new() {
         report::created(&*request.target);
@@ -105,7 +107,7 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     print_result(&open, &summary, command, began)?;
     let is_kept = gc_roots.are_requested() || !command.is_result;
     let target = (&*request.target, is_kept);
-    if let Some(times) = &relay.times {
+    if let Some(times) = &observers.times {
         times.stats().lines().into_iter().for_each(eprint_line);
     }
     report::done(participle, (&open, &summary), began.elapsed(), target)?;

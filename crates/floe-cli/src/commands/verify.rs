@@ -7,20 +7,20 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_config::store_in_root;
-use floe_copy::{
-    CopyRequest, CopySummary, RequestedPaths, SourceOrder, StoreConfig, TargetContext,
-};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder};
 use floe_format::StorePath;
 use floe_store::{
     Damage, ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
     WriteOptions,
 };
-use floe_transfer::{Cancel, CopyOptions, ErrorKind, PathSpec};
+use floe_transfer::{
+    Cancel, CopyOptions, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
+};
 use serde_json::{Value, json};
 
 use super::print;
 use crate::args::{VerifyArgs, read_paths};
-use crate::display::{eprint_error, eprint_line, is_json, progress_display};
+use crate::display::{Display, eprint_error, eprint_line, is_json};
 use crate::exit;
 use crate::links::StoreNames;
 use crate::messages;
@@ -120,7 +120,8 @@ fn repair(
     let cancel = Cancel::default();
     let write = settings.write_options(&cancel)?;
     // Before any change, because the URI may forbid writing.
-    let store = open_for_repair(&**location, &write)?;
+    let session = Session::new(cancel.clone(), Events::new(Arc::new(Display::default())));
+    let store = open_for_repair(&**location, &session, &write)?;
     let mut solved = 0;
     for problem in &found.problems {
         if let ProblemCause::ModifiedLink(_) = &problem.cause {
@@ -144,6 +145,7 @@ fn repair(
             false => SourceOrder::AsListed,
         },
         network: settings.network(args.refresh),
+        events: session.events.clone(),
         options: CopyOptions {
             trusted_keys: settings.trusted_keys(&args.trust)?,
             check_signatures: settings.check_signatures(&args.trust, &**location),
@@ -154,7 +156,7 @@ fn repair(
         write,
         ..CopyRequest::new(sources, location.clone(), RequestedPaths::Named(paths))
     };
-    let summary: CopySummary = request.open()?.run(&*progress_display())?;
+    let summary: CopySummary = request.open()?.run()?;
     let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);
     Ok(solved + damaged.iter().filter(is_repaired).count())
 }
@@ -162,9 +164,11 @@ fn repair(
 /// Opens a local store to record damaged paths. Its URI may forbid that.
 pub(super) fn open_for_repair(
     store: &dyn StoreConfig,
+    session: &Session,
     write: &WriteOptions,
 ) -> anyhow::Result<Option<Arc<StoreWriter>>> {
     let opened = store.open_target(&TargetContext {
+        session,
         store_dir: None,
         write,
         dry_run: false,

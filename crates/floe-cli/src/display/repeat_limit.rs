@@ -31,6 +31,11 @@ impl RepeatLimit {
         *count <= LINES_MAX
     }
 
+    /// Begins to count again.
+    pub(crate) fn reset(&self) {
+        self.counts().clear();
+    }
+
     /// Returns how many failures were not shown.
     pub(crate) fn hidden_failures(&self) -> usize {
         self.hidden(|cause| cause != Cause::DroppedSignatures)
@@ -75,5 +80,8 @@ mod tests {
         assert!(limit.allows(&Event::KeptForResume { paths: 1 }));
         assert_eq!(limit.hidden_failures(), 5);
         assert_eq!(limit.hidden_signatures(), 0);
+        limit.reset();
+        assert!(failed(&not_found(0)));
+        assert_eq!(limit.hidden_failures(), 0);
     }
 }

@@ -30,10 +30,6 @@ pub(crate) fn ignored_substituter(error: &Error) -> String {
     format!("ignoring substituter: {error}")
 }
 
-pub(crate) fn ignored_netrc_file(error: &Error) -> String {
-    format!("ignoring netrc file: {error}")
-}
-
 pub(crate) fn ignored_trusted(source: impl Display) -> String {
     format!(
         "ignoring the parameter trusted of {source}: only floe install obeys it; use \
@@ -122,6 +118,7 @@ pub(crate) fn request_line(event: &Event<'_>) -> Option<String> {
 /// Returns the warning about an event, if the event needs one.
 pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
     Some(match event {
+        Event::UnusableNetrc { error } => format!("ignoring netrc file: {error}"),
         Event::LowSpace { shortage } if shortage.is_certain => {
             format!("the copy does not fit: {shortage}")
         }

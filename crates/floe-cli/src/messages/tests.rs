@@ -8,11 +8,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use expect_test::{Expect, expect};
 use floe_config::{Config, Environment, ProcessUser, StoreFlags, served_store};
-use floe_copy::{UriContext, resolve_store_uri};
+use floe_copy::resolve_store_uri;
 use floe_format::{NarInfo, SecretKey, StoreDir, StorePath};
 use floe_server::{ServeError, address};
 use floe_store::{StoreError, StoreLayout, StoreReader};
-use floe_transfer::{Error, Event, Resource, Shortage};
+use floe_transfer::{Error, Event, Resource, Shortage, UriContext};
 
 use super::*;
 use crate::exit::{self, UsageError};

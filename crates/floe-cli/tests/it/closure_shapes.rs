@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floe_copy::{CopyRequest, RequestedPaths, UriContext, resolve_store_uri};
+use floe_copy::{CopyRequest, RequestedPaths, resolve_store_uri};
 use floe_testkit::synthetic_cache::{self, path};
 use floe_testkit::{run, scratch};
-use floe_transfer::{CopyOptions, Event, EventSink};
+use floe_transfer::{CopyOptions, Event, EventSink, Events, UriContext};
 
 use crate::faulty_cache::assert_verified;
 use crate::support::floe;
@@ -101,12 +102,12 @@ fn closed_stdout_does_not_change_exit_code() {
 }
 
 /// Deletes path 0 once the copy is planned, as a garbage collector older than Nix 2.36 may.
-struct DeletingCollector<'a> {
-    root: &'a Path,
+struct DeletingCollector {
+    root: PathBuf,
     taken: AtomicBool,
 }
 
-impl EventSink for DeletingCollector<'_> {
+impl EventSink for DeletingCollector {
     fn event(&self, event: Event<'_>) {
         if matches!(event, Event::Planned { .. }) && !self.taken.swap(true, Ordering::SeqCst) {
             let database = self.root.join("nix/var/nix/db/db.sqlite");
@@ -145,13 +146,16 @@ fn reference_deleted_during_copy_is_fetched_again() {
     let store = |text: &str| resolve_store_uri(text, &UriContext::default()).unwrap();
     let paths = RequestedPaths::Named(vec![path(3).to_string()]);
     let target = store(&root.display().to_string());
+    let collector = Arc::new(DeletingCollector {
+        root: root.clone(),
+        taken: AtomicBool::new(false),
+    });
     let request = CopyRequest {
         options,
+        events: Events::new(collector.clone()),
         ..CopyRequest::new(vec![store(&from)], target, paths)
     };
-    let taken = AtomicBool::new(false);
-    let collector = DeletingCollector { root: &root, taken };
-    let outcome = request.open().unwrap().run(&collector).unwrap();
+    let outcome = request.open().unwrap().run().unwrap();
     assert!(
         collector.taken.load(Ordering::SeqCst),
         "nothing was deleted"

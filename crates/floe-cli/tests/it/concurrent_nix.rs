@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
-use floe_copy::{CopyRequest, RequestedPaths, UriContext, resolve_store_uri};
+use floe_copy::{CopyRequest, RequestedPaths, resolve_store_uri};
 use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
-use floe_transfer::CopyOptions;
+use floe_transfer::{CopyOptions, UriContext};
 
 use crate::support::floe;
 

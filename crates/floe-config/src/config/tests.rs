@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
-use floe_transfer::{NetworkEvents, RetryPolicy};
+use floe_transfer::RetryPolicy;
 
 use super::*;
 use crate::environment::SYSTEM_CERTIFICATES;
@@ -324,7 +324,6 @@ fn network_options_follow_the_settings() {
                 meta_ttl: Duration::from_secs(7 * 24 * 3600),
                 refresh: false,
             }),
-            events: NetworkEvents::default(),
         }
     );
     machine.write(
@@ -358,7 +357,6 @@ fn network_options_follow_the_settings() {
             user_agent_suffix: "x y".into(),
             proxies: Proxies::default(),
             narinfo_disk_cache: None,
-            events: NetworkEvents::default(),
         }
     );
     assert_eq!(

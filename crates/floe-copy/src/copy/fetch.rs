@@ -339,9 +339,7 @@ mod tests {
     use super::*;
     use crate::registry::resolve_store_uri;
     use crate::sources::SourceOrder;
-    use crate::store_config::UriContext;
-    use floe_cache::NetworkOptions;
-    use floe_transfer::{Cancel, RetryPolicy};
+    use floe_transfer::{RetryPolicy, Session, UriContext};
 
     /// Returns the `number`th path of a plan, with `len` bytes, from a cache whose NARs are empty.
     fn item(number: usize, len: u64) -> Arc<PlannedPath> {
@@ -371,13 +369,8 @@ mod tests {
         fs::write(cache.path().join("nar"), "").unwrap();
         let url = format!("file://{}", cache.path().display());
         let location = resolve_store_uri(&url, &UriContext::default()).unwrap();
-        let sources = Sources::open(
-            &[location],
-            SourceOrder::AsListed,
-            &NetworkOptions::default(),
-            &Cancel::default(),
-        )
-        .unwrap();
+        let session = Session::default();
+        let sources = Sources::open(&[location], SourceOrder::AsListed, &session).unwrap();
         let large = SMALL_LEN_MAX as u64 * 2;
         // More than the prefetch limits of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use floe_format::StoreDir;
 use floe_store::{LockWait, RuntimeRoots, StoreError, StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
-use floe_transfer::{Error, IgnoredParameter, Source, StoreUri, UriParameters};
+use floe_transfer::{
+    Error, Event, EventSink as _, IgnoredParameter, OpenTarget, Session, Source, SourceContext,
+    StoreConfig, StoreUri, TargetContext, UriContext, UriParameters,
+};
 
 use super::dry_run::ReadOnlyStore;
 use super::source::LocalSource;
 use super::target::LocalTarget;
-use crate::store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};
 
 /// A local store with the parameters of its URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,8 +210,10 @@ impl LocalStoreUri {
 
 impl StoreConfig for LocalStoreUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
-        let events = context.events.clone();
-        let lock_wait = LockWait::new(context.cancel.flag(), move |what| events.waiting_for(what));
+        let Session { cancel, events, .. } = context.session;
+        let events = events.clone();
+        let report = move |what: &_| events.event(Event::WaitingForDatabase { what });
+        let lock_wait = LockWait::new(cancel.flag(), report);
         let reader = StoreReader::open_with(self.layout.clone(), lock_wait);
         let reader = reader.map_err(|error| self.explain(error))?;
         Ok(Arc::new(LocalSource {

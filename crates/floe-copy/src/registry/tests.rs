@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use floe_cache::NetworkOptions;
 use floe_store::{StoreLayout, WriteOptions};
-use floe_transfer::{Cancel, Target};
+use floe_transfer::{Session, Target, TargetContext};
 
 use super::*;
 use crate::local::config::local_store;
 use crate::sources::{SourceOrder, Sources};
-use crate::store_config::TargetContext;
 
 fn resolve(text: &str) -> Result<Arc<dyn StoreConfig>, Error> {
     resolve_store_uri(text, &UriContext::default())
@@ -127,6 +125,7 @@ fn parameter_for_builds_and_collections_is_irrelevant() {
 fn read_only_store_is_no_target() {
     let store = resolve("/nonexistent?read-only=true").unwrap();
     let context = TargetContext {
+        session: &Session::default(),
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: false,
@@ -145,6 +144,7 @@ fn invalid_uri_error_hides_password() {
 
 fn open_for_dry_run(text: &str) -> Arc<dyn Target> {
     let context = TargetContext {
+        session: &Session::default(),
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: true,
@@ -178,6 +178,7 @@ fn binary_cache_with_missing_key_is_not_created() {
     let (cache, key) = (scratch.path().join("cache"), scratch.path().join("key"));
     let uri = format!("file://{}?secret-key={}", cache.display(), key.display());
     let context = TargetContext {
+        session: &Session::default(),
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: false,
@@ -191,6 +192,7 @@ fn binary_cache_with_missing_key_is_not_created() {
 fn http_cache_as_target_is_refused() {
     let write = WriteOptions::default();
     let context = TargetContext {
+        session: &Session::default(),
         store_dir: None,
         write: &write,
         dry_run: false,
@@ -211,10 +213,9 @@ fn source_that_cannot_be_opened_is_unavailable() {
         resolve("file:///nonexistent").unwrap(),
         resolve(&format!("file://{}", cache.display())).unwrap(),
     ];
-    let open = |stores: &[Arc<dyn StoreConfig>]| {
-        let (options, cancel) = (NetworkOptions::default(), Cancel::default());
-        Sources::open(stores, SourceOrder::AsListed, &options, &cancel)
-    };
+    let session = Session::default();
+    let open =
+        |stores: &[Arc<dyn StoreConfig>]| Sources::open(stores, SourceOrder::AsListed, &session);
     let sources = open(&stores).unwrap();
     let unavailable: Vec<&str> = sources
         .unavailable

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, UriContext, reuse_directory};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, reuse_directory};
 use floe_messages::{self as messages, CopyReply, PlannedPath, ResolveReply};
 use floe_store::{LockWait, WriteOptions};
-use floe_transfer::{CopyOptions, ErrorKind, Reuse, ReuseBy, Target};
+use floe_transfer::{CopyOptions, ErrorKind, Events, Reuse, ReuseBy, Target, UriContext};
 
 use super::network::network_options;
 use super::{HandlerContext, parse_store_uri, store_dir, translate, uri_context, usage};
@@ -82,6 +82,7 @@ impl HandlerContext<'_> {
         };
         let request = CopyRequest {
             network: network_options(&message.network),
+            events: Events::new(self.job.state.clone()),
             options,
             write: WriteOptions {
                 temp_roots: self.engine.roots.clone(),
@@ -93,7 +94,7 @@ impl HandlerContext<'_> {
             ..CopyRequest::new(sources, target, RequestedPaths::Named(paths))
         };
         let copy = request.open()?;
-        let summary = copy.run(&*self.job.state)?;
+        let summary = copy.run()?;
         match summary.failures.is_empty() {
             true => Ok((summary, copy.target)),
             false => Err(failed(&summary)),

@@ -5,7 +5,6 @@ use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{self as messages, ClosureReply, ClosureRequest, PathInfo, PathInfoRequest};
 use floe_transfer::PathSpec;
 
-use super::network::network_options;
 use super::{HandlerContext, resolve_store, usage};
 use crate::completion::{JobError, JobOutcome, texts};
 
@@ -36,8 +35,8 @@ impl HandlerContext<'_> {
         recursive: bool,
     ) -> Result<Vec<Texts>, JobError> {
         let store = resolve_store(request.store, request.store_dir)?;
-        let (order, network) = (SourceOrder::AsListed, network_options(&request.network));
-        let sources = Sources::open(&[store], order, &network, self.cancel())?;
+        let session = self.session(&request.network);
+        let sources = Sources::open(&[store], SourceOrder::AsListed, &session)?;
         let Some(source) = sources.list.first() else {
             return Err(usage("the request names no store"));
         };

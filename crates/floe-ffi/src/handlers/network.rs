@@ -4,9 +4,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use floe_cache::options::{UNLIMITED, connection_limit, time_limit};
-use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions, Proxies, ProxyVar};
+use floe_cache::{NarInfoDiskCacheOptions, Network, NetworkOptions, Proxies, ProxyVar};
 use floe_messages as messages;
-use floe_transfer::RetryPolicy;
+use floe_transfer::{Events, RetryPolicy, Session};
+
+use super::HandlerContext;
+
+impl HandlerContext<'_> {
+    /// Makes the session of a query.
+    pub(super) fn session(&self, request: &messages::NetworkOptions<'_>) -> Session {
+        Session::new(self.cancel().clone(), Events::default())
+            .with_options::<Network>(network_options(request))
+    }
+}
 
 /// Returns the options that a message sets, with Nix's defaults for absent fields.
 pub(super) fn network_options(request: &messages::NetworkOptions<'_>) -> NetworkOptions {

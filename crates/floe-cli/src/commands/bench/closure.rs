@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use floe_bench::BenchError;
+use floe_cache::Network;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
-use floe_transfer::{Cancel, PathSpec};
+use floe_transfer::{Cancel, Events, PathSpec, Session};
 
 use crate::messages::bench as messages;
 use crate::options;
@@ -32,8 +33,9 @@ impl Closure {
     pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
         let environment = options::environment();
         let location = options::parse_store_uri(from, &environment.uri_context(None)?)?;
-        let network = environment.network_options();
-        let sources = Sources::open(&[location], SourceOrder::AsListed, &network, cancel)?;
+        let session = Session::new(cancel.clone(), Events::default())
+            .with_options::<Network>(environment.network_options());
+        let sources = Sources::open(&[location], SourceOrder::AsListed, &session)?;
         let source = sources.list.first();
         let source = source.ok_or_else(|| anyhow::anyhow!(messages::source(from)))?;
         let store_dir = source.store_dir().clone();

@@ -5,12 +5,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
 use anyhow::Context as _;
-use floe_copy::{CopySummary, OpenCopy, StoreConfig};
-use floe_transfer::{CANCEL_POLL, Cancel, Error, PathSpec};
+use floe_copy::{CopySummary, OpenCopy};
+use floe_transfer::{CANCEL_POLL, Cancel, Error, PathSpec, StoreConfig};
 
 use super::super::print;
 use super::CopyCommand;
-use super::observers::{Relay, run_with_display};
+use super::observers::{CopyObservers, run_with_display};
 use crate::display::eprint_error;
 use crate::path_lines::PathLines;
 
@@ -18,7 +18,7 @@ use crate::path_lines::PathLines;
 /// copies.
 pub(super) fn run(
     (open, target): (&mut OpenCopy<'_>, &dyn StoreConfig),
-    relay: &Relay,
+    observers: &CopyObservers,
     participle: &str,
     command: CopyCommand<'_>,
 ) -> anyhow::Result<CopySummary> {
@@ -27,7 +27,7 @@ pub(super) fn run(
     loop {
         // The first copy is that of the paths on the command line.
         if !open.specs.is_empty() {
-            let summary = run_with_display(open, None, relay, participle)?;
+            let summary = run_with_display(open, observers, participle)?;
             if !command.args.json {
                 for path in &summary.requested_paths {
                     print(open.target.store_dir().full_path(path))?;

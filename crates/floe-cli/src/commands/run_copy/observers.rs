@@ -1,49 +1,28 @@
 //! The recipients of a copy's events.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock};
 
 use floe_copy::{CopySummary, OpenCopy};
 use floe_transfer::{Error, Event, EventSink};
 
 use crate::display::trace::Trace;
-use crate::display::{
-    RepeatLimit, StepTimes, eprint_line, is_json, line_display, progress_display, warn,
-};
+use crate::display::{Display, RepeatLimit, StepTimes, eprint_line, is_json, warn};
 use crate::messages::{copy, outcome};
 
-/// Runs the copy with its display, and removes the bars before it returns, so that later lines
-/// appear below the last line of progress. `participle` is that of the command.
+/// Runs the copy, and prints what its display has left out. `participle` is that of the command.
 pub(super) fn run_with_display(
     open: &OpenCopy<'_>,
-    trace: Option<Trace>,
-    relay: &Relay,
+    observers: &CopyObservers,
     participle: &str,
 ) -> Result<CopySummary, Error> {
-    let observers = Arc::new(CopyObservers {
-        display: progress_display(),
-        trace,
-        limit: RepeatLimit::default(),
-        planned: AtomicUsize::new(0),
-        registered: AtomicUsize::new(0),
-    });
-    *relay.observers() = Some(observers.clone());
-    let result = match &relay.times {
-        Some(times) => open.run(&WithTimes {
-            times,
-            observers: &observers,
-        }),
-        None => open.run(&*observers),
-    };
-    *relay.observers() = None;
+    let result = open.run();
     let (failures, paths) = (
         observers.limit.hidden_failures(),
         observers.limit.hidden_signatures(),
     );
     let [planned, registered] =
         [&observers.planned, &observers.registered].map(|count| count.load(Ordering::Relaxed));
-    // The bars must not be drawn below the following lines.
-    drop(observers);
     if paths > 0 {
         warn(copy::more_dropped_signatures(paths));
     }
@@ -56,22 +35,14 @@ pub(super) fn run_with_display(
     result
 }
 
-/// Adds up times beside the display.
-struct WithTimes<'a> {
-    times: &'a StepTimes,
-    observers: &'a CopyObservers,
-}
-
-impl EventSink for WithTimes<'_> {
-    fn event(&self, event: Event<'_>) {
-        self.times.observe(&event);
-        self.observers.event(event);
-    }
-}
-
-struct CopyObservers {
-    display: Box<dyn EventSink>,
-    trace: Option<Trace>,
+/// Shows the events of a command, adds up times, and writes the trace.
+#[derive(Default)]
+pub(super) struct CopyObservers {
+    display: Display,
+    /// The trace of the first copy.
+    trace: RwLock<Option<Trace>>,
+    /// The times of all steps, for `--stats`.
+    pub(super) times: Option<StepTimes>,
     /// JSON lines have no limit, because programs read them.
     limit: RepeatLimit,
     /// The number of paths in the plan.
@@ -80,60 +51,51 @@ struct CopyObservers {
     registered: AtomicUsize,
 }
 
-impl EventSink for CopyObservers {
-    fn event(&self, event: Event<'_>) {
+impl CopyObservers {
+    /// `with_times` tells whether to add up the times of all steps.
+    pub(super) fn new(with_times: bool) -> CopyObservers {
+        CopyObservers {
+            times: with_times.then(StepTimes::new),
+            ..CopyObservers::default()
+        }
+    }
+
+    /// Writes the events of the next copy into a trace.
+    pub(super) fn set_trace(&self, trace: Option<Trace>) {
+        *self.trace.write().unwrap_or_else(PoisonError::into_inner) = trace;
+    }
+
+    fn count(&self, event: &Event<'_>) {
         match event {
-            Event::Planned { paths, .. } => {
-                self.planned.fetch_add(paths, Ordering::Relaxed);
+            Event::Begun => {
+                self.limit.reset();
+                self.planned.store(0, Ordering::Relaxed);
+                self.registered.store(0, Ordering::Relaxed);
             }
-            Event::Registered { paths } => self.registered.store(paths, Ordering::Relaxed),
+            Event::Planned { paths, .. } => {
+                self.planned.fetch_add(*paths, Ordering::Relaxed);
+            }
+            Event::Registered { paths } => self.registered.store(*paths, Ordering::Relaxed),
             _ => {}
         }
-        if let Some(trace) = &self.trace {
+    }
+}
+
+impl EventSink for CopyObservers {
+    fn event(&self, event: Event<'_>) {
+        self.count(&event);
+        if let Some(times) = &self.times {
+            times.observe(&event);
+        }
+        if let Some(trace) = &*self.trace.read().unwrap_or_else(PoisonError::into_inner) {
             trace.event(&event);
+        }
+        if let Event::Ended = event {
+            // The drop completes the file.
+            self.set_trace(None);
         }
         if is_json() || self.limit.allows(&event) {
             self.display.event(event);
-        }
-    }
-}
-
-/// Forwards network events, also before the display of the copy exists and after it has ended.
-#[derive(Default)]
-pub(super) struct Relay {
-    observers: Mutex<Option<Arc<CopyObservers>>>,
-    /// The times of all steps, for `--stats`.
-    pub(super) times: Option<StepTimes>,
-}
-
-impl Relay {
-    /// `with_times` tells whether to add up the times of all steps.
-    pub(super) fn new(with_times: bool) -> Relay {
-        Relay {
-            times: with_times.then(StepTimes::new),
-            ..Relay::default()
-        }
-    }
-
-    /// Holds the lock during an event, so that the caller drops the last reference.
-    fn observers(&self) -> MutexGuard<'_, Option<Arc<CopyObservers>>> {
-        self.observers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EventSink for Relay {
-    fn event(&self, event: Event<'_>) {
-        if let Some(times) = &self.times
-            && let Event::Connected { .. } = event
-        {
-            times.observe(&event);
-            return;
-        }
-        match &*self.observers() {
-            Some(observers) => observers.event(event),
-            None => line_display().event(event),
         }
     }
 }

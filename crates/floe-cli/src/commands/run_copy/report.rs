@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use floe_copy::{CopySummary, OpenCopy, StoreConfig};
+use floe_copy::{CopySummary, OpenCopy};
 use floe_format::{StoreDir, StorePath};
 use floe_store::StoreLayout;
-use floe_transfer::{ErrorKind, Space};
+use floe_transfer::{ErrorKind, Space, StoreConfig};
 use serde_json::{Value, json};
 
 use super::super::print;

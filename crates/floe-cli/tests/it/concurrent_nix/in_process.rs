@@ -23,7 +23,7 @@ fn copy_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier
         ..copy_of(corpus, root)
     };
     start.wait();
-    copy.open().unwrap().run(&()).unwrap()
+    copy.open().unwrap().run().unwrap()
 }
 
 #[test]

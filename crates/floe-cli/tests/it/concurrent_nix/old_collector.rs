@@ -5,14 +5,15 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use floe_copy::CopyRequest;
 use floe_format::StoreDir;
 use floe_store::tree::remove_tree;
 use floe_testkit::{corpus, nixes, run, scratch};
-use floe_transfer::{Event, EventSink};
+use floe_transfer::{Event, EventSink, Events};
 
 use super::copy_of;
 use crate::faulty_cache::assert_verified;
@@ -26,8 +27,17 @@ struct Collector {
 }
 
 impl Collector {
-    fn begin(root: &Path) -> Collector {
-        let state = root.join("nix/var/nix");
+    fn new(root: &Path) -> Collector {
+        Collector {
+            root: root.to_path_buf(),
+            lock: Mutex::default(),
+            deleted: AtomicUsize::new(0),
+        }
+    }
+
+    /// Acquires the lock, and acknowledges all roots from now on.
+    fn begin(&self) {
+        let state = self.root.join("nix/var/nix");
         let lock = File::create(state.join("gc.lock")).unwrap();
         lock.lock().unwrap();
         fs::create_dir_all(state.join("gc-socket")).unwrap();
@@ -42,11 +52,7 @@ impl Collector {
                 }
             }
         });
-        Collector {
-            root: root.to_path_buf(),
-            lock: Mutex::new(Some(lock)),
-            deleted: AtomicUsize::new(0),
-        }
+        *self.lock.lock().unwrap() = Some(lock);
     }
 
     fn delete_everything(&self) {
@@ -83,11 +89,15 @@ fn path_deleted_by_old_collector_is_fetched_again() {
     let scratch = scratch();
     let root = scratch.join("root");
     run(&mut super::install(&corpus, &root)).expect(0);
-    let request = copy_of(&corpus, &root);
+    let collector = Arc::new(Collector::new(&root));
+    let request = CopyRequest {
+        events: Events::new(collector.clone()),
+        ..copy_of(&corpus, &root)
+    };
     let copy = request.open().unwrap();
-    let collector = Collector::begin(&root);
+    collector.begin();
     let wanted = StoreDir::default().parse(&corpus.root).unwrap();
-    let outcome = copy.run(&collector).unwrap();
+    let outcome = copy.run().unwrap();
     let all = corpus.paths.len();
     assert_eq!(collector.deleted.load(Ordering::SeqCst), all);
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);

@@ -3,29 +3,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floe_cache::NetworkOptions;
-use floe_copy::{SourceOrder, Sources, UriContext, resolve_store_uri};
+use floe_cache::{Network, NetworkOptions};
+use floe_copy::{SourceOrder, Sources, resolve_store_uri};
 use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
 use floe_testkit::{Scratch, nginx, run, scratch};
-use floe_transfer::{Cancel, Error};
+use floe_transfer::{Cancel, Error, Session, UriContext};
 
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
 use crate::support::floe;
 use floe_testkit::create_certificates;
 use floe_testkit::find_tool;
 
-fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
+fn open(netrc: &[PathBuf], url: &str) -> Result<(Sources, Session), Error> {
     let options = NetworkOptions {
         netrc: netrc.to_vec(),
         ..NetworkOptions::default()
     };
     let location = resolve_store_uri(url, &UriContext::default()).unwrap();
-    Sources::open(
-        &[location],
-        SourceOrder::AsListed,
-        &options,
-        &Cancel::default(),
-    )
+    let session = Session::default().with_options::<Network>(options);
+    Ok((
+        Sources::open(&[location], SourceOrder::AsListed, &session)?,
+        session,
+    ))
 }
 
 /// Creates a netrc file.
@@ -52,7 +51,7 @@ fn credentials_are_sent_to_their_host_only() {
     let error = error.to_string();
     assert!(error.contains("401") && error.contains("netrc"), "{error}");
     let own = netrc(&scratch, b"machine 127.0.0.1 login user password pass\n");
-    let sources = open(&[absent, own], &server.url()).unwrap();
+    let (sources, _session) = open(&[absent, own], &server.url()).unwrap();
     let source = sources.list.first().unwrap();
     let part = cache.path("libc6").hash_part().to_owned();
     assert!(

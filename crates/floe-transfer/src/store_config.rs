@@ -4,26 +4,26 @@ use std::fmt::{Debug, Display};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
-use floe_cache::Network;
 use floe_format::StoreDir;
 use floe_store::{RuntimeRoots, StoreLayout, StoreWriter, WriteOptions};
-use floe_transfer::{Cancel, Error, IgnoredParameter, NetworkEvents, Source, Target};
+
+use crate::error::Error;
+use crate::session::Session;
+use crate::source::Source;
+use crate::target::Target;
+use crate::uri_parameters::IgnoredParameter;
 
 /// A store or binary cache as its URI describes it; Nix's class of that name.
 ///
 /// `Display` prints the URI without parameters and credentials. A new kind of store implements this
-/// trait, [`Source`] and, if floe writes to it, [`Target`], and adds one line to `registry.rs`.
+/// trait, [`Source`] and, if floe writes to it, [`Target`], and adds one line to the registry of
+/// floe-copy.
 pub trait StoreConfig: Debug + Display + Send + Sync {
     /// Opens the store for reading, or begins to: see [`Source::open_result`].
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error>;
 
     /// Opens the store for writing. Creates it if it does not exist, unless it is a dry run.
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error>;
-
-    /// Whether [`StoreConfig::open_source`] needs the network.
-    fn uses_network(&self) -> bool {
-        false
-    }
 
     /// Whether [`StoreConfig::open_target`] would create the store.
     fn is_new(&self) -> bool {
@@ -80,17 +80,13 @@ pub struct UriContext {
     pub home: Option<PathBuf>,
 }
 
-/// The things that the sources of one copy share.
+/// The options for opening a source.
 #[derive(Debug)]
 pub struct SourceContext<'a> {
-    /// The network, if a source uses it.
-    pub network: Option<&'a Arc<Network>>,
+    /// The things that all stores of the copy share.
+    pub session: &'a Session,
     /// Whether the sources are the configured substituters, and the user has not named them.
     pub are_substituters: bool,
-    /// Ends the copy.
-    pub cancel: &'a Cancel,
-    /// Receives the waits for locked databases.
-    pub events: &'a NetworkEvents,
     /// Receives a message when a source that was still opening can be used, or cannot.
     pub opened: mpsc::Sender<()>,
 }
@@ -98,6 +94,8 @@ pub struct SourceContext<'a> {
 /// The options for opening a target.
 #[derive(Clone, Debug)]
 pub struct TargetContext<'a> {
+    /// The things that all stores of the copy share.
+    pub session: &'a Session,
     /// The store directory of a new binary cache.
     pub store_dir: Option<StoreDir>,
     /// The options of a local store.
