@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::{parse_bool, parse_number};
 use floe_transfer::{
-    CachePolicy, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest, NarStream,
-    RetryPolicy, Source, SourceContext,
+    CachePolicy, Cancel, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest,
+    NarStream, RetryPolicy, Source, SourceContext,
 };
 
-use crate::storage::{CacheStorage, Found, GetResult, QueryLimit, get_and_wait};
+use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait};
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,8 +43,10 @@ pub struct BinaryCache(Arc<Shared>);
 /// not keep the cache, and with it the network thread, alive.
 #[derive(Debug)]
 struct Shared {
-    storage: Arc<dyn CacheStorage>,
+    storage: Arc<dyn ReadStorage>,
     options: CacheOptions,
+    /// Ends waits for replies.
+    cancel: Cancel,
     /// The store directory while that of the cache is not known.
     default_dir: StoreDir,
     /// The parsed `nix-cache-info`, or the reason why the cache cannot be used.
@@ -64,7 +66,7 @@ struct Query {
 impl BinaryCache {
     /// Begins to fetch `nix-cache-info`: see [`SourceContext::opened`] and [`Source::open_result`].
     pub fn open(
-        storage: Arc<dyn CacheStorage>,
+        storage: Arc<dyn ReadStorage>,
         options: &CacheOptions,
         context: &SourceContext<'_>,
     ) -> BinaryCache {
@@ -81,6 +83,7 @@ impl BinaryCache {
         let shared = Arc::new(Shared {
             storage,
             options,
+            cancel: context.session.cancel.clone(),
             default_dir: StoreDir::default(),
             info: OnceLock::new(),
             waiting: Mutex::default(),
@@ -273,16 +276,17 @@ impl Source for BinaryCache {
     /// Reads every narinfo, if the storage can list them.
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
         let storage = &self.0.storage;
-        let Some(names) = storage.list()? else {
+        let Some(list) = storage.as_list() else {
             return Ok(None);
         };
+        let names = list.list()?;
         let mut paths = Vec::new();
         for name in names {
             let part = name.strip_suffix(NARINFO_SUFFIX);
             if part.and_then(HashPart::parse).is_none() {
                 continue;
             }
-            if let Some(contents) = get_and_wait(&**storage, &name)? {
+            if let Some(contents) = get_and_wait(&**storage, &name, &self.0.cancel)? {
                 paths.push(self.0.parse_narinfo(&name, &contents)?.info.path);
             }
         }

@@ -1,13 +1,12 @@
 //! A storage that remembers the small objects of another storage on disk.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
 
 use crate::binary_cache::CACHE_INFO;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
-use crate::storage::{CacheStorage, Found, GetCallback, QueryLimit};
+use crate::storage::{Found, GetCallback, ListStorage, QueryLimit, ReadStorage};
 
 /// Wraps a storage with the narinfo disk cache.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub struct DiskCachedStorage<S> {
     url: Arc<str>,
 }
 
-impl<S: CacheStorage> DiskCachedStorage<S> {
+impl<S: ReadStorage> DiskCachedStorage<S> {
     /// Wraps the storage of the cache with a URL, which must not contain credentials.
     pub fn new(inner: S, disk_cache: Arc<NarInfoDiskCache>, url: &str) -> DiskCachedStorage<S> {
         DiskCachedStorage {
@@ -29,7 +28,7 @@ impl<S: CacheStorage> DiskCachedStorage<S> {
     }
 }
 
-impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
+impl<S: ReadStorage> ReadStorage for DiskCachedStorage<S> {
     fn name(&self) -> String {
         self.inner.name()
     }
@@ -87,16 +86,8 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         self.inner.forget(name);
     }
 
-    fn exists(&self, name: &str) -> bool {
-        self.inner.exists(name)
-    }
-
-    fn list(&self) -> Result<Option<Vec<String>>, Error> {
-        self.inner.list()
-    }
-
-    fn nar_directory(&self) -> Option<&Path> {
-        self.inner.nar_directory()
+    fn as_list(&self) -> Option<&dyn ListStorage> {
+        self.inner.as_list()
     }
 
     fn abort(&self) {
@@ -114,46 +105,139 @@ const REMEMBERED_LEN_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
     use super::*;
     use crate::options::NarInfoDiskCacheOptions;
 
-    /// A storage that another request has disabled.
-    #[derive(Debug)]
-    struct Disabled;
+    /// A storage that records its operations.
+    #[derive(Debug, Default)]
+    struct Recorder {
+        operations: Mutex<Vec<&'static str>>,
+        is_disabled: bool,
+    }
 
-    impl CacheStorage for Disabled {
+    impl Recorder {
+        fn record(&self, operation: &'static str) {
+            self.operations.lock().unwrap().push(operation);
+        }
+    }
+
+    impl ListStorage for Recorder {
+        fn list(&self) -> Result<Vec<String>, Error> {
+            self.record("list");
+            Ok(Vec::new())
+        }
+    }
+
+    impl ReadStorage for Recorder {
         fn name(&self) -> String {
-            "https://cache.example.org".into()
+            self.record("name");
+            URL.into()
         }
 
         fn get(&self, _: &str, _: CachePolicy, reply: GetCallback) {
-            reply(Err(Error::Cancelled));
+            self.record("get");
+            reply(Ok(Found::missing("it is not there")));
         }
 
         fn open(&self, _: &str, _: NarRequest) -> Result<Body, Error> {
-            Err(Error::Cancelled)
+            self.record("open");
+            Err(Error::NoSources)
+        }
+
+        fn prefetch(&self, _: &str, _: NarRequest) -> Option<Result<Body, Error>> {
+            self.record("prefetch");
+            None
+        }
+
+        fn set_query_limit(&self, _: QueryLimit) {
+            self.record("set_query_limit");
         }
 
         fn disabled_by(&self) -> Option<Arc<Error>> {
-            Some(Arc::new(Error::Cancelled))
+            self.record("disabled_by");
+            self.is_disabled.then(|| Arc::new(Error::NoSources))
         }
+
+        fn forget(&self, _: &str) {
+            self.record("forget");
+        }
+
+        fn retry_policy(&self) -> Option<RetryPolicy> {
+            self.record("retry_policy");
+            None
+        }
+
+        fn as_list(&self) -> Option<&dyn ListStorage> {
+            Some(self)
+        }
+
+        fn abort(&self) {
+            self.record("abort");
+        }
+    }
+
+    const URL: &str = "https://cache.example.org";
+
+    const NAME: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c.narinfo";
+
+    /// Wraps a storage with the disk cache in a file.
+    fn wrap(inner: Recorder, file: &Path) -> DiskCachedStorage<Recorder> {
+        let options = NarInfoDiskCacheOptions::new(file.to_path_buf());
+        let disk_cache = Arc::new(NarInfoDiskCache::open(&options).unwrap());
+        DiskCachedStorage::new(inner, disk_cache, URL)
+    }
+
+    #[test]
+    fn every_operation_reaches_the_wrapped_storage() {
+        let scratch = tempfile::tempdir().unwrap();
+        let storage = wrap(Recorder::default(), &scratch.path().join("narinfos.sqlite"));
+        let limit = QueryLimit {
+            want_mass_query: true,
+            uses_http2: false,
+        };
+        assert_eq!(storage.name(), URL);
+        storage.get(NAME, CachePolicy::Use, Box::new(|_| {}));
+        storage.open("nar", NarRequest::streamed()).unwrap_err();
+        assert!(storage.prefetch("nar", NarRequest::streamed()).is_none());
+        storage.set_query_limit(limit);
+        storage.forget(NAME);
+        storage.retry_policy();
+        storage.as_list().unwrap().list().unwrap();
+        storage.abort();
+        let expected = [
+            "name",
+            "disabled_by",
+            "get",
+            "open",
+            "prefetch",
+            "set_query_limit",
+            "forget",
+            "retry_policy",
+            "list",
+            "abort",
+        ];
+        assert_eq!(*storage.inner.operations.lock().unwrap(), expected);
     }
 
     #[test]
     fn disabled_storage_hides_its_remembered_objects() {
         let scratch = tempfile::tempdir().unwrap();
-        let options = NarInfoDiskCacheOptions::new(scratch.path().join("narinfos.sqlite"));
-        let name = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c.narinfo";
-        let earlier_run = NarInfoDiskCache::open(&options).unwrap();
-        let missing = Found::missing("it is not there");
-        earlier_run.insert(&Disabled.name(), name, &missing);
+        let file = scratch.path().join("narinfos.sqlite");
+        let earlier_run = wrap(Recorder::default(), &file);
+        earlier_run.get(NAME, CachePolicy::Use, Box::new(|_| {}));
         drop(earlier_run);
-        let disk_cache = Arc::new(NarInfoDiskCache::open(&options).unwrap());
-        let storage = DiskCachedStorage::new(Disabled, disk_cache, &Disabled.name());
-        assert!(storage.disk_cache.find(&storage.url, name).is_some());
+        let disabled = Recorder {
+            is_disabled: true,
+            ..Recorder::default()
+        };
+        let storage = wrap(disabled, &file);
+        assert!(storage.disk_cache.find(&storage.url, NAME).is_some());
         let (sender, results) = std::sync::mpsc::channel();
         let reply = Box::new(move |result| sender.send(result).unwrap());
-        storage.get(name, CachePolicy::Use, reply);
+        storage.get(NAME, CachePolicy::Use, reply);
         let result = results.try_recv().unwrap();
         assert!(
             matches!(result, Err(Error::SourceDisabled(_))),

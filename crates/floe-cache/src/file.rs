@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,13 +12,16 @@ use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::open_regular_file;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{
-    Body, CachePolicy, Error, IgnoredParameter, NarRequest, OpenTarget, Source, SourceContext,
-    StoreConfig, StoreUri, TargetContext, UriParameters,
+    Body, CachePolicy, Error, IgnoredParameter, NarRequest, OpenTarget, RetryPolicy, Source,
+    SourceContext, StoreConfig, StoreUri, TargetContext, UriParameters,
 };
 use tempfile::TempPath;
 
 use crate::binary_cache::{BinaryCache, CACHE_INFO, CacheOptions};
-use crate::storage::{CacheStorage, Found, GetCallback, SmallObject, file_error, read_error};
+use crate::storage::{
+    Durability, Found, GetCallback, LenCallback, ListStorage, NewObject, QueryLimit, ReadStorage,
+    SmallObject, WriteStorage, file_error, read_error,
+};
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache in a directory, as its URI describes it.
@@ -95,6 +98,7 @@ impl StoreConfig for FileCacheUri {
             true => BinaryCacheWriter::open_read_only,
             false => BinaryCacheWriter::open,
         };
+        let cancel = &context.session.cancel;
         if self.directory == Path::new("/") && !self.exists() {
             return Err(Error::InvalidStoreUri {
                 text: self.to_string(),
@@ -103,7 +107,7 @@ impl StoreConfig for FileCacheUri {
         }
         let storage = Arc::new(FileStorage::new(&self.directory));
         Ok(OpenTarget {
-            target: Arc::new(open(storage, &self.write, store_dir)?),
+            target: Arc::new(open(storage, &self.write, store_dir, cancel)?),
             local_store: None,
         })
     }
@@ -201,19 +205,6 @@ impl FileStorage {
         Ok(temporary)
     }
 
-    fn rename(&self, name: &str, file: TempPath) -> Result<(), Error> {
-        let path = self.directory.join(name);
-        let renamed = match file.persist(&path) {
-            // A directory such as `debuginfo` is created for its first object.
-            Err(failed) if failed.error.kind() == io::ErrorKind::NotFound => path
-                .parent()
-                .map_or(Ok(()), fs::create_dir_all)
-                .and_then(|()| Ok(failed.path.persist(&path)?)),
-            renamed => renamed.map_err(|failed| failed.error),
-        };
-        renamed.map_err(file_error("write", &path))
-    }
-
     /// Locks the directory of NARs. If no other writer has locked it, removes the temporary files
     /// that killed writers have left in the cache.
     fn lock(&self) -> io::Result<()> {
@@ -246,7 +237,7 @@ impl FileStorage {
     }
 }
 
-impl CacheStorage for FileStorage {
+impl ReadStorage for FileStorage {
     fn name(&self) -> String {
         format!("file://{}", self.directory.display())
     }
@@ -271,19 +262,48 @@ impl CacheStorage for FileStorage {
         Ok(Body::File { file, path })
     }
 
-    fn object_len(&self, name: &str) -> Option<u64> {
-        let found = fs::metadata(self.directory.join(name)).ok()?;
-        found.is_file().then_some(found.len())
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
+        Some(self.open(url, request))
     }
 
-    fn list(&self) -> Result<Option<Vec<String>>, Error> {
+    fn set_query_limit(&self, _: QueryLimit) {}
+
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        None
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        None
+    }
+
+    fn as_list(&self) -> Option<&dyn ListStorage> {
+        Some(self)
+    }
+
+    fn abort(&self) {}
+}
+
+impl ListStorage for FileStorage {
+    fn list(&self) -> Result<Vec<String>, Error> {
         let read = || -> io::Result<Vec<String>> {
             let entries = fs::read_dir(&self.directory)?;
             let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
             names.filter_map(Result::transpose).collect()
         };
-        let names = read().map_err(read_error("list the cache", &self.directory))?;
-        Ok(Some(names))
+        read().map_err(read_error("list the cache", &self.directory))
+    }
+}
+
+impl WriteStorage for FileStorage {
+    fn query_len(&self, name: &str, reply: LenCallback) {
+        let path = self.directory.join(name);
+        reply(match fs::metadata(&path) {
+            Ok(found) => Ok(found.is_file().then_some(found.len())),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(read_error("examine", &path)(error)),
+        });
     }
 
     fn create(&self) -> Result<(), Error> {
@@ -294,29 +314,26 @@ impl CacheStorage for FileStorage {
             .map_err(file_error("lock the directory", &self.nar_directory))
     }
 
-    fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+    fn put(&self, name: &str, contents: &[u8], durability: Durability) -> Result<(), Error> {
         let temporary = self.write_temporary(name, contents)?;
-        self.put_temporary(name, temporary)
+        if durability == Durability::Synced {
+            sync_file(&temporary).map_err(file_error("sync", &temporary))?;
+        }
+        rename(temporary, &self.directory.join(name))
     }
 
-    fn put_unsynced(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        let temporary = self.write_temporary(name, contents)?;
-        self.rename(name, temporary)
+    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error> {
+        let (file, path) = create_temporary_in(&self.nar_directory)?;
+        Ok(Box::new(NewFile {
+            file,
+            path,
+            directory: self.directory.clone(),
+        }))
     }
 
     fn sync(&self) -> Result<(), Error> {
         sync_directory(&self.nar_directory)?;
         sync_directory(&self.directory)
-    }
-
-    fn create_temporary(&self) -> Result<(File, TempPath), Error> {
-        create_temporary_in(&self.nar_directory)
-    }
-
-    fn put_temporary(&self, name: &str, file: TempPath) -> Result<(), Error> {
-        // The contents must reach the disk before the name does.
-        sync_file(&file).map_err(file_error("sync", &file))?;
-        self.rename(name, file)
     }
 
     fn delete(&self, name: &str) -> Result<(), Error> {
@@ -332,6 +349,57 @@ impl CacheStorage for FileStorage {
     fn nar_directory(&self) -> Option<&Path> {
         Some(&self.nar_directory)
     }
+}
+
+/// A temporary file of a cache.
+struct NewFile {
+    file: File,
+    path: TempPath,
+    /// The directory of the cache.
+    directory: PathBuf,
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl NewObject for NewFile {
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    fn finish(self: Box<Self>, name: &str) -> Result<(), Error> {
+        // The contents must reach the disk before the name does.
+        sync_file(&self.path).map_err(file_error("sync", &self.path))?;
+        rename(self.path, &self.directory.join(name))
+    }
+}
+
+/// Gives a temporary file its name.
+fn rename(file: TempPath, path: &Path) -> Result<(), Error> {
+    let renamed = match file.persist(path) {
+        // A directory such as `debuginfo` is created for its first object.
+        Err(failed) if failed.error.kind() == io::ErrorKind::NotFound => path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| Ok(failed.path.persist(path)?)),
+        renamed => renamed.map_err(|failed| failed.error),
+    };
+    renamed.map_err(file_error("write", path))
+}
+
+/// Whether an error means that a file does not exist. A name may also lead through a file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// Waits until the contents of a file are on disk.

@@ -36,7 +36,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
 
 use crate::binary_cache::{BinaryCache, CACHE_INFO, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
-use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit};
+use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
 use adaptive_limit::AdaptiveLimit;
 use limiter::RequestPermits;
 use network::HttpContext;
@@ -108,7 +108,7 @@ impl StoreConfig for HttpCacheUri {
         let network = context.session.service::<Network>()?;
         let disk_cache = network.disk_cache();
         let storage = HttpStorage::new(self, network)?;
-        let storage: Arc<dyn CacheStorage> = match disk_cache {
+        let storage: Arc<dyn ReadStorage> = match disk_cache {
             Some(disk_cache) => {
                 let url = self.to_string();
                 Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
@@ -263,7 +263,7 @@ impl HttpStorage {
     }
 }
 
-impl CacheStorage for HttpStorage {
+impl ReadStorage for HttpStorage {
     fn name(&self) -> String {
         redact(&self.shared.base)
     }
@@ -320,6 +320,12 @@ impl CacheStorage for HttpStorage {
 
     fn disabled_by(&self) -> Option<Arc<Error>> {
         self.shared.disabled_by.get().cloned()
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn as_list(&self) -> Option<&dyn ListStorage> {
+        None
     }
 
     fn abort(&self) {

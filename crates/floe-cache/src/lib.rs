@@ -1,7 +1,7 @@
 //! Binary caches as sources and targets of a copy.
 //!
 //! [`BinaryCache`] and [`BinaryCacheWriter`] know what `nix-cache-info`, narinfos and NARs mean.
-//! They work over any [`CacheStorage`]: a directory ([`FileStorage`]), a server ([`HttpStorage`]),
+//! They work over any storage: a directory ([`FileStorage`]), a server ([`HttpStorage`]),
 //! or a wrapper that remembers small objects ([`DiskCachedStorage`]).
 
 mod binary_cache;
@@ -21,5 +21,8 @@ pub use http::{ClientCertificate, HttpCacheUri, HttpStorage, Network, RequestOpt
 pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
-pub use storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
+pub use storage::{
+    Durability, Found, GetCallback, GetResult, LenCallback, LenResult, ListStorage, NewObject,
+    QueryLimit, ReadStorage, SmallObject, WriteStorage,
+};
 pub use writer::{BinaryCacheWriter, CacheWriteOptions, read_secret_key};

@@ -1,24 +1,28 @@
-//! The interface of the place where a binary cache keeps its objects.
+//! The interfaces of the place where a binary cache keeps its objects.
 //!
 //! The objects are `nix-cache-info`, narinfos (`HASHPART.narinfo`), NARs (below `nar/`) and
 //! listings (`HASHPART.ls`). A storage knows only their names. `BinaryCache` and
 //! `BinaryCacheWriter` know their contents.
+//!
+//! No operation has a default, so that a wrapper that forgets one does not compile. Every operation
+//! of a storage behind a network ends: after its attempts, each with a timeout, or when the
+//! session's cancellation is raised.
+
+mod replies;
 
 use std::borrow::Cow;
 use std::fmt::Debug;
-use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
-use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
-use tempfile::TempPath;
+use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
 
-/// A place for the objects of one binary cache: a directory, a server, or a wrapper around another
-/// storage.
-///
-/// A storage that can only be read implements the first three methods.
-pub trait CacheStorage: Debug + Send + Sync {
+pub(crate) use replies::Replies;
+
+/// Reads the objects of one binary cache: from a directory, a server, or through a wrapper around
+/// another storage.
+pub trait ReadStorage: Debug + Send + Sync {
     /// Returns the URI of the cache without credentials.
     fn name(&self) -> String;
 
@@ -34,93 +38,75 @@ pub trait CacheStorage: Debug + Send + Sync {
 
     /// Opens a large NAR before a worker is free to read it. Returns `None` if that would take a
     /// connection that another request may need first.
-    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
-        Some(self.open(url, request))
-    }
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>>;
 
     /// Tells the storage how many queries the cache wants at once, before the first narinfo.
-    fn set_query_limit(&self, _limit: QueryLimit) {}
+    fn set_query_limit(&self, limit: QueryLimit);
 
     /// Returns the error after which the storage answers no request any more.
-    fn disabled_by(&self) -> Option<Arc<Error>> {
-        None
-    }
+    fn disabled_by(&self) -> Option<Arc<Error>>;
 
     /// Removes a remembered object that turned out to be wrong.
-    fn forget(&self, _name: &str) {}
-
-    /// Returns the length of an object in bytes; `None` if it does not exist.
-    fn object_len(&self, _name: &str) -> Option<u64> {
-        None
-    }
-
-    /// Whether an object exists.
-    fn exists(&self, name: &str) -> bool {
-        self.object_len(name).is_some()
-    }
+    fn forget(&self, name: &str);
 
     /// Returns when a failed transfer is repeated, if the storage has a policy.
-    fn retry_policy(&self) -> Option<RetryPolicy> {
-        None
-    }
+    fn retry_policy(&self) -> Option<RetryPolicy>;
 
-    /// Returns the names of the objects beside `nix-cache-info`, or `None` if the storage cannot
-    /// list them.
-    fn list(&self) -> Result<Option<Vec<String>>, Error> {
-        Ok(None)
-    }
-
-    /// Prepares the storage for its first object, for example by creating directories.
-    fn create(&self) -> Result<(), Error> {
-        Err(self.read_only())
-    }
-
-    /// Writes an object whole or not at all, also after a crash of the system.
-    fn put_atomic(&self, _name: &str, _contents: &[u8]) -> Result<(), Error> {
-        Err(self.read_only())
-    }
-
-    /// Writes an object that a crash of the system may damage.
-    fn put_unsynced(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        self.put_atomic(name, contents)
-    }
-
-    /// Waits until the names of all objects are on disk.
-    fn sync(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Creates a file for an object whose name is not known yet. Dropping its path removes it.
-    fn create_temporary(&self) -> Result<(File, TempPath), Error> {
-        Err(self.read_only())
-    }
-
-    /// Makes the contents of a temporary file an object, whole or not at all, also after a crash of
-    /// the system.
-    fn put_temporary(&self, _name: &str, _file: TempPath) -> Result<(), Error> {
-        Err(self.read_only())
-    }
-
-    /// Deletes an object. An absent object is no error.
-    fn delete(&self, _name: &str) -> Result<(), Error> {
-        Err(self.read_only())
-    }
-
-    /// Returns the directory whose file system receives the NARs, if they go to this machine.
-    fn nar_directory(&self) -> Option<&Path> {
-        None
-    }
+    /// Returns the interface that lists objects, if the storage has it.
+    fn as_list(&self) -> Option<&dyn ListStorage>;
 
     /// Ends all transfers. The storage cannot be used afterwards.
-    fn abort(&self) {}
+    fn abort(&self);
+}
 
-    /// Returns the error for a write to a storage that can only be read.
-    fn read_only(&self) -> Error {
-        Error::InvalidStoreUri {
-            text: self.name(),
-            reason: "floe cannot write to a cache of this kind; copy to file://DIR".into(),
-        }
-    }
+/// Lists the objects of a binary cache.
+pub trait ListStorage {
+    /// Returns the names of the objects beside `nix-cache-info`.
+    fn list(&self) -> Result<Vec<String>, Error>;
+}
+
+/// Writes the objects of one binary cache.
+pub trait WriteStorage: ReadStorage {
+    /// Queries the length of an object. Calls `reply` exactly once, perhaps before it returns.
+    ///
+    /// A storage behind a network must not block here.
+    fn query_len(&self, name: &str, reply: LenCallback);
+
+    /// Prepares the storage for its first object, for example by creating directories.
+    fn create(&self) -> Result<(), Error>;
+
+    /// Writes an object whole or not at all.
+    fn put(&self, name: &str, contents: &[u8], durability: Durability) -> Result<(), Error>;
+
+    /// Begins an object whose name is not known yet.
+    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error>;
+
+    /// Waits until the names of all objects are on disk.
+    fn sync(&self) -> Result<(), Error>;
+
+    /// Deletes an object. An absent object is no error.
+    fn delete(&self, name: &str) -> Result<(), Error>;
+
+    /// Returns the directory whose file system receives the NARs, if they go to this machine.
+    fn nar_directory(&self) -> Option<&Path>;
+}
+
+/// An object that is being written. A drop before the end leaves nothing.
+pub trait NewObject: Write + Send {
+    /// Returns the name of the file or the upload, for errors.
+    fn place(&self) -> &Path;
+
+    /// Gives the object its name, whole or not at all, also after a crash of the system.
+    fn finish(self: Box<Self>, name: &str) -> Result<(), Error>;
+}
+
+/// Whether a new object survives a crash of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The object is whole or absent after a crash.
+    Synced,
+    /// A crash may damage the object.
+    Unsynced,
 }
 
 /// Returns the conversion of a system error about a file.
@@ -141,11 +127,17 @@ pub(crate) fn read_error(action: &'static str, path: &Path) -> impl FnOnce(io::E
     }
 }
 
-/// Receives the result of one [`CacheStorage::get`].
+/// Receives the result of one [`ReadStorage::get`].
 pub type GetCallback = Box<dyn FnOnce(GetResult) + Send>;
 
-/// The result of one [`CacheStorage::get`].
+/// The result of one [`ReadStorage::get`].
 pub type GetResult = Result<Found, Error>;
+
+/// Receives the result of one [`WriteStorage::query_len`].
+pub type LenCallback = Box<dyn FnOnce(LenResult) + Send>;
+
+/// The length of an object in bytes; `None` if it does not exist.
+pub type LenResult = Result<Option<u64>, Error>;
 
 /// The reply to a request for a small object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +159,14 @@ impl Found {
         Found::Missing {
             reason: reason.into(),
             from_disk_cache: false,
+        }
+    }
+
+    /// Returns the bytes of the object, if there is one.
+    pub fn contents(self) -> Option<Vec<u8>> {
+        match self {
+            Found::Object(object) => Some(object.contents),
+            Found::Missing { .. } => None,
         }
     }
 }
@@ -191,20 +191,20 @@ pub struct QueryLimit {
     pub uses_http2: bool,
 }
 
-/// Gets an object and waits for it. For storages that reply at once, and for targets.
-pub(crate) fn get_and_wait(
-    storage: &dyn CacheStorage,
+/// Gets an object and waits for it. Returns `None` if it does not exist.
+pub(crate) fn get_and_wait<S: ReadStorage + ?Sized>(
+    storage: &S,
     name: &str,
+    cancel: &Cancel,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let (sender, receiver) = mpsc::channel();
-    let reply = Box::new(move |found| {
-        // The receiver waits until the reply has come.
-        let _: Result<(), _> = sender.send(found);
-    });
-    storage.get(name, CachePolicy::Bypass, reply);
-    let found = receiver.recv();
-    match found.map_err(|_| Error::Internal("a storage does not reply"))?? {
-        Found::Object(object) => Ok(Some(object.contents)),
-        Found::Missing { .. } => Ok(None),
-    }
+    let mut replies = Replies::new(cancel);
+    storage.get(name, CachePolicy::Bypass, replies.expect(|found| found));
+    Ok(replies.only()??.contents())
+}
+
+/// Queries the length of an object and waits for it. Returns `None` if it does not exist.
+pub(crate) fn len_and_wait(storage: &dyn WriteStorage, name: &str, cancel: &Cancel) -> LenResult {
+    let mut replies = Replies::new(cancel);
+    storage.query_len(name, replies.expect(|len| len));
+    replies.only()?
 }

@@ -8,6 +8,7 @@
 //!    NAR and does not compress it again.
 
 mod debug_info;
+mod examine;
 mod nar_file;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -18,11 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use floe_format::{CacheInfo, Compression, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
-    CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target, codec,
+    Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
+    codec,
 };
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
-use crate::storage::{CacheStorage, file_error, get_and_wait};
+use crate::storage::{Durability, WriteStorage, file_error, get_and_wait, len_and_wait};
+use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
 
 /// The options of a binary cache as a target.
@@ -69,10 +72,12 @@ impl Default for CacheWriteOptions {
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]
 pub struct BinaryCacheWriter {
-    storage: Arc<dyn CacheStorage>,
+    storage: Arc<dyn WriteStorage>,
     options: CacheWriteOptions,
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
+    /// Ends waits for replies of the storage.
+    cancel: Cancel,
     /// Whether the cache existed when it was opened.
     existed: bool,
     /// NARs that are in the cache, until their narinfos are published.
@@ -88,13 +93,14 @@ impl BinaryCacheWriter {
     /// Errors: those of the storage; [`Error::SecretKey`]; [`Error::NotACache`] for a
     /// `nix-cache-info` that does not parse.
     pub fn open(
-        storage: Arc<dyn CacheStorage>,
+        storage: Arc<dyn WriteStorage>,
         options: &CacheWriteOptions,
         store_dir: StoreDir,
+        cancel: &Cancel,
     ) -> Result<BinaryCacheWriter, Error> {
         let keys = options.secret_keys.iter();
         let keys: Result<_, _> = keys.map(|path| read_secret_key(path)).collect();
-        let mut cache = BinaryCacheWriter::open_read_only(storage, options, store_dir)?;
+        let mut cache = BinaryCacheWriter::open_read_only(storage, options, store_dir, cancel)?;
         cache.keys = keys?;
         Ok(cache)
     }
@@ -104,11 +110,12 @@ impl BinaryCacheWriter {
     ///
     /// Errors: as [`BinaryCacheWriter::open`], but for keys.
     pub fn open_read_only(
-        storage: Arc<dyn CacheStorage>,
+        storage: Arc<dyn WriteStorage>,
         options: &CacheWriteOptions,
         store_dir: StoreDir,
+        cancel: &Cancel,
     ) -> Result<BinaryCacheWriter, Error> {
-        let text = get_and_wait(&*storage, CACHE_INFO)?;
+        let text = get_and_wait(&*storage, CACHE_INFO, cancel)?;
         let info = text.as_deref().map(CacheInfo::parse).transpose();
         let info = info.map_err(|error| Error::NotACache {
             url: storage.name(),
@@ -120,6 +127,7 @@ impl BinaryCacheWriter {
             existed: info.is_some(),
             store_dir: info.map_or(store_dir, |info| info.store_dir),
             keys: Vec::new(),
+            cancel: cancel.clone(),
             staged: Mutex::default(),
             whole: Mutex::default(),
         })
@@ -136,15 +144,17 @@ impl BinaryCacheWriter {
             let name = format!("{part}.ls");
             let text = floe_format::nar::listing::to_text(tree).map_err(io::Error::other);
             let text = text.map_err(file_error("list the files of", Path::new(&name)))?;
-            self.storage.put_atomic(&name, text.as_bytes())?;
+            self.storage
+                .put(&name, text.as_bytes(), Durability::Synced)?;
         }
         if let Some(tree) = &tree
             && self.options.index_debug_info
         {
             for (name, link) in debug_info::links(tree, &narinfo.url) {
                 // As with Nix, the first path with a build ID keeps it.
-                if !self.storage.exists(&name) {
-                    self.storage.put_atomic(&name, link.as_bytes())?;
+                if !self.exists(&name)? {
+                    self.storage
+                        .put(&name, link.as_bytes(), Durability::Synced)?;
                 }
             }
         }
@@ -154,54 +164,29 @@ impl BinaryCacheWriter {
         }
         let text = narinfo.to_text(&self.store_dir);
         self.storage
-            .put_atomic(&narinfo_name(&path), text.as_bytes())?;
+            .put(&narinfo_name(&path), text.as_bytes(), Durability::Synced)?;
         self.storage.delete(&record_name(&path))?;
         self.whole().insert(path.clone());
         Ok(path)
     }
 
-    /// Finds out what the cache has of a path.
-    fn examine(&self, path: &StorePath) -> Result<Presence, Error> {
-        let Some(text) = get_and_wait(&*self.storage, &narinfo_name(path))? else {
-            return Ok(Presence::Missing);
-        };
-        let narinfo = match NarInfo::parse(&text, &self.store_dir) {
-            Ok(narinfo) => narinfo,
-            Err(error) => return Ok(Presence::Damaged(error.to_string())),
-        };
-        if narinfo.info.path != *path {
-            let reason = format!("its narinfo describes {}", narinfo.info.path);
-            return Ok(Presence::Damaged(reason));
-        }
-        Ok(match self.nar_defect(&narinfo) {
-            Some(reason) => Presence::Damaged(reason),
-            None => Presence::Whole(narinfo.info.references),
-        })
+    /// Returns those of the paths whose referrers must not be published yet.
+    fn missing_of(&self, paths: &[StorePath]) -> Result<BTreeSet<StorePath>, Error> {
+        let mut unknown = paths.to_vec();
+        unknown.retain(|path| !self.whole().contains(path));
+        let found = self.examine(&unknown)?;
+        let unknown = unknown.into_iter().zip(found);
+        let missing = unknown.filter(|(_, found)| !matches!(found, Presence::Whole(_)));
+        Ok(missing.map(|(path, _)| path).collect())
     }
 
-    /// Returns what is wrong with the NAR file of a narinfo, without reading the file. A NAR
-    /// outside of the cache is not examined.
-    fn nar_defect(&self, narinfo: &NarInfo) -> Option<String> {
-        let NarInfo { url, file_size, .. } = narinfo;
-        if url.contains("://") {
-            return None;
-        }
-        match (self.storage.object_len(url), *file_size) {
-            (None, _) => Some(format!("its NAR {url} does not exist")),
-            (Some(len), Some(size)) if len != size => {
-                Some(format!("its NAR {url} has {len} bytes instead of {size}"))
-            }
-            (Some(0), None) => Some(format!("its NAR {url} is empty")),
-            _ => None,
-        }
+    /// Whether an object exists.
+    fn exists(&self, name: &str) -> Result<bool, Error> {
+        Ok(len_and_wait(&*self.storage, name, &self.cancel)?.is_some())
     }
 
-    /// Whether a referrer of the path must not be published yet.
-    fn is_missing(&self, path: &StorePath) -> Result<bool, Error> {
-        if self.whole().contains(path) {
-            return Ok(false);
-        }
-        Ok(!matches!(self.examine(path)?, Presence::Whole(_)))
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        get_and_wait(&*self.storage, name, &self.cancel)
     }
 
     fn whole(&self) -> MutexGuard<'_, HashSet<StorePath>> {
@@ -211,15 +196,6 @@ impl BinaryCacheWriter {
     fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedNar>> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The state of a path in a cache.
-enum Presence {
-    Missing,
-    /// Its narinfo or its NAR cannot be used, for this reason.
-    Damaged(String),
-    /// Its references.
-    Whole(BTreeSet<StorePath>),
 }
 
 /// Returns the name of the record of a staged path: its narinfo, which no client looks for there.
@@ -239,8 +215,8 @@ impl Target for BinaryCacheWriter {
 
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         let mut missing = MissingPaths::default();
-        for path in paths {
-            match self.examine(path)? {
+        for (path, found) in paths.iter().zip(self.examine(paths)?) {
+            match found {
                 Presence::Whole(references) => {
                     missing.unchecked_references.extend(references);
                     self.whole().insert(path.clone());
@@ -256,7 +232,7 @@ impl Target for BinaryCacheWriter {
 
     fn prepare(&self) -> Result<(), Error> {
         self.storage.create()?;
-        if self.storage.exists(CACHE_INFO) {
+        if self.exists(CACHE_INFO)? {
             return Ok(());
         }
         let info = CacheInfo {
@@ -265,14 +241,16 @@ impl Target for BinaryCacheWriter {
             priority: self.options.priority,
         };
         let text = info.to_text();
-        self.storage.put_atomic(CACHE_INFO, text.as_bytes())
+        self.storage
+            .put(CACHE_INFO, text.as_bytes(), Durability::Synced)
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
         let staged = write_nar_file(&*self.storage, &self.options, nar)?;
         let record = staged.narinfo.to_text(&self.store_dir);
         let name = record_name(nar.path());
-        self.storage.put_unsynced(&name, record.as_bytes())?;
+        self.storage
+            .put(&name, record.as_bytes(), Durability::Unsynced)?;
         self.staged().insert(nar.path().clone(), staged);
         Ok(())
     }
@@ -286,12 +264,9 @@ impl Target for BinaryCacheWriter {
             let Some(nar) = self.staged().remove(path) else {
                 continue;
             };
-            let mut missing = BTreeSet::new();
-            for reference in nar.narinfo.info.references.iter().filter(|it| *it != path) {
-                if self.is_missing(reference)? {
-                    missing.insert(reference.clone());
-                }
-            }
+            let references = nar.narinfo.info.references.iter();
+            let others: Vec<StorePath> = references.filter(|it| *it != path).cloned().collect();
+            let missing = self.missing_of(&others)?;
             if missing.is_empty() {
                 outcome.valid.push(self.publish(nar)?);
             } else {
@@ -304,17 +279,20 @@ impl Target for BinaryCacheWriter {
     }
 
     fn has_recovered(&self, path: &StorePath) -> bool {
-        self.storage.exists(&record_name(path))
+        // Without the record, the path is fetched.
+        self.exists(&record_name(path)).unwrap_or(false)
     }
 
     fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
         let name = record_name(nar.path());
-        let Some(record) = get_and_wait(&*self.storage, &name)? else {
+        let Some(record) = self.get(&name)? else {
             return Ok(false);
         };
         let narinfo = NarInfo::parse(&record, &self.store_dir);
         let staged = match narinfo {
-            Ok(narinfo) => reuse_nar_file(&*self.storage, &self.options, nar, narinfo)?,
+            Ok(narinfo) => {
+                reuse_nar_file((&*self.storage, &self.cancel), &self.options, nar, narinfo)?
+            }
             Err(_) => None,
         };
         let Some(staged) = staged else {

@@ -13,10 +13,10 @@ use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
 use floe_transfer::codec::{self, Encoder};
-use floe_transfer::{Body, Error, IncomingNar, NarRequest, NarSink, WriteChunk};
+use floe_transfer::{Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk};
 
 use super::CacheWriteOptions;
-use crate::storage::{CacheStorage, file_error};
+use crate::storage::{NewObject, WriteStorage, file_error, len_and_wait};
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]
@@ -28,23 +28,25 @@ pub(super) struct StagedNar {
 
 /// Writes a NAR into a file of the cache.
 pub(super) fn write_nar_file(
-    storage: &dyn CacheStorage,
+    storage: &dyn WriteStorage,
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
 ) -> Result<StagedNar, Error> {
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
-    let (file, path) = storage.create_temporary()?;
-    let mut output = NarFile {
-        file: BufWriter::with_capacity(BUFFER_LEN, file),
+    let object = storage.begin_object()?;
+    let place = object.place().to_owned();
+    let mut output = HashedObject {
+        object: BufWriter::with_capacity(BUFFER_LEN, object),
         hasher,
         len: 0,
     };
-    let tree = compress(options, nar, (&mut output, &path))?;
-    output.flush().map_err(file_error("write", &path))?;
+    let tree = compress(options, nar, (&mut output, &place))?;
+    let object = output.object.into_inner();
+    let object = object.map_err(|error| file_error("write", &place)(error.into_error()))?;
     let file_hash = Hash::sha256(output.hasher.finish());
     let url = nar_url(&file_hash, options.compression);
-    storage.put_temporary(&url, path)?;
+    object.finish(&url)?;
     let narinfo = NarInfo {
         url,
         compression: options.compression,
@@ -65,7 +67,7 @@ fn nar_url(file_hash: &Hash, compression: Compression) -> String {
 fn compress(
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
-    (output, path): (&mut NarFile, &Path),
+    (output, path): (&mut HashedObject, &Path),
 ) -> Result<Option<Node>, Error> {
     let narinfo = nar.narinfo();
     let encoder = codec::encoder(options.compression, options.level, output);
@@ -99,14 +101,14 @@ fn compress(
 /// Uses a NAR that an interrupted run has written, with the narinfo in its record. Reads the whole
 /// NAR and verifies it as a received one. Returns `None` if it cannot be used.
 pub(super) fn reuse_nar_file(
-    storage: &dyn CacheStorage,
+    (storage, cancel): (&dyn WriteStorage, &Cancel),
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
     recorded: NarInfo,
 ) -> Result<Option<StagedNar>, Error> {
     let is_expected = recorded.info.path == *nar.path()
         && recorded.compression == options.compression
-        && recorded.file_size == storage.object_len(&recorded.url);
+        && recorded.file_size == len_and_wait(storage, &recorded.url, cancel)?;
     let Ok(Body::File { file, path }) = storage.open(&recorded.url, NarRequest::streamed()) else {
         return Ok(None);
     };
@@ -236,23 +238,23 @@ fn invalid_nar(narinfo: &NarInfo, source: NarError) -> Error {
     StoreError::Nar { path, source }.into()
 }
 
-/// A temporary file that hashes the bytes that are written to it.
-struct NarFile {
-    file: BufWriter<File>,
+/// A new object that hashes the bytes that are written to it.
+struct HashedObject {
+    object: BufWriter<Box<dyn NewObject>>,
     hasher: Stream,
     len: u64,
 }
 
-impl Write for NarFile {
+impl Write for HashedObject {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written = self.object.write(bytes)?;
         self.hasher.update(&bytes[..written]);
         self.len += written as u64;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.object.flush()
     }
 }
 
