@@ -10,13 +10,14 @@
 mod debug_info;
 mod examine;
 mod nar_file;
+mod options;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use floe_format::{CacheInfo, Compression, NarInfo, SecretKey, StoreDir, StorePath};
+use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
@@ -27,47 +28,7 @@ use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
 use crate::storage::{Durability, WriteStorage, file_error, get_and_wait, len_and_wait};
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
-
-/// The options of a binary cache as a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheWriteOptions {
-    /// The compression of NARs (`compression`). Nix's default is xz.
-    pub compression: Compression,
-    /// The level of the compression (`compression-level`); each compression has a default.
-    pub level: Option<i32>,
-    /// The files of the keys that sign narinfos (`secret-key`, `secret-keys`).
-    pub secret_keys: Vec<PathBuf>,
-    /// Whether the target writes a listing for each path (`write-nar-listing`).
-    pub write_listings: bool,
-    /// Whether the target writes a link for each file of debug information (`index-debug-info`).
-    pub index_debug_info: bool,
-    /// Whether a new cache tells clients that they may send many queries at once
-    /// (`want-mass-query`).
-    pub want_mass_query: bool,
-    /// The priority that a new cache tells clients (`priority`).
-    pub priority: Option<i32>,
-}
-
-impl CacheWriteOptions {
-    /// Whether the target needs the names of the files of each path.
-    fn needs_tree(&self) -> bool {
-        self.write_listings || self.index_debug_info
-    }
-}
-
-impl Default for CacheWriteOptions {
-    fn default() -> CacheWriteOptions {
-        CacheWriteOptions {
-            compression: Compression::Xz,
-            level: None,
-            secret_keys: Vec::new(),
-            write_listings: false,
-            index_debug_info: false,
-            want_mass_query: true,
-            priority: None,
-        }
-    }
-}
+pub use options::CacheWriteOptions;
 
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]

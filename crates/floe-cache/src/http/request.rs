@@ -10,13 +10,13 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
 
-use super::HttpCacheShared;
 use super::adaptive_limit::QueryOutcome;
 use super::client::{BulkClient, INVALID_CERT_TEXT};
 use super::failure;
 use super::limiter::RequestPermits;
 use super::redirect::{self, RequestTarget};
 use super::reply_wait::ReplyWait;
+use super::shared::HttpCacheShared;
 use crate::proxies::ProxyVar;
 use crate::storage::SmallObject;
 

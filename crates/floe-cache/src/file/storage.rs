@@ -1,0 +1,298 @@
+//! The storage of a binary cache in a directory.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use floe_format::narinfo::NARINFO_LEN_MAX;
+use floe_store::open_regular_file;
+use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
+use tempfile::TempPath;
+
+use crate::storage::{
+    Durability, Found, GetCallback, LenCallback, ListStorage, NewObject, QueryLimit, ReadStorage,
+    SmallObject, WriteStorage, file_error, read_error,
+};
+
+/// The storage of a cache in a directory.
+#[derive(Debug)]
+pub struct FileStorage {
+    directory: PathBuf,
+    nar_directory: PathBuf,
+    /// The directory of NARs, locked while this storage may have temporary files in it.
+    lock: OnceLock<File>,
+}
+
+impl FileStorage {
+    /// Makes the storage of a directory, which need not exist.
+    pub fn new(directory: &Path) -> FileStorage {
+        FileStorage {
+            directory: directory.to_owned(),
+            nar_directory: directory.join("nar"),
+            lock: OnceLock::new(),
+        }
+    }
+
+    fn write_temporary(&self, name: &str, contents: &[u8]) -> Result<TempPath, Error> {
+        let (mut file, temporary) = create_temporary_in(&self.directory)?;
+        file.write_all(contents)
+            .map_err(file_error("write", &self.directory.join(name)))?;
+        Ok(temporary)
+    }
+
+    /// Locks the directory of NARs. If no other writer has locked it, removes the temporary files
+    /// that killed writers have left in the cache.
+    fn lock(&self) -> io::Result<()> {
+        let lock = File::open(&self.nar_directory)?;
+        if lock.try_lock().is_ok() {
+            for directory in [&self.directory, &self.nar_directory] {
+                remove_temporaries(directory)?;
+            }
+        }
+        // A file system without locks keeps the temporary files.
+        let _: io::Result<()> = lock.lock_shared();
+        // Only the first call of `create` sets it.
+        let _: Result<(), File> = self.lock.set(lock);
+        Ok(())
+    }
+
+    /// Returns the path of the NAR that a narinfo names. Errors: the path leads out of the cache.
+    fn nar_path(&self, url: &str) -> Result<PathBuf, Error> {
+        let relative = url.strip_prefix("file://").unwrap_or(url);
+        let path = self.directory.join(relative);
+        let has_parent = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+        if !path.starts_with(&self.directory) || has_parent(Path::new(relative)) {
+            return Err(Error::NarUrl {
+                source_name: self.name(),
+                url: url.to_owned(),
+                reason: "it leads out of the cache".into(),
+            });
+        }
+        Ok(path)
+    }
+}
+
+impl ReadStorage for FileStorage {
+    fn name(&self) -> String {
+        format!("file://{}", self.directory.display())
+    }
+
+    fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {
+        let path = self.directory.join(name);
+        reply(match read_bounded(&path) {
+            Ok(contents) => Ok(Found::Object(SmallObject {
+                contents,
+                ..SmallObject::default()
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Found::missing("no such file"))
+            }
+            Err(error) => Err(read_error("read", &path)(error)),
+        });
+    }
+
+    fn open(&self, url: &str, _: NarRequest) -> Result<Body, Error> {
+        let path = self.nar_path(url)?;
+        let file = open_regular_file(&path).map_err(read_error("open the NAR", &path))?;
+        Ok(Body::File { file, path })
+    }
+
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
+        Some(self.open(url, request))
+    }
+
+    fn set_query_limit(&self, _: QueryLimit) {}
+
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        None
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        None
+    }
+
+    fn as_list(&self) -> Option<&dyn ListStorage> {
+        Some(self)
+    }
+
+    fn abort(&self) {}
+}
+
+impl ListStorage for FileStorage {
+    fn list(&self) -> Result<Vec<String>, Error> {
+        let read = || -> io::Result<Vec<String>> {
+            let entries = fs::read_dir(&self.directory)?;
+            let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+            names.filter_map(Result::transpose).collect()
+        };
+        read().map_err(read_error("list the cache", &self.directory))
+    }
+}
+
+impl WriteStorage for FileStorage {
+    fn query_len(&self, name: &str, reply: LenCallback) {
+        let path = self.directory.join(name);
+        reply(match fs::metadata(&path) {
+            Ok(found) => Ok(found.is_file().then_some(found.len())),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(read_error("examine", &path)(error)),
+        });
+    }
+
+    fn create(&self) -> Result<(), Error> {
+        fs::create_dir_all(&self.nar_directory)
+            .map_err(file_error("create the directory", &self.nar_directory))?;
+        sync_directory(self.directory.parent().unwrap_or(&self.directory))?;
+        self.lock()
+            .map_err(file_error("lock the directory", &self.nar_directory))
+    }
+
+    fn put(&self, name: &str, contents: &[u8], durability: Durability) -> Result<(), Error> {
+        let temporary = self.write_temporary(name, contents)?;
+        if durability == Durability::Synced {
+            sync_file(&temporary).map_err(file_error("sync", &temporary))?;
+        }
+        rename(temporary, &self.directory.join(name))
+    }
+
+    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error> {
+        let (file, path) = create_temporary_in(&self.nar_directory)?;
+        Ok(Box::new(NewFile {
+            file,
+            path,
+            directory: self.directory.clone(),
+        }))
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        sync_directory(&self.nar_directory)?;
+        sync_directory(&self.directory)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        let path = self.directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(file_error("delete", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn nar_directory(&self) -> Option<&Path> {
+        Some(&self.nar_directory)
+    }
+}
+
+/// A temporary file of a cache.
+struct NewFile {
+    file: File,
+    path: TempPath,
+    /// The directory of the cache.
+    directory: PathBuf,
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl NewObject for NewFile {
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    fn finish(self: Box<Self>, name: &str) -> Result<(), Error> {
+        // The contents must reach the disk before the name does.
+        sync_file(&self.path).map_err(file_error("sync", &self.path))?;
+        rename(self.path, &self.directory.join(name))
+    }
+}
+
+/// Gives a temporary file its name.
+fn rename(file: TempPath, path: &Path) -> Result<(), Error> {
+    let renamed = match file.persist(path) {
+        // A directory such as `debuginfo` is created for its first object.
+        Err(failed) if failed.error.kind() == io::ErrorKind::NotFound => path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| Ok(failed.path.persist(path)?)),
+        renamed => renamed.map_err(|failed| failed.error),
+    };
+    renamed.map_err(file_error("write", path))
+}
+
+/// Whether an error means that a file does not exist. A name may also lead through a file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// Waits until the contents of a file are on disk.
+fn sync_file(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Waits until the names in a directory are on disk. A directory that this user may not read, and a
+/// file system that syncs no directories, are no errors.
+fn sync_directory(path: &Path) -> Result<(), Error> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    match sync_file(path) {
+        Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
+            Ok(())
+        }
+        synced => synced.map_err(file_error("sync", path)),
+    }
+}
+
+fn remove_temporaries(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().into_encoded_bytes();
+        if name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates a file. Every user may read it, whatever the umask, because a server has to, as with
+/// Nix.
+fn create_temporary_in(directory: &Path) -> Result<(File, TempPath), Error> {
+    let create = || {
+        let file = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .suffix(SUFFIX)
+            .tempfile_in(directory)?;
+        let permissions = Permissions::from_mode(0o644);
+        file.as_file().set_permissions(permissions)?;
+        Ok(file.into_parts())
+    };
+    create().map_err(file_error("create a file in", directory))
+}
+
+/// Reads a small file, with one byte more than a narinfo may have, so that the parser sees and
+/// names the excess.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let limit = NARINFO_LEN_MAX as u64 + 1;
+    open_regular_file(path)?
+        .take(limit)
+        .read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The names of temporary files begin and end with these texts.
+const PREFIX: &str = ".floe-";
+const SUFFIX: &str = ".tmp";

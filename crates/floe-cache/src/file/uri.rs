@@ -1,0 +1,140 @@
+//! The URI of a binary cache in a directory.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use floe_transfer::store_uri::{absolute, percent_decode_text};
+use floe_transfer::{
+    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
+    TargetContext, UriParameters,
+};
+
+use super::FileStorage;
+use crate::binary_cache::{BinaryCache, CACHE_INFO, CacheOptions};
+use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
+
+/// A binary cache in a directory, as its URI describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCacheUri {
+    /// The directory of `nix-cache-info`.
+    pub directory: PathBuf,
+    /// The options of the cache as a source.
+    pub options: CacheOptions,
+    /// The options of the cache as a target.
+    pub write: CacheWriteOptions,
+    /// The parameters without effect that the user should know of.
+    pub ignored: Vec<IgnoredParameter>,
+}
+
+impl FileCacheUri {
+    /// Reads the parts of a `file://` URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri) -> Result<FileCacheUri, String> {
+        let directory = PathBuf::from(percent_decode_text(&uri.address)?);
+        if !directory.is_absolute() {
+            return Err(not_absolute(&uri.address));
+        }
+        let mut cache = FileCacheUri {
+            directory,
+            ..FileCacheUri::default()
+        };
+        for (name, value) in &uri.parameters {
+            if !cache.options.set(name, value)? && !cache.write.set(name, value)? {
+                cache.ignored.extend(PARAMETERS.ignored(uri, name));
+            }
+        }
+        let CacheOptions {
+            priority,
+            want_mass_query,
+            ..
+        } = cache.options;
+        cache.write.priority = priority;
+        cache.write.want_mass_query = want_mass_query.unwrap_or(cache.write.want_mass_query);
+        Ok(cache)
+    }
+
+    /// Whether there is a cache in the directory.
+    pub fn exists(&self) -> bool {
+        self.directory.join(CACHE_INFO).exists()
+    }
+}
+
+/// Returns the reason why a `file` URI with this address names no cache. Nix refuses it as well.
+fn not_absolute(address: &str) -> String {
+    let path = match address.strip_prefix("localhost/") {
+        Some(path) => format!("/{path}"),
+        None => absolute(address).map_or_else(|_| "/DIR".into(), |it| it.display().to_string()),
+    };
+    format!("a file URI takes an absolute path; use file://{path}")
+}
+
+impl fmt::Display for FileCacheUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file://{}", self.directory.display())
+    }
+}
+
+impl StoreConfig for FileCacheUri {
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let storage = Arc::new(FileStorage::new(&self.directory));
+        Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
+    }
+
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let store_dir = context.store_dir.clone().unwrap_or_default();
+        let open = match context.dry_run {
+            true => BinaryCacheWriter::open_read_only,
+            false => BinaryCacheWriter::open,
+        };
+        let cancel = &context.session.cancel;
+        if self.directory == Path::new("/") && !self.exists() {
+            return Err(Error::InvalidStoreUri {
+                text: self.to_string(),
+                reason: "floe makes no cache in the root directory; use file:///DIR".into(),
+            });
+        }
+        let storage = Arc::new(FileStorage::new(&self.directory));
+        Ok(OpenTarget {
+            target: Arc::new(open(storage, &self.write, store_dir, cancel)?),
+            local_store: None,
+        })
+    }
+
+    fn is_new(&self) -> bool {
+        !self.exists()
+    }
+
+    fn secret_key_files(&self) -> &[PathBuf] {
+        &self.write.secret_keys
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
+    }
+}
+/// The parameters of a binary cache in a directory.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &[
+        "compression",
+        "compression-level",
+        "index-debug-info",
+        "priority",
+        "secret-key",
+        "secret-keys",
+        "trusted",
+        "want-mass-query",
+        "write-nar-listing",
+    ],
+    irrelevant: &[
+        "parallel-compression",
+        "path-info-cache-size",
+        "system-features",
+    ],
+    unsupported: &["local-nar-cache", "store"],
+};

@@ -1,0 +1,31 @@
+//! The part of an HTTP storage that tasks on the network thread use.
+
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
+
+use floe_transfer::Error;
+use reqwest::Url;
+
+use super::adaptive_limit::AdaptiveLimit;
+use super::network::HttpContext;
+use super::reply_wait::ReplyTime;
+
+/// The state of one cache: what its requests have shown of it.
+#[derive(Debug)]
+pub(super) struct HttpCacheShared {
+    /// The URL of the cache.
+    pub(super) base: Url,
+    pub(super) context: Arc<HttpContext>,
+    /// How many narinfos may be requested at once. Unset until `nix-cache-info` has come.
+    pub(super) query_limit: OnceLock<AdaptiveLimit>,
+    /// Queries in a row that failed after all their attempts.
+    pub(super) consecutive_failures: AtomicU32,
+    /// The error after which no query is sent any more.
+    pub(super) disabled_by: OnceLock<Arc<Error>>,
+    /// Whether the connections of bodies over HTTP/2 were opened.
+    pub(super) has_bulk_connections: AtomicBool,
+    /// The usual time of a reply with a small object.
+    pub(super) reply_time: ReplyTime,
+    /// The usual time until a NAR begins. A server may have to compress it first.
+    pub(super) nar_reply_time: ReplyTime,
+}

@@ -1,0 +1,307 @@
+//! The storage of a binary cache behind HTTP or HTTPS.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use floe_transfer::url::{parse_url, redact, redact_credentials};
+use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
+use reqwest::{StatusCode, Url, Version};
+use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
+
+use super::adaptive_limit::AdaptiveLimit;
+use super::limiter::RequestPermits;
+use super::network::{HttpContext, Network};
+use super::network_body::{Chunk, NetworkBody};
+use super::redirect::RequestTarget;
+use super::reply_guard::ReplyGuard;
+use super::reply_wait::{ReplyTime, ReplyWait};
+use super::request::{RATE_WINDOW_MAX, Request, get_small, open_connection};
+use super::shared::HttpCacheShared;
+use super::{HttpCacheUri, download};
+use crate::binary_cache::CACHE_INFO;
+use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
+
+/// The storage of a cache behind HTTP.
+#[derive(Debug)]
+pub struct HttpStorage {
+    shared: Arc<HttpCacheShared>,
+    /// The thread of all requests. The drop of its last owner ends the thread.
+    network: Arc<Network>,
+}
+
+impl HttpStorage {
+    /// Makes the storage of a cache; sends nothing yet.
+    ///
+    /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL, [`Error::File`] if the client
+    /// certificate cannot be used.
+    pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
+        let base = parse_url(&uri.url)?;
+        let context = network.context.for_cache(uri)?;
+        let shared = HttpCacheShared {
+            base,
+            context,
+            query_limit: OnceLock::new(),
+            consecutive_failures: AtomicU32::new(0),
+            disabled_by: OnceLock::new(),
+            has_bulk_connections: AtomicBool::new(false),
+            reply_time: ReplyTime::default(),
+            nar_reply_time: ReplyTime::default(),
+        };
+        Ok(HttpStorage {
+            shared: Arc::new(shared),
+            network,
+        })
+    }
+
+    fn nar_target(&self, url: &str) -> Result<RequestTarget, Error> {
+        let parsed = match url.starts_with("http://") || url.starts_with("https://") {
+            true => parse_url(url),
+            false => self.shared.object_url(url),
+        };
+        let url = parsed.map_err(|error| Error::NarUrl {
+            source_name: self.name(),
+            url: redact_credentials(url),
+            reason: match error {
+                Error::InvalidStoreUri { reason, .. } => reason,
+                error => error.to_string(),
+            },
+        })?;
+        Ok(RequestTarget::of_cache(&self.shared.base, url))
+    }
+
+    fn start_fetch(
+        &self,
+        target: RequestTarget,
+        nar: NarRequest,
+        permits: Option<(RequestPermits, OwnedSemaphorePermit)>,
+    ) -> Body {
+        let shared = self.shared.clone();
+        let url = redact(&target.url);
+        let (sender, chunks) = channel::channel(match nar.buffering {
+            Buffering::Whole => 2,
+            Buffering::Stream => CHUNK_QUEUE_LEN,
+        });
+        let (held, prefetch_permit) = permits.unzip();
+        self.shared.context.handle.spawn(async move {
+            let transfer = shared.transfer(target, held, nar, &sender);
+            let Some(sent) = download::until_closed(&sender, transfer).await else {
+                return;
+            };
+            let last = sent.map_or_else(Chunk::Failed, |()| Chunk::End);
+            let _: Result<(), _> = sender.send(last).await;
+        });
+        Body::Chunks(Box::new(NetworkBody {
+            chunks,
+            url,
+            prefetch_permit,
+        }))
+    }
+}
+
+impl ReadStorage for HttpStorage {
+    fn name(&self) -> String {
+        redact(&self.shared.base)
+    }
+
+    fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        let reply = ReplyGuard::new(reply);
+        let request = async move { reply.send(shared.get(&name).await) };
+        self.shared.context.handle.spawn(request);
+    }
+
+    fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error> {
+        Ok(self.start_fetch(self.nar_target(url)?, request, None))
+    }
+
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
+        let target = match self.nar_target(url) {
+            Ok(target) => target,
+            Err(error) => return Some(Err(error)),
+        };
+        let permits = self
+            .shared
+            .context
+            .limits
+            .try_acquire_prefetch(&target.url)?;
+        let body = self.start_fetch(target, request, Some(permits));
+        Some(Ok(body))
+    }
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        Some(self.shared.context.options.retry.clone())
+    }
+
+    fn set_query_limit(&self, limit: QueryLimit) {
+        let options = &self.shared.context.options;
+        // The disk cache may remember HTTP/2 from a time when the user allowed it.
+        let uses_http2 = limit.uses_http2 && options.http2;
+        if uses_http2 {
+            let limits = &self.shared.context.limits;
+            limits.set_http2(&self.shared.base, Version::HTTP_2);
+        }
+        // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
+        let max = match uses_http2 {
+            true => STREAMS_MAX,
+            false => options.connections.min(QUERIES_MAX),
+        };
+        let first = match limit.want_mass_query {
+            true => max,
+            false => LOW_CONCURRENCY,
+        };
+        // A second limit would come only with a second `nix-cache-info`.
+        let _: Result<(), _> = self.shared.query_limit.set(AdaptiveLimit::new(first, max));
+    }
+
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        self.shared.disabled_by.get().cloned()
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn as_list(&self) -> Option<&dyn ListStorage> {
+        None
+    }
+
+    fn abort(&self) {
+        self.network.abort();
+    }
+}
+
+impl HttpCacheShared {
+    fn object_url(&self, name: &str) -> Result<Url, Error> {
+        let base = self.base.as_str().trim_end_matches('/');
+        parse_url(&format!("{base}/{name}"))
+    }
+
+    /// Sends the body of a NAR to its worker.
+    async fn transfer(
+        self: &Arc<HttpCacheShared>,
+        target: RequestTarget,
+        held: Option<RequestPermits>,
+        nar: NarRequest,
+        chunks: &channel::Sender<Chunk>,
+    ) -> Result<(), Error> {
+        let HttpContext {
+            options, limits, ..
+        } = &*self.context;
+        let stall_timeout = options.stall_timeout;
+        let (attempts, timeout, rate_window) = match nar.can_fail_over {
+            true => (1, FAILOVER_AFTER, FAILOVER_RATE_WINDOW),
+            false => (options.retry.attempts, stall_timeout, RATE_WINDOW_MAX),
+        };
+        let (timeout, rate_window) = (timeout.min(stall_timeout), rate_window.min(stall_timeout));
+        let held = match held {
+            Some(held) => held,
+            None => limits.acquire(&target.url).await,
+        };
+        self.open_bulk_connections(&target.url);
+        let mut request = Request {
+            target,
+            held,
+            // A body on the connection of the queries would delay their replies.
+            bulk_client: Some(self.context.clients.choose_bulk(nar.buffering)),
+            head_wait: ReplyWait::new(&self.nar_reply_time, timeout),
+            rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
+            rate_window,
+        };
+        match nar.buffering {
+            Buffering::Whole => download::send_small_body(self, &mut request, chunks).await,
+            Buffering::Stream => download::stream_body(self, &mut request, attempts, chunks).await,
+        }
+    }
+
+    /// Opens all bulk connections with the first body, so that later bodies do not wait for them.
+    fn open_bulk_connections(self: &Arc<HttpCacheShared>, url: &Url) {
+        let HttpContext {
+            clients,
+            limits,
+            handle,
+            ..
+        } = &*self.context;
+        let is_own_host = self.base.origin() == url.origin();
+        if !is_own_host
+            || !limits.uses_http2(url)
+            || self.has_bulk_connections.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let Ok(info) = self.object_url(CACHE_INFO) else {
+            return;
+        };
+        for client in clients.all_bulk() {
+            let (shared, info) = (self.clone(), info.clone());
+            handle.spawn(async move {
+                // A failure concerns the body that uses the connection later.
+                let _: Result<_, Error> = open_connection(&shared, info, client).await;
+            });
+        }
+    }
+
+    /// Gets a small object, with retries, unless the cache is disabled.
+    async fn get(&self, name: &str) -> GetResult {
+        let _permit = match self.query_limit.get() {
+            Some(limit) => Some(limit.acquire().await),
+            None => None,
+        };
+        if let Some(error) = self.disabled_by.get() {
+            return Err(Error::SourceDisabled(error.clone()));
+        }
+        let url = self.object_url(name)?;
+        let response = get_small(self, url).await;
+        Ok(match self.record_result(response)? {
+            // Probably a captive portal.
+            Ok(object) if name == CACHE_INFO && is_web_page(&object.contents) => {
+                Found::missing("a web page came instead")
+            }
+            Ok(object) => Found::Object(object),
+            // Some servers also answer 403 for an object that they do not have.
+            Err(status @ StatusCode::FORBIDDEN) => Found::missing(format!(
+                "the server answered {status}: it is not there, or not for this user"
+            )),
+            Err(_) => Found::missing("it is not there"),
+        })
+    }
+
+    /// Counts failures, and disables the cache after [`FAILURES_MAX`] in a row.
+    fn record_result<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        let Err(error) = result else {
+            self.consecutive_failures.store(0, Ordering::Relaxed);
+            return result;
+        };
+        if self.consecutive_failures.fetch_add(1, Ordering::Relaxed) + 1 < FAILURES_MAX {
+            return Err(error);
+        }
+        let error = Arc::new(error);
+        // Only the first error is kept.
+        let _: Result<(), _> = self.disabled_by.set(error.clone());
+        Err(Error::SourceDisabled(error))
+    }
+}
+
+fn is_web_page(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"<")
+}
+/// How many chunks of a large body may wait for the worker. The client makes chunks of at most
+/// about 400 KiB.
+const CHUNK_QUEUE_LEN: usize = 8;
+
+/// How long a body may send nothing if another source may have it.
+const FAILOVER_AFTER: Duration = Duration::from_secs(3);
+
+/// The time after which the rate of such a body is too low.
+const FAILOVER_RATE_WINDOW: Duration = Duration::from_secs(10);
+
+/// How many requests may be in flight over HTTP/2. Servers commonly allow 128 streams.
+const STREAMS_MAX: usize = 100;
+
+/// The largest number of queries at once. A user often may not have more open files.
+const QUERIES_MAX: usize = 500;
+
+/// How many queries a cache gets at once at first, if it does not want more (`WantMassQuery`).
+const LOW_CONCURRENCY: usize = 4;
+
+/// How many queries in a row must fail, each after all its attempts, before the cache is disabled.
+/// One or two broken narinfos are no reason.
+const FAILURES_MAX: u32 = 3;

@@ -1,0 +1,138 @@
+//! The URI of a binary cache behind HTTP or HTTPS.
+
+use std::fmt;
+use std::sync::Arc;
+
+use floe_transfer::store_uri::absolute;
+use floe_transfer::url::redact_credentials;
+use floe_transfer::{
+    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
+    TargetContext, UriParameters,
+};
+
+use super::{ClientCertificate, HttpStorage, Network, RequestOptions};
+use crate::binary_cache::{BinaryCache, CacheOptions};
+use crate::disk_cached_storage::DiskCachedStorage;
+use crate::storage::ReadStorage;
+
+/// A binary cache behind HTTP or HTTPS, as its URI describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpCacheUri {
+    /// The URL, without a slash at the end.
+    pub url: String,
+    /// The options of the cache as a source.
+    pub options: CacheOptions,
+    /// The client certificate for the server (`tls-certificate`, `tls-private-key`).
+    pub certificate: Option<ClientCertificate>,
+    /// The options of requests to this cache.
+    pub requests: RequestOptions,
+    /// The parameters without effect that the user should know of.
+    pub ignored: Vec<IgnoredParameter>,
+}
+
+impl HttpCacheUri {
+    /// Reads the parts of an `http://` or `https://` URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri) -> Result<HttpCacheUri, String> {
+        let address = uri.address.trim_end_matches('/');
+        if address.is_empty() || address.starts_with('/') || address.contains('#') {
+            return Err("it has no host, or it has a fragment".into());
+        }
+        let mut cache = HttpCacheUri {
+            url: format!("{}://{address}", uri.scheme),
+            options: CacheOptions::default(),
+            certificate: None,
+            requests: RequestOptions::default(),
+            ignored: Vec::new(),
+        };
+        let (mut certificate, mut private_key) = (None, None);
+        for (name, value) in &uri.parameters {
+            match &**name {
+                "tls-certificate" => certificate = Some(absolute(value)?),
+                "tls-private-key" => private_key = Some(absolute(value)?),
+                _ if cache.options.set(name, value)? => {}
+                _ if cache.requests.set(name, value)? => {}
+                _ => cache.ignored.extend(PARAMETERS.ignored(uri, name)),
+            }
+        }
+        cache.certificate = match (certificate, private_key) {
+            (None, None) => None,
+            (None, Some(_)) => return Err("tls-private-key needs tls-certificate".into()),
+            // One file may hold both.
+            (Some(certificate), private_key) => Some(ClientCertificate {
+                private_key: private_key.unwrap_or_else(|| certificate.clone()),
+                certificate,
+            }),
+        };
+        Ok(cache)
+    }
+}
+
+impl StoreConfig for HttpCacheUri {
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let network = context.session.service::<Network>()?;
+        let disk_cache = network.disk_cache();
+        let storage = HttpStorage::new(self, network)?;
+        let storage: Arc<dyn ReadStorage> = match disk_cache {
+            Some(disk_cache) => {
+                let url = self.to_string();
+                Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
+            }
+            None => Arc::new(storage),
+        };
+        Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
+    }
+
+    fn open_target(&self, _: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        Err(Error::InvalidStoreUri {
+            text: self.to_string(),
+            reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
+        })
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
+    }
+}
+
+/// The parameters of a binary cache behind HTTP. Those that concern writing are irrelevant, because
+/// floe only reads from such a cache.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &[
+        "connect-timeout",
+        "priority",
+        "retry-attempts",
+        "retry-delay",
+        "retry-delay-rate-limited",
+        "retry-max-delay",
+        "tls-certificate",
+        "tls-private-key",
+        "trusted",
+        "want-mass-query",
+    ],
+    irrelevant: &[
+        "compression",
+        "compression-level",
+        "index-debug-info",
+        "log-compression",
+        "ls-compression",
+        "narinfo-compression",
+        "parallel-compression",
+        "path-info-cache-size",
+        "secret-key",
+        "secret-keys",
+        "system-features",
+        "write-nar-listing",
+    ],
+    unsupported: &["local-nar-cache", "store"],
+};
+impl fmt::Display for HttpCacheUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact_credentials(&self.url))
+    }
+}
