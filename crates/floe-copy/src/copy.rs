@@ -13,6 +13,7 @@
 //! commit has an order.
 
 mod commit;
+mod context;
 mod failover;
 mod fetch;
 mod order;
@@ -30,13 +31,10 @@ use std::thread;
 use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 
-use crate::sources::Sources;
 use commit::WaitingPath;
+pub use context::CopyContext;
 use fetch::{Queue, QueueOrder};
-use floe_transfer::{
-    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target,
-    large_prefetch_max,
-};
+use floe_transfer::{Error, Event, PathSpec, PlannedPath, Space, large_prefetch_max};
 use resolve::Resolved;
 use transfer::Transfer;
 
@@ -56,25 +54,23 @@ struct Round {
 
 /// Copies closures from sources into a target.
 pub struct ClosureCopy<'a> {
-    /// The sources.
-    pub sources: &'a Sources,
-    /// The target.
-    pub target: &'a dyn Target,
-    /// The options.
-    pub options: &'a CopyOptions,
-    /// Receives the events.
-    pub events: &'a dyn EventSink,
+    context: CopyContext<'a>,
 }
 
-impl ClosureCopy<'_> {
+impl<'a> ClosureCopy<'a> {
+    /// Makes a copy, which has not begun.
+    pub fn new(context: CopyContext<'a>) -> ClosureCopy<'a> {
+        ClosureCopy { context }
+    }
+
     /// Copies the closures of the requested paths. The summary lists the paths that failed.
     ///
     /// Errors: no source has paths for the target's store directory, the target failed, there is
     /// too little space, or the copy was cancelled.
     pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
-        self.events.event(Event::Begun);
+        self.context.events.event(Event::Begun);
         let result = self.check_and_run(specs);
-        self.events.event(Event::Ended);
+        self.context.events.event(Event::Ended);
         result
     }
 
@@ -84,7 +80,7 @@ impl ClosureCopy<'_> {
         let result = self.run_rounds(specs, &mut waiting);
         if result.is_err() {
             let waiting: Vec<StorePath> = waiting.into_iter().map(|waiting| waiting.path).collect();
-            self.target.discard(&waiting);
+            self.context.target.discard(&waiting);
         }
         result
     }
@@ -98,7 +94,7 @@ impl ClosureCopy<'_> {
         let round = self.run_round(specs, waiting, &mut summary)?;
         summary.already_valid = round.already_valid;
         let (mut requested_paths, mut all_unavailable) = (round.requested_paths, round.unavailable);
-        if self.options.dry_run {
+        if self.context.options.dry_run {
             return Ok(summary);
         }
         let mut vanished = round.vanished;
@@ -111,28 +107,34 @@ impl ClosureCopy<'_> {
             }
             // A collector before Nix 2.36 deleted paths despite their temp roots. Until it ends, it
             // may delete more of the paths that it examined earlier.
-            self.target.wait_for_gc()?;
+            self.context.target.wait_for_gc()?;
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
             let round = self.run_round(&again, waiting, &mut summary)?;
             all_unavailable.extend(round.unavailable);
             vanished = round.vanished;
         }
         for WaitingPath { path, references } in waiting.drain(..) {
-            self.target.keep_for_resume(std::slice::from_ref(&path));
+            self.context
+                .target
+                .keep_for_resume(std::slice::from_ref(&path));
             let missing = references;
-            summary.fail(self.events, Error::MissingReferences { path, missing });
+            summary.fail(
+                self.context.events,
+                Error::MissingReferences { path, missing },
+            );
         }
         let missing = self
+            .context
             .target
             .add_temp_roots_and_query_missing(&requested_paths)?;
         let missing: BTreeSet<StorePath> = missing.paths.into_iter().collect();
         if summary.failures.is_empty() {
             for path in missing.iter().cloned() {
-                summary.fail(self.events, Error::Vanished { path });
+                summary.fail(self.context.events, Error::Vanished { path });
             }
         }
         if summary.failures.is_empty() {
-            self.target.discard_recovered(&|_| false);
+            self.context.target.discard_recovered(&|_| false);
         }
         requested_paths.retain(|path| !missing.contains(path));
         summary.requested_paths = requested_paths;
@@ -146,18 +148,19 @@ impl ClosureCopy<'_> {
         waiting: &mut Vec<WaitingPath>,
         summary: &mut CopySummary,
     ) -> Result<Round, Error> {
-        let order = match self.target.needs_core_per_worker() {
+        let order = match self.context.target.needs_core_per_worker() {
             true => QueueOrder::AsAdded,
             false => QueueOrder::BySize,
         };
-        let jobs = HashPool::sequential(0, self.options.jobs).cores();
-        let queue = Queue::new(self.sources, order, large_prefetch_max(jobs));
+        let jobs = HashPool::sequential(0, self.context.options.jobs).cores();
+        let queue = Queue::new(self.context.sources, order, large_prefetch_max(jobs));
         thread::scope(|scope| {
             // Workers must not wait for more paths after a panic.
             let _closed_at_end = queue.close_on_drop();
-            let mut transfer = Transfer::new(self, &queue, scope);
-            let found = resolve::resolve(self, specs, &mut |item| transfer.add_early(item))
-                .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
+            let mut transfer = Transfer::new(&self.context, &queue, scope);
+            let found =
+                resolve::resolve(&self.context, specs, &mut |item| transfer.add_early(item))
+                    .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
             let (mut round, items) = match found {
                 Ok(found) => found,
                 Err(error) => {
@@ -165,7 +168,7 @@ impl ClosureCopy<'_> {
                     return Err(error);
                 }
             };
-            if !self.options.dry_run {
+            if !self.context.options.dry_run {
                 round.vanished = transfer.run(&items, &round.unavailable, waiting, summary)?;
             }
             Ok(round)
@@ -192,8 +195,8 @@ impl ClosureCopy<'_> {
         if summary.space.is_none() {
             summary.space = self.check_space(&items, transfer.first_space())?;
         }
-        if !self.options.dry_run && (!items.is_empty() || summary.failures.is_empty()) {
-            self.target.prepare()?;
+        if !self.context.options.dry_run && (!items.is_empty() || summary.failures.is_empty()) {
+            self.context.target.prepare()?;
         }
         Ok((round, items))
     }
@@ -204,7 +207,7 @@ impl ClosureCopy<'_> {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if is_known {
             let is_wanted = |path: &StorePath| resolved.items.contains_key(path);
-            self.target.discard_recovered(&is_wanted);
+            self.context.target.discard_recovered(&is_wanted);
         }
     }
 
@@ -224,30 +227,24 @@ impl ClosureCopy<'_> {
         if untouched.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let vanished = self.target.query_vanished(&untouched)?;
+        let vanished = self.context.target.query_vanished(&untouched)?;
         Ok(vanished.into_iter().collect())
     }
 
     /// Fails unless a source has paths for the target's store directory. Other sources get no
     /// queries.
     fn check_store_dirs(&self) -> Result<(), Error> {
-        let dir = self.target.store_dir();
-        let sources = &self.sources.list;
+        let dir = self.context.target.store_dir();
+        let sources = &self.context.sources.list;
         // The target has all requested paths.
-        if sources.is_empty() && !self.sources.unavailable.is_empty() {
+        if sources.is_empty() && !self.context.sources.unavailable.is_empty() {
             return Ok(());
         }
         match sources.iter().any(|source| source.is_for(dir)) {
             true => Ok(()),
-            false => Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?)),
-        }
-    }
-
-    fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
-        Error::StoreDirMismatch {
-            source_name: source.name(),
-            found: source.store_dir().as_str().into(),
-            wanted: self.target.store_dir().as_str().into(),
+            false => Err(self
+                .context
+                .store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?)),
         }
     }
 
@@ -256,12 +253,12 @@ impl ClosureCopy<'_> {
     fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<Arc<PlannedPath>> {
         summary.unplanned += resolved.failures.len();
         for error in resolved.failures {
-            summary.fail(self.events, error);
+            summary.fail(self.context.events, error);
         }
         let mut items: Vec<Arc<PlannedPath>> = resolved.items.into_values().collect();
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
-        if self.target.needs_core_per_worker() {
-            let workers = HashPool::sequential(items.len(), self.options.jobs).cores();
+        if self.context.target.needs_core_per_worker() {
+            let workers = HashPool::sequential(items.len(), self.context.options.jobs).cores();
             items = order::references_first(items, workers);
         }
         let planned = items.iter().map(|item| {
@@ -278,7 +275,7 @@ impl ClosureCopy<'_> {
         let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
         let fetched = items.iter().filter(|item| !item.is_local());
         let file_sizes = fetched.filter_map(|item| item.narinfo.file_size);
-        self.events.event(Event::Planned {
+        self.context.events.event(Event::Planned {
             paths: items.len(),
             // A narinfo may claim any size, so the sums must not overflow.
             nar_bytes: nar_sizes.fold(0, u64::saturating_add),
@@ -294,11 +291,14 @@ impl ClosureCopy<'_> {
         items: &[Arc<PlannedPath>],
         before: Option<&Space>,
     ) -> Result<Option<Space>, Error> {
-        let (check, dry_run) = (self.options.check_space, self.options.dry_run);
+        let (check, dry_run) = (
+            self.context.options.check_space,
+            self.context.options.dry_run,
+        );
         if items.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let Some(mut space) = self.estimate_space(items)? else {
+        let Some(mut space) = self.context.estimate_space(items)? else {
             return Ok(None);
         };
         if let Some(before) = before {
@@ -309,25 +309,9 @@ impl ClosureCopy<'_> {
                 return Err(Error::NoSpace(Box::new(shortage)));
             }
             let shortage = &shortage;
-            self.events.event(Event::LowSpace { shortage });
+            self.context.events.event(Event::LowSpace { shortage });
         }
         Ok(Some(space))
-    }
-
-    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
-        let reuses = items.iter().any(|item| !item.local_copies.is_empty());
-        let mut space = self.target.estimate_space(items)?;
-        if let Some(space) = &mut space {
-            space.may_share_files = self.options.optimise || reuses;
-        }
-        Ok(space)
-    }
-
-    pub(crate) fn check_cancelled(&self) -> Result<(), Error> {
-        match self.options.cancel.is_raised() {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use floe_transfer::{
     UriContext,
 };
 
-use crate::copy::{ClosureCopy, CopySummary};
+use crate::copy::{ClosureCopy, CopyContext, CopySummary};
 use crate::local::config::directory;
 use crate::sources::{SourceOrder, Sources};
 
@@ -277,12 +277,12 @@ impl OpenCopy<'_> {
     /// Copies. If the copy fails before the first path is valid, removes a store that did not exist
     /// before and that no other process uses. See [`ClosureCopy::run`].
     pub fn run(&self) -> Result<CopySummary, Error> {
-        let copy = ClosureCopy {
+        let copy = ClosureCopy::new(CopyContext {
             sources: &self.sources,
             target: &*self.target,
             options: self.options,
             events: &self.session.events,
-        };
+        });
         let result = copy.run(&self.specs);
         let is_failed = |summary: &CopySummary| !summary.failures.is_empty();
         if let Some(store) = &self.local_store

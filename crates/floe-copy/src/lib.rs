@@ -9,7 +9,7 @@ mod local;
 mod registry;
 mod sources;
 
-pub use copy::{ClosureCopy, CopySummary};
+pub use copy::{ClosureCopy, CopyContext, CopySummary};
 pub use copy_request::{CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory};
 pub use local::config::{check_root, check_writable, local_store};
 pub use registry::resolve_store_uri;

@@ -21,9 +21,11 @@ use std::time::{Duration, Instant};
 use floe_format::{PathInfo, StorePath};
 use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event, PlannedPath};
 
+use super::context::CopyContext;
+use super::failover::ReceivedPath;
 use super::fetch::Queue;
-use super::receive::{ReceivedPath, WorkerResult};
-use super::{ClosureCopy, CopySummary};
+use super::receive::WorkerResult;
+use super::summary::CopySummary;
 
 /// A staged path whose references have vanished from the target.
 pub(crate) struct WaitingPath {
@@ -32,7 +34,7 @@ pub(crate) struct WaitingPath {
 }
 
 pub(crate) struct Commit<'a> {
-    copy: &'a ClosureCopy<'a>,
+    copy: &'a CopyContext<'a>,
     queue: &'a Queue<'a>,
     items: &'a [Arc<PlannedPath>],
     summary: &'a mut CopySummary,
@@ -66,7 +68,7 @@ struct PlannedNode<'a> {
 
 impl<'a> Commit<'a> {
     pub(crate) fn new(
-        copy: &'a ClosureCopy<'a>,
+        copy: &'a CopyContext<'a>,
         queue: &'a Queue<'a>,
         items: &'a [Arc<PlannedPath>],
         summary: &'a mut CopySummary,

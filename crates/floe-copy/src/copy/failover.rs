@@ -1,22 +1,291 @@
-//! Failover: fetching a path from another source after an error.
+//! Receives one path, complete and verified, from the first source that can send it.
+//!
+//! 1. A path that is on this machine already is reused.
+//! 2. Otherwise the target receives its NAR from its source.
+//! 3. If the source fails, is slow or sends wrong bytes, the worker queries the other sources at
+//!    once (failover). A source that fails three times in a row is *avoided*: the copy uses it only
+//!    for paths that no other source can send.
+//! 4. If no other source can send the path either, or if there is none, the source gets as many
+//!    attempts as the user allows.
 
-use std::time::Duration;
+use std::iter;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use floe_transfer::{Error, ErrorKind, PathSpec, PlannedPath};
+use floe_hash::hash_pool::Worker;
+use floe_transfer::{
+    CANCEL_POLL, Error, ErrorKind, Event, IncomingNar, NarContext, NarStream, PathSpec, PlannedPath,
+};
 
-use super::ClosureCopy;
+use super::context::CopyContext;
+use super::fetch::{Job, Queue};
 use super::trust::check_trust;
 
+/// A path that the target has staged after all checks.
+pub(crate) enum ReceivedPath {
+    /// It was reused from this machine.
+    Reused,
+    /// This number of bytes was fetched for it.
+    Fetched(u64),
+}
+
+/// The result of all attempts at one source. The inner error is a fault of the source; the outer
+/// one ends the attempts at all sources.
+type SourceResult = Result<Result<ReceivedPath, Error>, Error>;
+
+/// A worker with the things that it needs for each path.
+pub(super) struct PathReceiver<'a> {
+    copy: &'a CopyContext<'a>,
+    queue: &'a Queue<'a>,
+    worker: &'a Worker,
+    /// The memory of a decoded chunk.
+    scratch: Vec<u8>,
+}
+
+impl<'a> PathReceiver<'a> {
+    pub(super) fn new(
+        copy: &'a CopyContext<'a>,
+        queue: &'a Queue<'a>,
+        worker: &'a Worker,
+    ) -> PathReceiver<'a> {
+        PathReceiver {
+            copy,
+            queue,
+            worker,
+            scratch: vec![0; CHUNK_LEN],
+        }
+    }
+
+    /// Receives a path from this machine, from its source, or else from any other source.
+    pub(super) fn receive(&mut self, mut job: Job) -> Result<ReceivedPath, Error> {
+        let (copy, item) = (self.copy, job.item.clone());
+        if item.is_local() {
+            if copy
+                .target
+                .reuse_local_copy(&mut self.incoming_nar(&item))?
+            {
+                return Ok(ReceivedPath::Reused);
+            }
+            copy.check_cancelled()?;
+        }
+        let mut first = None;
+        if copy.sources.have_alternative_to(item.source) {
+            match self.receive_once_from_any(job)? {
+                Ok(received) => return Ok(received),
+                Err(error) => first = error,
+            }
+            job = self.job_for_all_attempts(item.clone());
+        }
+        let first = match (self.receive_with_retries(job)?, first) {
+            (Ok(received), _) => return Ok(received),
+            (Err(_), Some(error)) | (Err(error), None) => error,
+        };
+        // First the same source again, because its narinfo may have changed since the copy began or
+        // since the disk cache stored it, then all others.
+        for source in iter::once(item.source).chain(self.others(&item)) {
+            let Some(other) = self.query_alternative(&item, source, None)? else {
+                continue;
+            };
+            self.report_retry(&item, &first);
+            let job = self.job_for_all_attempts(Arc::new(other));
+            if let Ok(received) = self.receive_with_retries(job)? {
+                return Ok(received);
+            }
+        }
+        Err(first.about_nar_of(&item.narinfo.info.path))
+    }
+
+    /// Gives each source one attempt, that of the plan first. A source that is slow or fails must
+    /// not delay a path that another one has. The inner error is that of the first attempt.
+    fn receive_once_from_any(
+        &mut self,
+        job: Job,
+    ) -> Result<Result<ReceivedPath, Option<Error>>, Error> {
+        let (copy, item) = (self.copy, job.item.clone());
+        let mut first = None;
+        if !copy.sources.is_avoided(item.source) {
+            match self.receive_once(job)? {
+                Ok(received) => return Ok(Ok(received)),
+                Err(error) => first = Some(error),
+            }
+        }
+        for source in self.others(&item) {
+            if copy.sources.is_avoided(source) {
+                continue;
+            }
+            let Some(other) = self.query_alternative(&item, source, Some(QUERY_TIMEOUT))? else {
+                continue;
+            };
+            if let Some(error) = &first {
+                self.report_retry(&item, error);
+            }
+            let job = Job {
+                nar: Some(self.queue.open(&other)),
+                item: Arc::new(other),
+                may_be_stale: false,
+            };
+            match self.receive_once(job)? {
+                Ok(received) => return Ok(Ok(received)),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Ok(Err(first))
+    }
+
+    fn receive_once(&mut self, job: Job) -> SourceResult {
+        let (sources, item) = (self.copy.sources, &*job.item);
+        let mut may_be_stale = job.may_be_stale;
+        let mut stream = job.nar.unwrap_or_else(|| self.queue.open(item));
+        loop {
+            match self.receive_stream(item, stream) {
+                Ok(received) => {
+                    sources.record_success(item.source);
+                    return Ok(Ok(received));
+                }
+                Err(error) if is_stale(&mut may_be_stale, &error) => {
+                    stream = self.queue.open(item);
+                }
+                Err(error) if !is_source_fault(&error) => return Err(error),
+                Err(error) => {
+                    if sources.record_fault(item.source) {
+                        let (source, error) = (&sources.list[item.source].name(), &error);
+                        self.copy
+                            .events
+                            .event(Event::AvoidedSource { source, error });
+                    }
+                    return Ok(Err(error));
+                }
+            }
+        }
+    }
+
+    fn receive_with_retries(&mut self, job: Job) -> SourceResult {
+        let (copy, queue, item) = (self.copy, self.queue, &*job.item);
+        let mut may_be_stale = job.may_be_stale;
+        let retry = copy.sources.retry_policy(item.source);
+        let mut stream = job.nar.unwrap_or_else(|| queue.open_for_all_attempts(item));
+        let mut attempt = 1;
+        loop {
+            let error = match self.receive_stream(item, stream) {
+                Ok(received) => return Ok(Ok(received)),
+                Err(error) => error,
+            };
+            if !error.is_transient() || attempt >= retry.attempts {
+                return match is_source_fault(&error) {
+                    true => Ok(Err(error)),
+                    false => Err(error),
+                };
+            }
+            self.report_retry(item, &error);
+            if !is_stale(&mut may_be_stale, &error) {
+                let time = retry.pause(attempt, &error);
+                let wait = || self.wait_before_retry(item, time);
+                self.worker.yield_core_while(wait)?;
+                attempt += 1;
+            }
+            copy.check_cancelled()?;
+            stream = queue.open_for_all_attempts(item);
+        }
+    }
+
+    /// Receives a path from one stream.
+    fn receive_stream(
+        &mut self,
+        item: &PlannedPath,
+        stream: Result<NarStream, Error>,
+    ) -> Result<ReceivedPath, Error> {
+        let copy = self.copy;
+        let mut nar = self.incoming_nar(item);
+        let result = stream.and_then(|stream| {
+            let source = &copy.sources.list[item.source];
+            nar.set_stream(stream, source.nar_url(&item.narinfo));
+            copy.target.receive(&mut nar)
+        });
+        match result {
+            Ok(()) => Ok(ReceivedPath::Fetched(nar.fetched_bytes())),
+            Err(error) => {
+                // The next attempt, or the next source, sends the NAR from its beginning.
+                nar.reset_progress();
+                Err(error)
+            }
+        }
+    }
+
+    fn job_for_all_attempts(&self, item: Arc<PlannedPath>) -> Job {
+        Job {
+            nar: Some(self.queue.open_for_all_attempts(&item)),
+            item,
+            may_be_stale: false,
+        }
+    }
+
+    fn others(&self, item: &PlannedPath) -> impl Iterator<Item = usize> + use<> {
+        let source = item.source;
+        (0..self.copy.sources.list.len()).filter(move |other| *other != source)
+    }
+
+    fn query_alternative(
+        &self,
+        item: &PlannedPath,
+        source: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Option<PlannedPath>, Error> {
+        let query = || query_alternative(self.copy, item, source, timeout);
+        let other = self.worker.yield_core_while(query);
+        self.copy.check_cancelled()?;
+        Ok(other)
+    }
+
+    fn report_retry(&self, item: &PlannedPath, error: &Error) {
+        let path = Some(&item.narinfo.info.path);
+        self.copy.events.event(Event::Retrying { path, error });
+    }
+
+    /// Waits before another attempt. Ends early if the copy is cancelled or does not need the path
+    /// any more.
+    fn wait_before_retry(&self, item: &PlannedPath, time: Duration) -> Result<(), Error> {
+        let began = Instant::now();
+        loop {
+            self.copy.check_cancelled()?;
+            if !self.queue.is_needed(&item.narinfo.info.path) {
+                return Err(Error::NotNeeded);
+            }
+            let left = time.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(CANCEL_POLL));
+        }
+    }
+
+    fn incoming_nar<'s>(&'s mut self, item: &'s PlannedPath) -> IncomingNar<'s> {
+        let context = NarContext {
+            options: self.copy.options,
+            events: self.copy.events,
+            worker: self.worker,
+            decoder_budget: &self.queue.decoder_budget,
+        };
+        IncomingNar::new(context, item, &mut self.scratch)
+    }
+}
+
+/// Whether a prefetched body failed only because it waited for long, so that another attempt is
+/// free. A response with Retry-After shows that the connection was not stale.
+fn is_stale(may_be_stale: &mut bool, error: &Error) -> bool {
+    std::mem::take(may_be_stale) && error.is_transient() && error.retry_after().is_none()
+}
+
 /// Whether the source caused a failure, so that another source may have the path.
-pub(super) fn is_source_fault(error: &Error) -> bool {
+fn is_source_fault(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Network | ErrorKind::Untrusted)
 }
 
 /// Returns the path as a source offers it, if it passes the trust check and is not the narinfo
 /// that has failed. Its references must be those of the plan, because the plan already contains
 /// what they need and the commit waits for them.
-pub(super) fn query_alternative(
-    copy: &ClosureCopy<'_>,
+fn query_alternative(
+    copy: &CopyContext<'_>,
     item: &PlannedPath,
     source: usize,
     timeout: Option<Duration>,
@@ -36,3 +305,10 @@ pub(super) fn query_alternative(
     }
     check_trust(copy, source, &PathSpec::Path(path.clone()), narinfo).ok()
 }
+
+/// How long a source may take to reply whether it has a path that another source failed to send.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The length of a decoded chunk, in bytes. It stays in the second-level cache between decoding,
+/// hashing and writing.
+const CHUNK_LEN: usize = 256 * 1024;

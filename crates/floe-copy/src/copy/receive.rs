@@ -1,26 +1,14 @@
-//! The work of one worker: it transfers one path from a source to the target, complete and
-//! verified.
-//!
-//! 1. A path that is on this machine already is reused.
-//! 2. Otherwise the target receives its NAR from its source.
-//! 3. If the source fails, is slow or sends wrong bytes, the worker queries the other sources at
-//!    once (failover). A source that fails three times in a row is *avoided*: the copy uses it only
-//!    for paths that no other source can send.
-//! 4. If no other source can send the path either, or if there is none, the source gets as many
-//!    attempts as the user allows.
+//! The work of one worker: it transfers one path after the other from a source to the target.
 
-use std::iter;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
-use floe_hash::hash_pool::{Worker, WorkerTicket};
-use floe_transfer::{CANCEL_POLL, Error, Event, IncomingNar, NarContext, NarStream, PlannedPath};
+use floe_hash::hash_pool::WorkerTicket;
+use floe_transfer::{Error, Event};
 
-use super::fetch::{Job, Queue, QueueEnd};
-use super::{ClosureCopy, failover};
+use super::context::CopyContext;
+use super::failover::{PathReceiver, ReceivedPath};
+use super::fetch::{Queue, QueueEnd};
 
 /// The result of one path.
 pub(crate) struct WorkerResult {
@@ -28,21 +16,9 @@ pub(crate) struct WorkerResult {
     pub(crate) result: Result<ReceivedPath, Error>,
 }
 
-/// A path that the target has staged after all checks.
-pub(crate) enum ReceivedPath {
-    /// It was reused from this machine.
-    Reused,
-    /// This number of bytes was fetched for it.
-    Fetched(u64),
-}
-
-/// The result of all attempts at one source. The inner error is a fault of the source; the outer
-/// one ends the attempts at all sources.
-type SourceResult = Result<Result<ReceivedPath, Error>, Error>;
-
 /// Transfers paths from the queue until there are no more.
 pub(crate) fn run_worker(
-    copy: &ClosureCopy<'_>,
+    copy: &CopyContext<'_>,
     queue: &Queue<'_>,
     place: WorkerTicket,
     results: &Sender<WorkerResult>,
@@ -52,12 +28,7 @@ pub(crate) fn run_worker(
         true => QueueEnd::Smallest,
         false => QueueEnd::Largest,
     };
-    let mut receiver = PathReceiver {
-        copy,
-        queue,
-        worker: &worker,
-        scratch: vec![0; CHUNK_LEN],
-    };
+    let mut receiver = PathReceiver::new(copy, queue, &worker);
     while let Some(job) = queue.next(end) {
         let item = job.item.clone();
         let info = &item.narinfo.info;
@@ -76,239 +47,3 @@ pub(crate) fn run_worker(
         }
     }
 }
-
-/// A worker with the things that it needs for each path.
-struct PathReceiver<'a> {
-    copy: &'a ClosureCopy<'a>,
-    queue: &'a Queue<'a>,
-    worker: &'a Worker,
-    /// The memory of a decoded chunk.
-    scratch: Vec<u8>,
-}
-
-impl PathReceiver<'_> {
-    /// Receives a path from this machine, from its source, or else from any other source.
-    fn receive(&mut self, mut job: Job) -> Result<ReceivedPath, Error> {
-        let (copy, item) = (self.copy, job.item.clone());
-        if item.is_local() {
-            if copy
-                .target
-                .reuse_local_copy(&mut self.incoming_nar(&item))?
-            {
-                return Ok(ReceivedPath::Reused);
-            }
-            copy.check_cancelled()?;
-        }
-        let mut first = None;
-        if copy.sources.have_alternative_to(item.source) {
-            match self.receive_once_from_any(job)? {
-                Ok(received) => return Ok(received),
-                Err(error) => first = error,
-            }
-            job = self.job_for_all_attempts(item.clone());
-        }
-        let first = match (self.receive_with_retries(job)?, first) {
-            (Ok(received), _) => return Ok(received),
-            (Err(_), Some(error)) | (Err(error), None) => error,
-        };
-        // First the same source again, because its narinfo may have changed since the copy began or
-        // since the disk cache stored it, then all others.
-        for source in iter::once(item.source).chain(self.others(&item)) {
-            let Some(other) = self.query_alternative(&item, source, None)? else {
-                continue;
-            };
-            self.report_retry(&item, &first);
-            let job = self.job_for_all_attempts(Arc::new(other));
-            if let Ok(received) = self.receive_with_retries(job)? {
-                return Ok(received);
-            }
-        }
-        Err(first.about_nar_of(&item.narinfo.info.path))
-    }
-
-    /// Gives each source one attempt, that of the plan first. A source that is slow or fails must
-    /// not delay a path that another one has. The inner error is that of the first attempt.
-    fn receive_once_from_any(
-        &mut self,
-        job: Job,
-    ) -> Result<Result<ReceivedPath, Option<Error>>, Error> {
-        let (copy, item) = (self.copy, job.item.clone());
-        let mut first = None;
-        if !copy.sources.is_avoided(item.source) {
-            match self.receive_once(job)? {
-                Ok(received) => return Ok(Ok(received)),
-                Err(error) => first = Some(error),
-            }
-        }
-        for source in self.others(&item) {
-            if copy.sources.is_avoided(source) {
-                continue;
-            }
-            let Some(other) = self.query_alternative(&item, source, Some(QUERY_TIMEOUT))? else {
-                continue;
-            };
-            if let Some(error) = &first {
-                self.report_retry(&item, error);
-            }
-            let job = Job {
-                nar: Some(self.queue.open(&other)),
-                item: Arc::new(other),
-                may_be_stale: false,
-            };
-            match self.receive_once(job)? {
-                Ok(received) => return Ok(Ok(received)),
-                Err(error) => first = first.or(Some(error)),
-            }
-        }
-        Ok(Err(first))
-    }
-
-    fn receive_once(&mut self, job: Job) -> SourceResult {
-        let (sources, item) = (self.copy.sources, &*job.item);
-        let mut may_be_stale = job.may_be_stale;
-        let mut stream = job.nar.unwrap_or_else(|| self.queue.open(item));
-        loop {
-            match self.receive_stream(item, stream) {
-                Ok(received) => {
-                    sources.record_success(item.source);
-                    return Ok(Ok(received));
-                }
-                Err(error) if is_stale(&mut may_be_stale, &error) => {
-                    stream = self.queue.open(item);
-                }
-                Err(error) if !failover::is_source_fault(&error) => return Err(error),
-                Err(error) => {
-                    if sources.record_fault(item.source) {
-                        let (source, error) = (&sources.list[item.source].name(), &error);
-                        self.copy
-                            .events
-                            .event(Event::AvoidedSource { source, error });
-                    }
-                    return Ok(Err(error));
-                }
-            }
-        }
-    }
-
-    fn receive_with_retries(&mut self, job: Job) -> SourceResult {
-        let (copy, queue, item) = (self.copy, self.queue, &*job.item);
-        let mut may_be_stale = job.may_be_stale;
-        let retry = copy.sources.retry_policy(item.source);
-        let mut stream = job.nar.unwrap_or_else(|| queue.open_for_all_attempts(item));
-        let mut attempt = 1;
-        loop {
-            let error = match self.receive_stream(item, stream) {
-                Ok(received) => return Ok(Ok(received)),
-                Err(error) => error,
-            };
-            if !error.is_transient() || attempt >= retry.attempts {
-                return match failover::is_source_fault(&error) {
-                    true => Ok(Err(error)),
-                    false => Err(error),
-                };
-            }
-            self.report_retry(item, &error);
-            if !is_stale(&mut may_be_stale, &error) {
-                let time = retry.pause(attempt, &error);
-                let wait = || self.wait_before_retry(item, time);
-                self.worker.yield_core_while(wait)?;
-                attempt += 1;
-            }
-            copy.check_cancelled()?;
-            stream = queue.open_for_all_attempts(item);
-        }
-    }
-
-    /// Receives a path from one stream.
-    fn receive_stream(
-        &mut self,
-        item: &PlannedPath,
-        stream: Result<NarStream, Error>,
-    ) -> Result<ReceivedPath, Error> {
-        let copy = self.copy;
-        let mut nar = self.incoming_nar(item);
-        let result = stream.and_then(|stream| {
-            let source = &copy.sources.list[item.source];
-            nar.set_stream(stream, source.nar_url(&item.narinfo));
-            copy.target.receive(&mut nar)
-        });
-        match result {
-            Ok(()) => Ok(ReceivedPath::Fetched(nar.fetched_bytes())),
-            Err(error) => {
-                // The next attempt, or the next source, sends the NAR from its beginning.
-                nar.reset_progress();
-                Err(error)
-            }
-        }
-    }
-
-    fn job_for_all_attempts(&self, item: Arc<PlannedPath>) -> Job {
-        Job {
-            nar: Some(self.queue.open_for_all_attempts(&item)),
-            item,
-            may_be_stale: false,
-        }
-    }
-
-    fn others(&self, item: &PlannedPath) -> impl Iterator<Item = usize> + use<> {
-        let source = item.source;
-        (0..self.copy.sources.list.len()).filter(move |other| *other != source)
-    }
-
-    fn query_alternative(
-        &self,
-        item: &PlannedPath,
-        source: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Option<PlannedPath>, Error> {
-        let query = || failover::query_alternative(self.copy, item, source, timeout);
-        let other = self.worker.yield_core_while(query);
-        self.copy.check_cancelled()?;
-        Ok(other)
-    }
-
-    fn report_retry(&self, item: &PlannedPath, error: &Error) {
-        let path = Some(&item.narinfo.info.path);
-        self.copy.events.event(Event::Retrying { path, error });
-    }
-
-    /// Waits before another attempt. Ends early if the copy is cancelled or does not need the path
-    /// any more.
-    fn wait_before_retry(&self, item: &PlannedPath, time: Duration) -> Result<(), Error> {
-        let began = Instant::now();
-        loop {
-            self.copy.check_cancelled()?;
-            if !self.queue.is_needed(&item.narinfo.info.path) {
-                return Err(Error::NotNeeded);
-            }
-            let left = time.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return Ok(());
-            }
-            thread::sleep(left.min(CANCEL_POLL));
-        }
-    }
-
-    fn incoming_nar<'s>(&'s mut self, item: &'s PlannedPath) -> IncomingNar<'s> {
-        let context = NarContext {
-            options: self.copy.options,
-            events: self.copy.events,
-            worker: self.worker,
-            decoder_budget: &self.queue.decoder_budget,
-        };
-        IncomingNar::new(context, item, &mut self.scratch)
-    }
-}
-
-/// Whether a prefetched body failed only because it waited for long, so that another attempt is
-/// free. A response with Retry-After shows that the connection was not stale.
-fn is_stale(may_be_stale: &mut bool, error: &Error) -> bool {
-    std::mem::take(may_be_stale) && error.is_transient() && error.retry_after().is_none()
-}
-
-/// How long a source may take to reply whether it has a path that another source failed to send.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The length of a decoded chunk, in bytes. It stays in the second-level cache between decoding,
-/// hashing and writing.
-const CHUNK_LEN: usize = 256 * 1024;

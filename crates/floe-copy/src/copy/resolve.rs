@@ -33,7 +33,7 @@ use floe_transfer::{
     CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoResult, PathSpec, PlannedPath,
 };
 
-use super::ClosureCopy;
+use super::context::CopyContext;
 use super::trust::check_trust;
 
 /// The result of resolve.
@@ -84,7 +84,7 @@ pub(crate) type FoundPath<'a> = dyn FnMut(&Arc<PlannedPath>) -> Result<(), Error
 type QueryTag = (usize, usize);
 
 struct Resolver<'a> {
-    copy: &'a ClosureCopy<'a>,
+    copy: &'a CopyContext<'a>,
     /// Receives each path once that the target lacks and a source has.
     found: &'a mut FoundPath<'a>,
     sender: mpsc::Sender<(QueryTag, NarInfoResult)>,
@@ -103,7 +103,7 @@ struct Resolver<'a> {
 /// Resolves the closures of the requested paths. Calls `found` for each path that is missing, as
 /// soon as that is known.
 pub(crate) fn resolve<'a>(
-    copy: &'a ClosureCopy<'a>,
+    copy: &'a CopyContext<'a>,
     specs: &[PathSpec],
     found: &'a mut FoundPath<'a>,
 ) -> Result<Resolved, Error> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use floe_copy::{ClosureCopy, Sources};
+use floe_copy::{ClosureCopy, CopyContext, Sources};
 use floe_format::StorePath;
 use floe_testkit::SourceFault;
 use floe_transfer::{Event, EventSink, PathSpec, RetryPolicy, Source};
@@ -68,12 +68,13 @@ fn source_that_keeps_failing_is_avoided_with_one_warning() {
     let list = [&first, &second].map(|source| Arc::clone(source) as Arc<dyn Source>);
     let sources = Sources::new(list.into(), RetryPolicy::with_attempts(ATTEMPTS));
     let warnings = Warnings::default();
-    let copy = ClosureCopy {
+    let options = options();
+    let copy = ClosureCopy::new(CopyContext {
         sources: &sources,
         target: &target,
-        options: &options(),
+        options: &options,
         events: &warnings,
-    };
+    });
 
     let summary = copy.run(&specs).unwrap();
 
