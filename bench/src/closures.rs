@@ -40,11 +40,7 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
     let is_wanted =
         |plan: &RowPlan| group.is_none_or(|group| group == plan.group) && args.wants(&plan.name);
     let is_network = group == Some(Group::Network);
-    let plans = if is_network {
-        network::all()
-    } else {
-        rows::all()
-    };
+    let plans = if is_network { network::all() } else { all() };
     let plans: Vec<RowPlan> = plans.into_iter().filter(is_wanted).collect();
     ensure!(!plans.is_empty(), "no row matches {:?}", args.rows);
     ensure!(
@@ -169,3 +165,8 @@ of decoding or reading, hashing and writing, each done by itself and one message
 It is divided by the number of cores, unless CPU time is compared. An aim is also met within 1.15
 times the baseline.
 ";
+
+/// All rows that are measured on one machine.
+fn all() -> Vec<RowPlan> {
+    rows::all().into_iter().chain(collect::rows()).collect()
+}

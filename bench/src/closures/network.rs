@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::chains::PATHS;
 use super::fixture::{Fixture, Kind, NIX, Program};
-use super::link::{Link, LinkOptions, Traffic};
+use super::link::{Link, LinkOptions};
 use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
 use super::variants;
 use crate::aims::{Aim, FLOE};
@@ -370,6 +370,3 @@ fn nix_with_16_cores<'a>(
     variant.invocation.environment.push(variable);
     Ok(variant)
 }
-
-/// The traffic of the last run of each variant.
-pub(super) type TrafficByVariant = Rc<RefCell<BTreeMap<String, Traffic>>>;

@@ -1,14 +1,16 @@
 //! The rows: the work, the variants, and the aims of floe.
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use anyhow::{Result, ensure};
 use floe_bench::Variant;
 
-use super::collect;
 use super::cpu_quota::CpuQuota;
 use super::fixture::{Fixture, Kind, NIX};
-use super::network::TrafficByVariant;
+use super::link::Traffic;
 use super::variants::{self, Destination, Sizes, Source, strings};
 use crate::aims::Aim;
 use crate::corpus::Corpus;
@@ -67,6 +69,9 @@ impl<'a> PreparedRow<'a> {
 
 const TAR: &str = "tar";
 
+/// The traffic of the last run of each variant.
+pub(super) type TrafficByVariant = Rc<RefCell<BTreeMap<String, Traffic>>>;
+
 /// All rows in the order of the table.
 pub(super) fn all() -> Vec<RowPlan> {
     use Group::{Copy, Install, Push, Verify};
@@ -76,7 +81,7 @@ pub(super) fn all() -> Vec<RowPlan> {
         aim: Aim::time(NIX, most),
         prepare: Box::new(prepare),
     };
-    let mut rows = vec![
+    vec![
         row(Install, "firefox, HTTP zstd → tmpfs", 0.55, |fixture| {
             http(fixture, FIREFOX, "zstd", tmpfs(fixture))
         }),
@@ -125,9 +130,7 @@ pub(super) fn all() -> Vec<RowPlan> {
         }),
         row(Push, "firefox, local → files zstd", 0.65, push),
         row(Verify, "firefox, contents", 0.60, verify),
-    ];
-    rows.extend(collect::rows());
-    rows
+    ]
 }
 
 const FIREFOX: &[&str] = &["firefox", "firefox-esr"];
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn rows_have_unique_names_and_every_group_has_one() {
-        let plans = all();
+        let plans = crate::closures::all();
         let names: std::collections::BTreeSet<&str> =
             plans.iter().map(|plan| &*plan.name).collect();
         assert_eq!(names.len(), plans.len());

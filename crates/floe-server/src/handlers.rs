@@ -6,6 +6,7 @@ pub(crate) mod listing;
 pub(crate) mod log;
 pub(crate) mod monitoring;
 pub(crate) mod nar;
+mod nar_fields;
 pub(crate) mod narinfo;
 pub(crate) mod nix_cache_info;
 mod range_response;

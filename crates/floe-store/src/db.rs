@@ -5,14 +5,16 @@
 //! differ in some tables and in an index. floe accepts these differences and leaves them as they
 //! are.
 
+mod busy;
 mod lock_directory;
 mod open;
 mod read;
 mod realisations;
 mod write;
 
+pub(crate) use busy::BusyPolicy;
 pub(crate) use lock_directory::remove_stale_lock_directory;
-pub(crate) use open::{AccessMode, BusyPolicy, may_write, side_file};
+pub(crate) use open::{AccessMode, may_write};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
@@ -358,6 +360,13 @@ const WAL_SIZE_LIMIT: i64 = 1 << 40;
 /// Nix's value, so that registering a whole system needs one sync.
 const WAL_CHECKPOINT_PAGES: i64 = 40_000;
 
+/// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.
+pub(crate) fn side_file(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -431,7 +440,7 @@ mod tests {
             let from = layout.database_dir().join(name);
             fs::copy(from, crashed.database_dir().join(name)).unwrap();
         }
-        let journal = open::side_file(&crashed.database_dir().join("db.sqlite"), "-journal");
+        let journal = side_file(&crashed.database_dir().join("db.sqlite"), "-journal");
         assert!(fs::metadata(&journal).unwrap().len() > 0);
         let policy = BusyPolicy::Timeout(Duration::ZERO);
         // The writer holds the big lock, so nothing may be rolled back.

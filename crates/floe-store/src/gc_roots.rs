@@ -11,6 +11,7 @@
 
 mod found;
 mod processes;
+mod root_place;
 mod roots_daemon;
 mod temporary;
 
@@ -31,8 +32,9 @@ use crate::layout::StoreLayout;
 use crate::new_store::create_directory;
 use crate::writer::StoreWriter;
 pub(crate) use found::RootSearch;
-pub use found::{FoundRoots, Root, RootPlace, RuntimeRoots};
+pub use found::{FoundRoots, Root, RuntimeRoots};
 pub use processes::Unreadable;
+pub use root_place::RootPlace;
 
 /// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ mod parse;
 mod reference;
 mod rust;
 mod rust_cbor;
+mod rust_fields;
 mod rust_flat;
 mod schema;
 

@@ -31,8 +31,9 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::SendError;
 use tokio::time::sleep;
 
+use super::get::{ReceiveRate, get, next_bytes};
 use super::network_body::Chunk;
-use super::request::{ReceiveRate, Request, get, next_bytes};
+use super::request::Request;
 use super::shared::HttpCacheShared;
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without

@@ -12,7 +12,8 @@ use floe_format::Netrc;
 use super::auth::read_netrc_files;
 use super::client::{Clients, INVALID_CERT_TEXT};
 use super::limiter::ConnectionLimits;
-use super::{HttpCacheUri, RequestOptions};
+use super::request_options::RequestOptions;
+use super::tls::ClientCertificate;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
 
@@ -35,18 +36,15 @@ pub(super) struct HttpContext {
 }
 
 impl HttpContext {
-    /// Returns the context for the requests to a cache, with the options in its URI.
+    /// Returns the context for the requests to a cache, with the certificate and the options in its
+    /// URI.
     ///
     /// Errors: [`Error::File`] if the client certificate cannot be used.
     pub(super) fn for_cache(
         self: &Arc<HttpContext>,
-        cache: &HttpCacheUri,
+        certificate: Option<&ClientCertificate>,
+        requests: &RequestOptions,
     ) -> Result<Arc<HttpContext>, Error> {
-        let HttpCacheUri {
-            certificate,
-            requests,
-            ..
-        } = cache;
         if certificate.is_none() && *requests == RequestOptions::default() {
             return Ok(self.clone());
         }
@@ -55,7 +53,7 @@ impl HttpContext {
             certificate.is_some() || options.connect_timeout != self.options.connect_timeout;
         let (clients, certificate_error) = match needs_clients {
             true => {
-                let (clients, error) = Clients::new(&options, &self.events, certificate.as_ref())?;
+                let (clients, error) = Clients::new(&options, &self.events, certificate)?;
                 (Arc::new(clients), error)
             }
             false => (self.clients.clone(), self.certificate_error.clone()),

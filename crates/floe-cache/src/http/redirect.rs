@@ -9,26 +9,7 @@ use tokio::time::timeout;
 use super::auth;
 use super::network::HttpContext;
 use super::request::Request;
-
-/// The target of a request.
-#[derive(Clone, Debug)]
-pub(super) struct RequestTarget {
-    pub(super) url: Url,
-    /// Whether the URL is that of a server with TLS, or came from one.
-    named_over_tls: bool,
-}
-
-impl RequestTarget {
-    /// Makes the target of a URL of a cache, or of one that it named. The latter may be on another
-    /// host, as with a redirect.
-    pub(super) fn of_cache(cache: &Url, mut url: Url) -> RequestTarget {
-        copy_credentials(cache, &mut url);
-        RequestTarget {
-            url,
-            named_over_tls: cache.scheme() == "https",
-        }
-    }
-}
+use super::request_target::copy_credentials;
 
 /// Sends a request and follows redirects. Applies `change` to each request. The outer error means
 /// that floe cannot follow a redirect, or that a server does not respond.
@@ -106,15 +87,6 @@ fn redirect_target(response: &Response, from: &Url, first: &Url) -> Result<Optio
     }
     copy_credentials(first, &mut to);
     Ok(Some(to))
-}
-
-/// Copies the credentials of the first URL if the other one has the same scheme, host and port.
-fn copy_credentials(first: &Url, to: &mut Url) {
-    let has_own = !to.username().is_empty() || to.password().is_some();
-    if !has_own && to.origin() == first.origin() {
-        let _: Result<(), ()> = to.set_username(first.username());
-        let _: Result<(), ()> = to.set_password(first.password());
-    }
 }
 
 /// The number of redirects that floe follows, as reqwest does by default.

@@ -10,15 +10,18 @@ use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
 
 use super::adaptive_limit::AdaptiveLimit;
+use super::download;
+use super::get::{get_small, open_connection};
 use super::limiter::RequestPermits;
 use super::network::{HttpContext, Network};
 use super::network_body::{Chunk, NetworkBody};
-use super::redirect::RequestTarget;
 use super::reply_guard::ReplyGuard;
 use super::reply_wait::{ReplyTime, ReplyWait};
-use super::request::{RATE_WINDOW_MAX, Request, get_small, open_connection};
+use super::request::{RATE_WINDOW_MAX, Request};
+use super::request_options::RequestOptions;
+use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
-use super::{HttpCacheUri, download};
+use super::tls::ClientCertificate;
 use crate::binary_cache::CACHE_INFO;
 use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
 
@@ -33,11 +36,16 @@ pub struct HttpStorage {
 impl HttpStorage {
     /// Makes the storage of a cache; sends nothing yet.
     ///
-    /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL, [`Error::File`] if the client
+    /// Errors: [`Error::InvalidStoreUri`] if the URL is invalid, [`Error::File`] if the client
     /// certificate cannot be used.
-    pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
-        let base = parse_url(&uri.url)?;
-        let context = network.context.for_cache(uri)?;
+    pub fn new(
+        url: &str,
+        certificate: Option<&ClientCertificate>,
+        requests: &RequestOptions,
+        network: Arc<Network>,
+    ) -> Result<HttpStorage, Error> {
+        let base = parse_url(url)?;
+        let context = network.context.for_cache(certificate, requests)?;
         let shared = HttpCacheShared {
             base,
             context,

@@ -73,7 +73,12 @@ impl StoreConfig for HttpCacheUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let network = context.session.service::<Network>()?;
         let disk_cache = network.disk_cache();
-        let storage = HttpStorage::new(self, network)?;
+        let storage = HttpStorage::new(
+            &self.url,
+            self.certificate.as_ref(),
+            &self.requests,
+            network,
+        )?;
         let storage: Arc<dyn ReadStorage> = match disk_cache {
             Some(disk_cache) => {
                 let url = self.to_string();

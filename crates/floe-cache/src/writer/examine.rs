@@ -21,7 +21,7 @@ pub(super) enum Presence {
 enum Reply {
     NarInfo(usize, GetResult),
     /// The length of the NAR that the narinfo names.
-    NarLen(usize, NarInfo, LenResult),
+    NarLen(usize, Box<NarInfo>, LenResult),
 }
 
 impl BinaryCacheWriter {
@@ -56,8 +56,8 @@ impl BinaryCacheWriter {
                         }
                         Ok(narinfo) => {
                             let url = narinfo.url.clone();
-                            let reply =
-                                replies.expect(move |len| Reply::NarLen(index, narinfo, len));
+                            let reply = replies
+                                .expect(move |len| Reply::NarLen(index, Box::new(narinfo), len));
                             self.storage.query_len(&url, reply);
                         }
                     }

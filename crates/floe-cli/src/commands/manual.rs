@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
+use clap_mangen::roff::{Roff, bold, roman};
 
 use super::print;
 use crate::args::Cli;
@@ -55,7 +56,7 @@ fn command_line() -> Command {
 fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
     let mut below = command.get_subcommands();
     below.try_for_each(|below| write(below, dir))?;
-    let file = format!("{}.1", page::name(command));
+    let file = format!("{}.1", name(command));
     fs::write(dir.join(file), page::render(command)?)?;
     Ok(())
 }
@@ -65,3 +66,15 @@ pub(crate) const COMPLETE_VARIABLE: &str = "FLOE_COMPLETE";
 
 /// The name of the program in the shell.
 const NAME: &str = "floe";
+
+/// Adds a term and its description.
+fn entry(roff: &mut Roff, term: &str, text: &str) {
+    roff.control("TP", []);
+    roff.text([bold(term)]);
+    roff.text([roman(text)]);
+}
+
+/// Returns the name of a command's page, without its section.
+fn name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or(command.get_name())
+}

@@ -4,6 +4,7 @@
 //! namespace of the program alone. floe replaces itself by the program, so terminal, signals and
 //! exit code are those of the program.
 
+mod clone_mount;
 mod main_program;
 mod mount_store;
 mod protect;

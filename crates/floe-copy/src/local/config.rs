@@ -218,7 +218,8 @@ impl StoreConfig for LocalStoreUri {
         let reader = reader.map_err(|error| self.explain(error))?;
         Ok(Arc::new(LocalSource {
             reader: Arc::new(reader),
-            uri: self.clone(),
+            priority: self.priority,
+            is_trusted: self.trusted,
         }))
     }
 

@@ -8,13 +8,14 @@ use floe_transfer::{
     CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarRequest, NarStream, Source,
 };
 
-use super::config::LocalStoreUri;
-
 /// A local store that is open for reading.
 #[derive(Debug)]
 pub(crate) struct LocalSource {
     pub(super) reader: Arc<StoreReader>,
-    pub(super) uri: LocalStoreUri,
+    /// The parameter `priority`.
+    pub(super) priority: i32,
+    /// The parameter `trusted`.
+    pub(super) is_trusted: bool,
 }
 
 impl LocalSource {
@@ -64,11 +65,11 @@ impl Source for LocalSource {
     }
 
     fn priority(&self) -> i32 {
-        self.uri.priority
+        self.priority
     }
 
     fn is_trusted(&self) -> bool {
-        self.uri.trusted
+        self.is_trusted
     }
 
     fn nar_url(&self, narinfo: &NarInfo) -> String {

@@ -5,12 +5,13 @@
 //! buffer of limited size. Once its buffers have grown, an event allocates no memory.
 
 use crate::nar::padding_len;
-use crate::nar::read::grammar::ParseState;
+use crate::nar::read::state::ParseState;
 use crate::nar::read::strings::StringRef;
 
 pub use crate::nar::error::NarError;
 
 mod grammar;
+mod state;
 mod strings;
 
 /// An event of the reader.

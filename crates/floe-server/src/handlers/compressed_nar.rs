@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use floe_store::StoreError;
 
-use super::nar::{NAR_TYPE, cache_control};
+use super::nar_fields::{NAR_TYPE, cache_control};
 use crate::body::nar_reader::NarReader;
 use crate::body::{Piece, Stream};
 use crate::caches::compressed_nar_cache::ZSTD_LEVEL;

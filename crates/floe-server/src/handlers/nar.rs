@@ -11,6 +11,7 @@ use std::sync::Arc;
 use floe_store::StoreError;
 
 use super::compressed_nar;
+use super::nar_fields::{NAR_TYPE, fields};
 use super::range_response::{Version, applicable_range, range_response};
 use crate::body::Piece;
 use crate::body::nar_range::NarRange;
@@ -167,32 +168,3 @@ fn whole(fields: String, bytes: Arc<[u8]>) -> Response {
         ..Response::head(fields, Some(bytes.len() as u64))
     }
 }
-
-/// Returns the header fields of a NAR that is not compressed, after that of its type.
-fn fields(context: &Context, nar: &NarTarget, content_type: &str) -> String {
-    let mut fields = String::with_capacity(FIELDS_LEN_TYPICAL);
-    fields.push_str(content_type);
-    fields.push_str(cache_control(context, nar));
-    if context.compress != Compress::Off {
-        fields.push_str("Vary: Accept-Encoding\r\n");
-    }
-    fields.push_str("Accept-Ranges: bytes\r\nETag: ");
-    fields.push_str(&nar.nar_info.nar_etag);
-    fields.push_str("\r\n");
-    fields
-}
-
-/// Returns how long a client may keep a NAR. With logins, `public` would let a shared cache keep it
-/// for every client.
-pub(super) fn cache_control(context: &Context, nar: &NarTarget) -> &'static str {
-    match (nar.is_immutable, context.needs_login) {
-        (true, false) => "Cache-Control: public, max-age=31536000, immutable\r\n",
-        (true, true) => "Cache-Control: max-age=31536000, immutable\r\n",
-        (false, _) => "Cache-Control: max-age=3600\r\n",
-    }
-}
-
-pub(super) const NAR_TYPE: &str = "Content-Type: application/x-nix-nar\r\n";
-
-/// Enough for all fields, so that they are put together in one allocation.
-const FIELDS_LEN_TYPICAL: usize = 256;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::open::{BusyPolicy, side_file, wait_until};
+use super::busy::{BusyPolicy, wait_until};
+use super::side_file;
 use crate::locks::{open_lock_file, try_lock};
 
 /// Returns the lock directory of a database file.

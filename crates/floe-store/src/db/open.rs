@@ -6,13 +6,14 @@
 //! writing.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::busy::{BusyPolicy, wait_until};
 use super::lock_directory::{lock_directory, lock_shared, open_big_lock};
+use super::side_file;
 use crate::locks::wait_for_database;
 
 /// The way in which an open database is read.
@@ -33,15 +34,6 @@ pub(super) struct Opened {
     pub(super) access: AccessMode,
     /// The big lock, which a reader with a lock directory holds shared.
     pub(super) big_lock: Option<File>,
-}
-
-/// How long a query waits for a process that has locked the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BusyPolicy {
-    /// At most this long, without a notification.
-    Timeout(Duration),
-    /// As the [`LockWait`](crate::locks::LockWait) of the current thread says.
-    CurrentScope,
 }
 
 /// Opens a database for writing and creates the file if `is_new` is set.
@@ -210,35 +202,10 @@ fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     wait_until(policy, || !is_being_written(file))
 }
 
-/// Waits until a condition holds. Returns `false` if the wait timed out.
-pub(super) fn wait_until(policy: BusyPolicy, mut holds: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    let mut times = 0..;
-    while !holds() {
-        match policy {
-            BusyPolicy::Timeout(time) if start.elapsed() >= time => return false,
-            BusyPolicy::Timeout(_) => thread::sleep(WRITER_POLL_INTERVAL),
-            BusyPolicy::CurrentScope => {
-                if !times.next().is_some_and(wait_for_database) {
-                    return false;
-                }
-            }
-        }
-    }
-    true
-}
-
 /// Whether this user may write a file, or create files in a directory.
 pub(crate) fn may_write(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
-}
-
-/// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.
-pub(crate) fn side_file(file: &Path, suffix: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 fn is_empty(file: &Path) -> bool {
@@ -267,9 +234,6 @@ const READ_FLAGS: OpenFlags =
 
 /// SQLite's VFS with lock directories, which Nix selects when it does without a write-ahead log.
 const LOCK_DIRECTORY_VFS: &std::ffi::CStr = c"unix-dotfile";
-
-/// The interval between two checks for a lock directory. It is short beside the time of a commit.
-const WRITER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// SQLite counts milliseconds in 31 bits. No reader waits for a day.
 const BUSY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,15 +1,14 @@
 //! The roots of a store, as Nix's collectors find them (gc.cc, `findRoots`).
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::StorePath;
 
 use super::processes::{self, Unreadable};
+use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
 use super::{absolute_to, roots_daemon, temporary};
 use crate::db::Database;
 use crate::error::{IoContext, StoreError};
@@ -25,26 +24,6 @@ pub struct Root {
     pub path: StorePath,
 }
 
-/// The place of a root. Its text is that of `nix-store --gc --print-roots`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RootPlace {
-    /// A symbolic link, or a file in `gcroots` that is named like a store path.
-    Link(PathBuf),
-    /// A file of a process, such as `/proc/1/exe`.
-    Process(PathBuf),
-    /// A temporary root of a process.
-    Temporary(u32),
-}
-
-impl fmt::Display for RootPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RootPlace::Link(path) | RootPlace::Process(path) => path.display().fmt(f),
-            RootPlace::Temporary(process) => write!(f, "{{temp:{process}}}"),
-        }
-    }
-}
-
 /// The roots of a store.
 #[derive(Debug, Default)]
 pub struct FoundRoots {
@@ -54,12 +33,6 @@ pub struct FoundRoots {
     pub not_valid: Vec<Root>,
     /// The places that could not be read. They may hold further roots.
     pub unreadable: Vec<Unreadable>,
-}
-
-/// A root whose path may not be valid.
-pub(crate) struct Candidate {
-    pub(crate) place: RootPlace,
-    pub(crate) path: StorePath,
 }
 
 /// The source of the paths that running processes use.
@@ -329,22 +302,6 @@ impl Links<'_> {
             path,
         });
     }
-}
-
-/// Returns the first name below the store directory, as the text of a path has it. The rest of the
-/// path may be no text.
-pub(super) fn name_in_store<'a>(dir: &StoreDir, path: &'a Path) -> Option<&'a [u8]> {
-    let bytes = path.as_os_str().as_bytes();
-    let inside = bytes.strip_prefix(dir.as_str().as_bytes())?;
-    inside
-        .strip_prefix(b"/")?
-        .split(|byte| *byte == b'/')
-        .next()
-}
-
-/// Parses the name of a file of the store directory.
-pub(super) fn store_path_of_name(name: &[u8]) -> Option<StorePath> {
-    StorePath::parse(str::from_utf8(name).ok()?).ok()
 }
 
 /// Whether there is nothing at the place of a link.

@@ -9,7 +9,7 @@ use std::thread;
 
 use floe_format::{StoreDir, StorePath};
 
-use super::found::{Candidate, RootPlace, name_in_store, store_path_of_name};
+use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
 
 /// Something that may hold roots and that this user cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use floe_format::StoreDir;
 
-use super::found::{Candidate, RootPlace};
+use super::root_place::{Candidate, RootPlace};
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use floe_format::StoreDir;
 use rustix::fs::{FlockOperation, flock};
 
-use super::found::{Candidate, RootPlace};
 use super::processes::Unreadable;
+use super::root_place::{Candidate, RootPlace};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 use crate::locks::try_lock;

@@ -1,8 +1,9 @@
-//! Forbids circles between the top-level modules of a crate.
+//! Forbids circles between the modules of a crate.
 //!
-//! A module depends on another if its code names it, by `crate::` or by enough `super::`. A name
-//! that the root module re-exports counts as a name of the module that it comes from. Tests and the
-//! root module itself are left out: they may name everything.
+//! A module depends on another if its code, or that of a module inside it, names the other one by
+//! `crate::` or `super::`. A name that a module takes from its child counts as a name of that
+//! child. A module and its parent may name each other. Tests and the root module are left out: they
+//! may name everything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,33 +27,50 @@ pub(super) fn faults(files: &[(String, String)]) -> Vec<Fault> {
             crates.entry(name).or_default().insert(inner, text);
         }
     }
-    let faults = crates.iter().filter_map(|(name, sources)| {
-        let circle = circle(&graph(sources))?;
-        let why = format!("modules in a circle: {}", circle.join(" → "));
-        Some(Fault::new(&format!("{name}/src"), 0, "circles", &why))
-    });
-    faults.collect()
+    let mut faults = Vec::new();
+    for (name, sources) in &crates {
+        for (module, graph) in graphs(sources) {
+            if let Some(circle) = circle(&graph) {
+                let place = [&[name, "src"], &module[..]].concat().join("/");
+                let why = format!("modules in a circle: {}", circle.join(" → "));
+                faults.push(Fault::new(&place, 0, "circles", &why));
+            }
+        }
+    }
+    faults
 }
 
-fn graph<'a>(sources: &Sources<'a>) -> Graph<'a> {
-    let reexports = reexports(sources);
-    let mut graph = Graph::new();
-    for (&file, &text) in sources {
-        let Some(path) = module_path(file) else {
-            continue;
-        };
-        let code = without_tests(&tokens(text));
-        let named = named_by(&code, path.len());
-        let modules = named
-            .into_iter()
-            .filter_map(|name| match is_module(sources, name) {
-                true => Some(name),
-                false => reexports.get(name).copied(),
-            })
-            .filter(|module| *module != path[0]);
-        graph.entry(path[0]).or_default().extend(modules);
+/// The dependencies between the children of each module, by the path of the module.
+fn graphs<'a>(sources: &Sources<'a>) -> BTreeMap<Vec<&'a str>, Graph<'a>> {
+    let modules: BTreeMap<Vec<&str>, Vec<Piece<'_>>> = sources
+        .iter()
+        .filter_map(|(file, text)| Some((module_path(file)?, without_tests(&tokens(text)))))
+        .collect();
+    let all = all_modules(&modules);
+    let reexports = reexports(sources, &modules);
+    let mut graphs: BTreeMap<Vec<&str>, Graph<'_>> = BTreeMap::new();
+    for (path, code) in &modules {
+        for named in named_by(code, path) {
+            let target = resolve(named, &all, &reexports);
+            let is_common = path.iter().zip(&target).take_while(|(a, b)| a == b);
+            let depth = is_common.count();
+            // A module and its parent may name each other.
+            if let (Some(from), Some(to)) = (path.get(depth), target.get(depth)) {
+                let graph = graphs.entry(path[..depth].to_vec()).or_default();
+                graph.entry(from).or_default().insert(to);
+            }
+        }
     }
-    graph
+    graphs
+}
+
+/// The paths of all modules, also of those that contain only other modules.
+fn all_modules<'a>(modules: &BTreeMap<Vec<&'a str>, Vec<Piece<'a>>>) -> BTreeSet<Vec<&'a str>> {
+    let ancestors = |path: &Vec<&'a str>| {
+        let path = path.clone();
+        (1..=path.len()).map(move |len| path[..len].to_vec())
+    };
+    modules.keys().flat_map(ancestors).collect()
 }
 
 /// The module that a file holds, from the root; nothing for the root itself and for tests.
@@ -63,84 +81,122 @@ fn module_path(file: &str) -> Option<Vec<&str>> {
     (!is_root && !is_test).then_some(parts)
 }
 
-fn is_module(sources: &Sources<'_>, name: &str) -> bool {
-    sources
-        .keys()
-        .filter_map(|file| module_path(file))
-        .any(|path| path[0] == name)
-}
+/// For each module and the root, the names that it takes from its children, with the whole path.
+type Reexports<'a> = BTreeMap<Vec<&'a str>, Vec<&'a str>>;
 
-/// The names that the root module re-exports, and the module that each comes from.
-fn reexports<'a>(sources: &Sources<'a>) -> BTreeMap<&'a str, &'a str> {
-    let mut found = BTreeMap::new();
-    for root in ["lib.rs", "main.rs"]
+fn reexports<'a>(
+    sources: &Sources<'a>,
+    modules: &BTreeMap<Vec<&'a str>, Vec<Piece<'a>>>,
+) -> Reexports<'a> {
+    let roots = ["lib.rs", "main.rs"]
         .iter()
-        .filter_map(|file| sources.get(file))
-    {
-        let code = tokens(root);
-        for (at, _) in code
-            .iter()
-            .enumerate()
-            .filter(|(_, piece)| piece.text == "use")
-        {
-            let Some(module) = code.get(at + 1).map(|piece| piece.text) else {
-                continue;
-            };
-            let names = code[at + 2..].iter().map(|piece| piece.text);
-            let names = names
-                .take_while(|text| *text != ";")
-                .filter(|text| is_name(text));
-            found.extend(names.map(|name| (name, module)));
+        .filter_map(|file| sources.get(file));
+    let roots = roots.map(|text| (Vec::new(), tokens(text)));
+    let modules = modules
+        .iter()
+        .map(|(path, code)| (path.clone(), code.clone()));
+    let mut found = Reexports::new();
+    for (path, code) in roots.chain(modules) {
+        let uses = (0..code.len()).filter(|at| code[*at].text == "use");
+        for named in uses.flat_map(|at| paths(&code, at + 1)) {
+            let Some(name) = named.last() else { continue };
+            let is_own = !matches!(named[0], "crate" | "super" | "self");
+            if is_own && named.len() > 1 {
+                let whole = [&path[..], &named].concat();
+                found.insert([&path[..], &[name]].concat(), whole);
+            }
         }
     }
     found
 }
 
-/// The top-level names that code uses, as seen from a module at a depth below the root.
-fn named_by<'a>(code: &[Piece<'a>], depth: usize) -> BTreeSet<&'a str> {
+/// Returns the path of the module that holds what a path names.
+fn resolve<'a>(
+    named: Vec<&'a str>,
+    all: &BTreeSet<Vec<&'a str>>,
+    reexports: &Reexports<'a>,
+) -> Vec<&'a str> {
+    let mut path = named;
+    // A name may be taken from a child that takes it from its own child.
+    for _ in 0..REEXPORTS_MAX {
+        let len = (0..=path.len())
+            .rev()
+            .find(|len| *len == 0 || all.contains(&path[..*len]))
+            .unwrap_or(0);
+        let Some(whole) = path.get(..len + 1).and_then(|name| reexports.get(name)) else {
+            path.truncate(len);
+            break;
+        };
+        path = whole.clone();
+    }
+    path
+}
+
+/// The paths from the root of the crate that code uses by `crate::` or `super::`.
+fn named_by<'a>(code: &[Piece<'a>], module: &[&'a str]) -> Vec<Vec<&'a str>> {
     let text = |at: usize| code.get(at).map_or("", |piece| piece.text);
-    let mut found = BTreeSet::new();
+    let mut found = Vec::new();
     for at in 0..code.len() {
         // Every chain of `super` is looked at once, from its first link.
-        let is_inner = at >= 2 && text(at - 1) == "::" && text(at - 2) == "super";
-        let mut next = at;
-        while text(next) == "super" && text(next + 1) == "::" && !is_inner {
-            next += 2;
-        }
-        let is_from_root =
-            text(at) == "crate" && text(at + 1) == "::" && text(at.wrapping_sub(1)) != "(";
-        if is_from_root {
-            next = at + 2;
-        } else if next == at || (next - at) / 2 != depth {
+        let is_inner = at >= 2 && text(at - 1) == "::";
+        let is_visibility = text(at.wrapping_sub(1)) == "(" && text(at + 1) == ")";
+        if is_inner || is_visibility {
             continue;
         }
-        found.extend(heads(code, next));
+        let mut next = at;
+        let mut depth = module.len();
+        while text(next) == "super" && text(next + 1) == "::" {
+            next += 2;
+            depth = depth.saturating_sub(1);
+        }
+        if text(at) == "crate" && text(at + 1) == "::" {
+            (next, depth) = (at + 2, 0);
+        } else if next == at {
+            continue;
+        }
+        let below = paths(code, next).into_iter();
+        found.extend(below.map(|path| [&module[..depth], &path].concat()));
     }
     found
 }
 
-/// The name at a place, or the first names of a group `{a, b::{c}, d}` there.
-fn heads<'a>(code: &[Piece<'a>], at: usize) -> Vec<&'a str> {
-    let Some(first) = code.get(at) else {
-        return Vec::new();
-    };
-    if first.text != "{" {
-        return vec![first.text];
+/// The paths that begin at a place: one, or those of a group `{a, b::{c, d}}`.
+fn paths<'a>(code: &[Piece<'a>], at: usize) -> Vec<Vec<&'a str>> {
+    let mut open: Vec<Vec<&str>> = Vec::new();
+    let (mut path, mut found): (Vec<&str>, _) = (Vec::new(), Vec::new());
+    let mut is_alias = false;
+    for (index, piece) in code[at.min(code.len())..].iter().enumerate() {
+        match piece.text {
+            "::" => {}
+            "{" if index == 0 || code[at + index - 1].text == "::" => open.push(path.clone()),
+            "," | "}" if !open.is_empty() => {
+                let prefix = open.last().cloned().unwrap_or_default();
+                if path.len() > prefix.len() {
+                    found.push(std::mem::replace(&mut path, prefix));
+                }
+                is_alias = false;
+                if piece.text == "}" {
+                    open.pop();
+                    path = open.last().cloned().unwrap_or_default();
+                    if open.is_empty() {
+                        return found;
+                    }
+                }
+            }
+            "as" => is_alias = true,
+            text if is_name(text) && !is_alias => {
+                // Two names without `::` between them end a path.
+                if index > 0 && is_name(code[at + index - 1].text) {
+                    break;
+                }
+                path.push(text);
+            }
+            _ if !open.is_empty() => {}
+            _ => break,
+        }
     }
-    let mut found = Vec::new();
-    let mut depth = 0;
-    for pair in code[at..].windows(2) {
-        depth += match pair[0].text {
-            "{" => 1,
-            "}" => -1,
-            _ => 0,
-        };
-        if depth == 0 {
-            break;
-        }
-        if depth == 1 && matches!(pair[0].text, "{" | ",") && is_name(pair[1].text) {
-            found.push(pair[1].text);
-        }
+    if !path.is_empty() {
+        found.push(path);
     }
     found
 }
@@ -180,6 +236,9 @@ fn way_back<'a>(graph: &Graph<'a>, start: &'a str) -> Option<Vec<&'a str>> {
     }
     None
 }
+
+/// Longer than any chain of names that modules take from their children.
+const REEXPORTS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -229,6 +288,21 @@ mod tests {
         assert_eq!(
             found,
             ["crates/x/src: circles: modules in a circle: a → b → c → a"]
+        );
+    }
+
+    #[test]
+    fn circle_of_children_is_a_fault() {
+        let found = messages(&[
+            ("a.rs", "mod b; mod c; mod d; pub use d::D;"),
+            ("a/b.rs", "use super::{c::C, Own};"),
+            ("a/c/inner.rs", "use crate::a::D;"),
+            ("a/d.rs", "fn f(x: super::b::B) {}"),
+            ("e.rs", "use crate::a::D;"),
+        ]);
+        assert_eq!(
+            found,
+            ["crates/x/src/a: circles: modules in a circle: b → c → d → b"]
         );
     }
 

@@ -1,7 +1,7 @@
 //! Writes the Rust source of a schema: structs that borrow, enums, and their codecs.
 
 use super::names::pascal;
-use super::schema::{Enum, Event, Field, HEADER_LEN, Kind, Message, Request, Schema, Type, Value};
+use super::schema::{Enum, Event, HEADER_LEN, Kind, Message, Request, Schema, Type, Value};
 use super::{GENERATED, rust_cbor, rust_flat};
 
 /// Writes the source. `krate` is the path of the traits: `crate` or `floe_messages`.
@@ -155,36 +155,6 @@ fn part(schema: &Schema, message: &Message) -> String {
     );
     text += &rust_cbor::in_any_order(schema, message, &name);
     text
-}
-
-/// Returns the struct expression that takes each field from its local variable.
-pub(super) fn all_fields(message: &Message) -> String {
-    let fields = message.fields.iter();
-    let fields: Vec<String> = fields
-        .map(|field| format!("{}: {}", field.name, local(&field.name)))
-        .collect();
-    format!("Self {{ {} }}", fields.join(", "))
-}
-
-/// Returns the local variable of a field. The prefix avoids clashes with generated names.
-pub(super) fn local(field: &str) -> String {
-    format!("its_{field}")
-}
-
-/// Returns `body`, preceded by the closure `named` if `body` uses it.
-pub(super) fn naming(message: &Message, body: &str) -> String {
-    if !body.contains("named(") {
-        return body.to_owned();
-    }
-    format!(
-        "let named = |field| move |error: DecodeError| error.within(\"{}\", field);\n{body}",
-        message.name
-    )
-}
-
-/// Returns `.map_err(…)?` with the name of the field.
-pub(super) fn or_named(field: &Field) -> String {
-    format!(".map_err(named(\"{}\"))?", field.name)
 }
 
 /// Returns the type of a message, which has a lifetime only if it borrows.

@@ -3,7 +3,7 @@
 //! The decoder expects the fields in their order and compares keys as bytes. If that fails, a
 //! second decoder starts again and accepts any order.
 
-use super::rust::{all_fields, local, naming, or_named};
+use super::rust_fields::{all_fields, local, naming, or_named};
 use super::schema::{Field, Kind, Message, Schema, Type, cbor_head, cbor_key, cbor_order};
 
 /// Writes `write_cbor` and `read_cbor` for `impl Encode`.

@@ -1,6 +1,6 @@
 //! Writes the functions that encode and decode a flat message.
 
-use super::rust::{naming, or_named};
+use super::rust_fields::{naming, or_named};
 use super::schema::{Field, Kind, Message, SLOT_LEN, Schema, Type};
 
 /// Writes the flat functions for `impl Encode`. Skips those whose default is correct.

@@ -2,7 +2,7 @@
 
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use super::page::entry;
+use super::entry;
 use crate::args::nix_serve::{
     ENVIRONMENT, Effect, IGNORED_HEADING, NO_HASKELL, OptionEntry, entries,
 };

@@ -5,14 +5,9 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::references::{self, FILES};
-use super::{NAME, nix_serve, synopsis};
+use super::{NAME, entry, name, nix_serve, synopsis};
 use crate::args::examples;
 use crate::exit_code::EXIT_CODES;
-
-/// Returns the name of a command's page, without its section.
-pub(super) fn name(command: &Command) -> &str {
-    command.get_display_name().unwrap_or(command.get_name())
-}
 
 /// Renders the page of a command.
 pub(super) fn render(command: &Command) -> anyhow::Result<String> {
@@ -73,13 +68,6 @@ fn common_sections(command: &Command) -> Roff {
     };
     roff.text([roman(see_also.join(", "))]);
     roff
-}
-
-/// Adds a term and its description.
-pub(super) fn entry(roff: &mut Roff, term: &str, text: &str) {
-    roff.control("TP", []);
-    roff.text([bold(term)]);
-    roff.text([roman(text)]);
 }
 
 /// Returns the name of a command's page with its section.

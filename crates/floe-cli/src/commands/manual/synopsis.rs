@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::{NAME, page};
+use super::{NAME, name};
 
 /// Returns the section of a command.
 pub(super) fn of_command(command: &Command) -> Roff {
@@ -35,7 +35,7 @@ pub(super) fn of_command(command: &Command) -> Roff {
 /// Returns how a user calls a command.
 fn programs(command: &Command) -> Vec<String> {
     let called = command.get_bin_name().unwrap_or(command.get_name());
-    match page::name(command) {
+    match name(command) {
         name if name.starts_with(NAME) => vec![called.to_owned()],
         name => vec![name.to_owned(), called.to_owned()],
     }

@@ -1,15 +1,12 @@
 //! Mounts a store at the store directory that its paths name.
 
 use std::env;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use floe_store::StoreLayout;
-use rustix::fs::CWD;
-use rustix::io::Errno;
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
+use super::clone_mount::{clone_mount, move_to};
 use super::root_tree::RootTree;
 use super::user_namespace;
 use crate::display::warn;
@@ -26,26 +23,6 @@ pub(super) fn mount_store(place: &Path, store_dir: &Path) -> Result<()> {
         false => RootTree::with_directory(store_dir).and_then(|tree| tree.enter(store_dir, &store)),
     };
     mounted.map_err(|error| anyhow!(messages::no_mount(store_dir, error)))
-}
-
-/// Clones a file or directory with all mounts below it.
-pub(super) fn clone_mount(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    open_tree(CWD, path, flags)
-}
-
-/// Mounts a clone at a place.
-pub(super) fn move_to(mount: &OwnedFd, place: &Path) -> Result<(), Errno> {
-    move_mount(
-        mount,
-        "",
-        CWD,
-        place,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )
 }
 
 /// Warns if the mounted store hides files that the program may expect.

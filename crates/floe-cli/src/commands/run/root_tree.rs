@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{chdir, chroot, pivot_root};
 
-use super::mount_store::{clone_mount, move_to};
+use super::clone_mount::{clone_mount, move_to};
 
 /// The entries of the new root.
 #[derive(Debug, Default)]

@@ -1,69 +1,9 @@
 //! The grammar of NARs: the state machine that accepts strings.
 
+use crate::nar::read::state::ParseState;
 use crate::nar::read::strings::StringRef;
 use crate::nar::read::{NarError, NarEvent, NarReader, Step};
-use crate::nar::{
-    DEPTH_MAX, MAGIC, NAME_LEN_MAX, TAG_LEN_MAX, TARGET_LEN_MAX, is_valid_entry_name,
-    is_valid_symlink_target, padding_len,
-};
-
-/// The state of the reader: the string, size or data that the grammar requires next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ParseState {
-    Magic,
-    Open,
-    Type,
-    Kind,
-    ExecutableOrContents,
-    ExecutableMarker,
-    Contents,
-    Size { executable: bool },
-    Data { size: u64, left: u64 },
-    Padding { len: usize, seen: usize },
-    FileClose,
-    TargetTag,
-    Target,
-    SymlinkClose,
-    EntryOrClose,
-    EntryOpen,
-    NameTag,
-    Name,
-    NodeTag,
-    EntryClose,
-    RootDone,
-    Finished,
-}
-
-impl ParseState {
-    /// Returns the only tag that is valid here and the state after it.
-    ///
-    /// Returns `None` if several tags or other strings are valid.
-    #[inline]
-    fn expected_tag(self) -> Option<(&'static str, ParseState)> {
-        match self {
-            ParseState::Open => Some(("(", ParseState::Type)),
-            ParseState::Type => Some(("type", ParseState::Kind)),
-            ParseState::Contents => Some(("contents", ParseState::Size { executable: true })),
-            ParseState::TargetTag => Some(("target", ParseState::Target)),
-            ParseState::EntryOpen => Some(("(", ParseState::NameTag)),
-            ParseState::NameTag => Some(("name", ParseState::Name)),
-            ParseState::EntryClose => Some((")", ParseState::EntryOrClose)),
-            _ => None,
-        }
-    }
-
-    /// Returns the kind and the maximum length of the string that is valid here.
-    #[inline]
-    pub(super) fn string_limit(self) -> (&'static str, usize) {
-        match self {
-            ParseState::Magic => ("magic string", MAGIC.len()),
-            ParseState::Name => ("entry name", NAME_LEN_MAX),
-            ParseState::Target => ("symlink target", TARGET_LEN_MAX),
-            ParseState::ExecutableMarker => ("executable marker", 0),
-            _ => ("tag", TAG_LEN_MAX),
-        }
-    }
-}
+use crate::nar::{DEPTH_MAX, MAGIC, is_valid_entry_name, is_valid_symlink_target, padding_len};
 
 impl NarReader {
     /// Accepts a string and changes the state. Returns the event of the string, if any.

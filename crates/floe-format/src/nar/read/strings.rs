@@ -1,7 +1,7 @@
 //! Strings and sizes of a NAR, which may span several pieces of input.
 
 use crate::nar::padding_len;
-use crate::nar::read::grammar::ParseState;
+use crate::nar::read::state::ParseState;
 use crate::nar::read::{NarError, NarReader};
 
 /// A string in the input or in the buffer of the reader.
