@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::caches::narinfo_cache::CachedNarInfo;
+use crate::caches::tree_identity::TreeIdentity;
 use crate::finish::access_log::LoggedRequest;
 use crate::http::request::{Request, ResponseMode};
 use crate::http::route::Route;
@@ -31,6 +32,8 @@ pub(crate) struct NarTarget {
     pub(crate) nar_info: Arc<CachedNarInfo>,
     /// Whether the URL has the NAR hash, so that it will never mean another NAR.
     pub(crate) is_immutable: bool,
+    /// The tree on disk at the begin of the request.
+    pub(crate) identity: TreeIdentity,
 }
 
 impl DeferredRequest {

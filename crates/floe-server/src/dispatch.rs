@@ -45,7 +45,7 @@ pub(crate) fn try_respond(
             })
         }
         Route::Nar { hash, nar_hash } => find(context, *hash, session)
-            .and_then(|nar_info| Ok(nar::target(nar_info, nar_hash.as_deref())?))
+            .and_then(|nar_info| Ok(nar::target(context, nar_info, nar_hash.as_deref())?))
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
         Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
         Route::Root => Ok(Some(nix_cache_info::landing_page(context))),
@@ -95,17 +95,16 @@ fn respond_from_store(
             response.noting(CacheKind::NarInfo, cache)
         }
         Route::Nar { hash, nar_hash } => {
-            let nar = match request.nar.take() {
-                Some(nar) => nar,
+            let nar = match &request.nar {
+                Some(nar) => nar.clone(),
                 // The database was busy when the network thread looked the path up.
                 None => {
                     let nar_info = find(context, *hash, session)?;
-                    nar::target(nar_info, nar_hash.as_deref())?
+                    let nar = nar::target(context, nar_info, nar_hash.as_deref())?;
+                    request.nar.insert(nar).clone()
                 }
             };
-            let response = nar::respond_blocking(context, &nar, request)?;
-            request.nar = Some(nar);
-            response
+            nar::respond_blocking(context, &nar, request)?
         }
         Route::Listing(hash) => {
             let nar_info = find(context, *hash, session)?;

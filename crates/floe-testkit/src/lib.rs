@@ -8,6 +8,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+pub mod conformance;
 pub mod fault_server;
 pub mod fuzz_corpus;
 mod haproxy;
@@ -22,6 +23,7 @@ mod command;
 mod copy;
 mod corpus;
 mod memory_source;
+mod memory_storage;
 mod memory_target;
 mod nginx;
 mod nix;
@@ -39,6 +41,7 @@ pub use copy::{copy_program, copy_tree};
 pub use corpus::{Corpus, corpora, corpus};
 pub use haproxy::{Haproxy, haproxy};
 pub use memory_source::{MemorySource, SourceFault};
+pub use memory_storage::MemoryStorage;
 pub use memory_target::{MemoryTarget, Registration};
 pub use nginx::{Nginx, nginx};
 pub use nix::{Nix, nixes};

@@ -87,9 +87,14 @@ impl MemorySource {
             file_size: Some(info.nar_size),
             info,
         };
-        let entry = (narinfo, nar.into());
-        self.state().paths.insert(path.hash_part(), entry);
+        self.insert(narinfo, nar);
         path
+    }
+
+    /// Adds a path with its uncompressed NAR.
+    pub fn insert(&self, narinfo: NarInfo, nar: Vec<u8>) {
+        let part = narinfo.info.path.hash_part();
+        self.state().paths.insert(part, (narinfo, nar.into()));
     }
 
     /// Makes the source fail at a path that it has.

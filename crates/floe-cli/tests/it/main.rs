@@ -9,6 +9,7 @@ mod collect;
 mod compression;
 mod concurrent_nix;
 mod configuration;
+mod conformance;
 mod copy;
 mod corrupt_caches;
 mod cpu_quota;

@@ -19,6 +19,7 @@ use super::narinfo_cache::CachedNarInfo;
 use super::small_file_packs::SmallFilePacks;
 use super::tree_identity::TreeIdentity;
 use super::weak_cache::WeakCache;
+use crate::deferred::NarTarget;
 
 #[derive(Debug)]
 pub(crate) struct NarCache {
@@ -73,11 +74,10 @@ impl NarCache {
     /// Errors: the path cannot be read, or is much larger than a small NAR.
     pub(crate) fn read_small(
         &self,
-        nar_info: &CachedNarInfo,
+        nar: &NarTarget,
         path: &Path,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let nar_hash = nar_info.info.nar_hash;
-        let identity = TreeIdentity::read(path)?;
+        let nar_hash = nar.nar_info.info.nar_hash;
         let mut bytes = Vec::new();
         dump_path::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
@@ -92,11 +92,11 @@ impl NarCache {
         }
         let bytes: Arc<[u8]> = bytes.into();
         let small = SmallNar {
-            identity,
+            identity: nar.identity,
             nar_hash,
             bytes: bytes.clone(),
         };
-        lock(&self.small).put(nar_info.hash, small, bytes.len() + OVERHEAD);
+        lock(&self.small).put(nar.nar_info.hash, small, bytes.len() + OVERHEAD);
         Ok(Some(bytes))
     }
 
@@ -120,8 +120,16 @@ impl NarCache {
     }
 
     /// Returns the plan of a path: a packed one if there is one, else a cached one, else a new one.
-    pub(crate) fn plan(&self, hash: HashPart, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
-        let identity = TreeIdentity::read(path)?;
+    pub(crate) fn plan(&self, nar: &NarTarget, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
+        self.plan_of(nar.nar_info.hash, nar.identity, path)
+    }
+
+    fn plan_of(
+        &self,
+        hash: HashPart,
+        identity: TreeIdentity,
+        path: &Path,
+    ) -> Result<Arc<NarPlan>, StoreError> {
         if let Some(packed) = lock(&self.packs).get(hash, identity, Instant::now()) {
             return Ok(packed);
         }
@@ -214,12 +222,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let hash = HashPart::parse(&"1".repeat(32)).unwrap();
         let nars = NarCache::new();
-        let first = nars.plan(hash, dir.path()).unwrap();
+        let identity = TreeIdentity::read(dir.path()).unwrap();
+        let first = nars.plan_of(hash, identity, dir.path()).unwrap();
         lock(&nars.plans).remove(&hash);
-        let second = nars.plan(hash, dir.path()).unwrap();
+        let second = nars.plan_of(hash, identity, dir.path()).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
-        let identity = TreeIdentity::read(dir.path()).unwrap();
         assert!(lock(&nars.weak_plans).get(&hash, identity).is_none());
     }
 }

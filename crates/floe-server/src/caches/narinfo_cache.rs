@@ -183,8 +183,13 @@ impl NarInfoCache {
         Ok(())
     }
 
-    fn render(&self, hash: HashPart, info: PathInfo, epoch: u64) -> CachedNarInfo {
-        let mut signed = info.clone();
+    /// Returns the signed narinfo of a path, without the fields that only a local store has.
+    pub(crate) fn narinfo(&self, hash: HashPart, info: &PathInfo) -> NarInfo {
+        let mut signed = PathInfo {
+            registration_time: None,
+            ultimate: false,
+            ..info.clone()
+        };
         // No client accepts a signature over an unknown size.
         if info.nar_size != 0 {
             for key in &self.keys {
@@ -192,15 +197,18 @@ impl NarInfoCache {
             }
         }
         let nar_hash = info.nar_hash.digest_nix32();
-        let narinfo = NarInfo {
+        NarInfo {
             // The form of nix-serve. Clients keep URLs in their caches for a month.
             url: format!("nar/{}-{nar_hash}.nar", hash.as_str()),
             compression: Compression::None,
             file_hash: Some(info.nar_hash),
             file_size: Some(info.nar_size),
             info: signed,
-        };
-        let text = narinfo.to_text(&self.dir);
+        }
+    }
+
+    fn render(&self, hash: HashPart, info: PathInfo, epoch: u64) -> CachedNarInfo {
+        let text = self.narinfo(hash, &info).to_text(&self.dir);
         let digest = floe_hash::sha256(text.as_bytes());
         let etag = format!("\"{}\"", floe_format::nix32::encode(&digest[..ETAG_LEN]));
         let fields = format!(
@@ -209,8 +217,8 @@ impl NarInfoCache {
         );
         CachedNarInfo {
             hash,
+            nar_etag: format!("\"{}\"", info.nar_hash.digest_nix32()),
             info,
-            nar_etag: format!("\"{nar_hash}\""),
             etag,
             fields: fields.into(),
             text: text.into(),

@@ -8,7 +8,6 @@ use super::nar_fields::{NAR_TYPE, cache_control};
 use crate::body::nar_reader::NarReader;
 use crate::body::{Piece, Stream};
 use crate::caches::compressed_nar_cache::ZSTD_LEVEL;
-use crate::caches::tree_identity::TreeIdentity;
 use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
@@ -38,8 +37,6 @@ pub(super) fn respond(
         cache_control(context, nar)
     );
     let path = context.layout.real_path(&nar_info.info.path);
-    // If the files of the path are gone, no compressed copy is served either.
-    let identity = TreeIdentity::read(&path)?;
     if etag_matches(request.if_none_match.as_deref(), &etag) {
         return Ok(Some(Response::not_modified(fields)));
     }
@@ -55,7 +52,7 @@ pub(super) fn respond(
                 response.noting(CacheKind::CompressedNar, CacheUse::Hit),
             ));
         }
-        cache.enqueue(nar_info, path.clone(), identity);
+        cache.enqueue(nar_info, path.clone(), nar.identity);
     }
     if context.compress != Compress::Always {
         return Ok(None);
@@ -67,7 +64,7 @@ pub(super) fn respond(
         context.metrics.count_encoder_limit();
         return Ok(None);
     };
-    let plan = context.nars.plan(nar_info.hash, &path)?;
+    let plan = context.nars.plan(nar, &path)?;
     if plan.nar_size() != size {
         return Ok(None);
     }

@@ -24,36 +24,35 @@ use crate::deferred::{DeferredRequest, NarTarget};
 use crate::http::request::{Method, Request};
 use crate::http::response::{CacheKind, CacheUse, Content, Response, etag_matches};
 
-/// Compares the NAR hash in a URL with that of the path.
+/// Compares the NAR hash in a URL with that of the path, and examines the root of its tree.
 ///
-/// Errors: the response to send if they differ.
+/// Errors: the response to send if the hashes differ, or if there is no tree.
 pub(crate) fn target(
+    context: &Context,
     nar_info: Arc<CachedNarInfo>,
     nar_hash: Option<&str>,
 ) -> Result<NarTarget, Response> {
-    match nar_hash {
-        Some(nar_hash) if nar_hash != nar_info.nar_hash() => Err(Response::not_found(
+    if nar_hash.is_some_and(|nar_hash| nar_hash != nar_info.nar_hash()) {
+        return Err(Response::not_found(
             "the path has another NAR hash; it may have been rebuilt\n",
-        )),
-        _ => Ok(NarTarget {
-            nar_info,
-            is_immutable: nar_hash.is_some(),
-        }),
+        ));
     }
+    // If the files of the path are gone, its NAR is not served from memory either.
+    let identity = TreeIdentity::read(&context.layout.real_path(&nar_info.info.path));
+    Ok(NarTarget {
+        nar_info,
+        is_immutable: nar_hash.is_some(),
+        identity: identity.map_err(|error| context.error_response(&error))?,
+    })
 }
 
-/// Responds if that takes no more than one `stat` of the path.
+/// Responds if that takes no file.
 pub(crate) fn try_respond(
     context: &Context,
     nar: &NarTarget,
     request: &Request<'_>,
 ) -> Option<Response> {
     let nar_info = &*nar.nar_info;
-    // If the files of the path are gone, its NAR is not served from memory either.
-    let identity = match TreeIdentity::read(&context.layout.real_path(&nar_info.info.path)) {
-        Ok(identity) => identity,
-        Err(error) => return Some(context.error_response(&error)),
-    };
     if etag_matches(request.if_none_match, &nar_info.nar_etag) {
         return Some(Response::not_modified(fields(context, nar, NAR_TYPE)));
     }
@@ -68,7 +67,7 @@ pub(crate) fn try_respond(
     if length > SMALL_NAR_MAX {
         return None;
     }
-    let bytes = context.nars.get_small(nar_info, identity)?;
+    let bytes = context.nars.get_small(nar_info, nar.identity)?;
     let fields = fields(context, nar, NAR_TYPE);
     Some(whole(fields, bytes).noting(CacheKind::Nar, CacheUse::Hit))
 }
@@ -104,14 +103,14 @@ fn respond_uncompressed(
     let is_ranged = request.range.is_some();
     let size = nar_info.info.nar_size;
     if !is_ranged && (1..=SMALL_NAR_MAX).contains(&size) {
-        return Ok(match context.nars.read_small(nar_info, &path)? {
+        return Ok(match context.nars.read_small(nar, &path)? {
             Some(bytes) => {
                 whole(fields(context, nar, NAR_TYPE), bytes).noting(CacheKind::Nar, CacheUse::Miss)
             }
             None => mismatch(context, &path),
         });
     }
-    let plan = context.nars.plan(nar_info.hash, &path)?;
+    let plan = context.nars.plan(nar, &path)?;
     let len = plan.nar_size();
     if size != 0 && len != size {
         return Ok(mismatch(context, &path));

@@ -21,9 +21,8 @@ pub(crate) fn respond(nar_info: &CachedNarInfo, if_none_match: Option<&str>) -> 
 pub(crate) fn respond_json(context: &Context, nar_info: &CachedNarInfo) -> Response {
     let dir = &context.layout.store_dir;
     let mut object = Map::new();
-    let narinfo = floe_format::NarInfo::parse(nar_info.text.as_bytes(), dir);
-    let value = narinfo.map_or(Value::Null, |narinfo| narinfo.to_json(dir));
-    object.insert(dir.full_path(&nar_info.info.path), value);
+    let narinfo = context.narinfos.narinfo(nar_info.hash, &nar_info.info);
+    object.insert(dir.full_path(&narinfo.info.path), narinfo.to_json(dir));
     let mut text = Value::Object(object).to_string();
     text.push('\n');
     Response::text(200, JSON_FIELDS, text)

@@ -1,0 +1,124 @@
+//! The conformance tests of storages.
+
+use std::sync::mpsc::channel;
+use std::thread;
+
+use floe_cache::{Durability, Found, ReadStorage, WriteStorage};
+use floe_transfer::{Body, CachePolicy, Error, NarRequest};
+
+use super::contents::Contents;
+use crate::TIMEOUT;
+
+/// Runs all tests of reading from a storage that has [`Contents`].
+pub fn check_reader(storage: &dyn ReadStorage, contents: &Contents) {
+    assert_eq!(get(storage, "absent.narinfo").unwrap(), None);
+    let info = get(storage, "nix-cache-info").unwrap().unwrap();
+    assert!(info.starts_with(b"StoreDir: /nix/store"), "{info:?}");
+    thread::scope(|scope| {
+        for known in &contents.paths {
+            scope.spawn(|| {
+                let name = format!("{}.narinfo", known.path().hash_part());
+                let text = get(storage, &name).unwrap().unwrap();
+                let text = String::from_utf8(text).unwrap();
+                assert!(text.contains(known.path().as_str()), "{text}");
+            });
+        }
+    });
+    for url in ["nar/absent", "../outside", "/etc/passwd", "nar/../../x"] {
+        let body = storage.open(url, NarRequest::streamed());
+        let error = body.and_then(read_chunks).unwrap_err();
+        assert!(!matches!(error, Error::Cancelled), "{url}: {error}");
+    }
+    if let Some(list) = storage.as_list() {
+        let names = list.list().unwrap();
+        for known in &contents.paths {
+            let name = format!("{}.narinfo", known.path().hash_part());
+            assert!(names.contains(&name), "{name} is not listed");
+        }
+    }
+    assert!(storage.disabled_by().is_none());
+}
+
+/// Runs all tests of writing to a storage that is empty.
+pub fn check_writer(storage: &dyn WriteStorage) {
+    assert_eq!(len(storage, "a.narinfo"), None);
+    storage.delete("a.narinfo").unwrap();
+    storage.create().unwrap();
+    storage.create().unwrap();
+    for durability in [Durability::Synced, Durability::Unsynced] {
+        for contents in [&b"one"[..], b"", b"another"] {
+            storage.put("a.narinfo", contents, durability).unwrap();
+            assert_eq!(get(storage, "a.narinfo").unwrap().unwrap(), contents);
+            assert_eq!(len(storage, "a.narinfo"), Some(contents.len() as u64));
+        }
+    }
+    storage
+        .put("log/deep/b", b"deep", Durability::Synced)
+        .unwrap();
+    assert_eq!(get(storage, "log/deep/b").unwrap().unwrap(), b"deep");
+    new_object_appears_whole(storage);
+    concurrent_writers_leave_one_whole_object(storage);
+    storage.sync().unwrap();
+    for _ in 0..2 {
+        storage.delete("a.narinfo").unwrap();
+        assert_eq!(get(storage, "a.narinfo").unwrap(), None);
+    }
+    assert_eq!(len(storage, "a.narinfo"), None);
+}
+
+fn new_object_appears_whole(storage: &dyn WriteStorage) {
+    let listed = || storage.as_list().map(|list| list.list().unwrap().len());
+    let before = listed();
+    let mut dropped = storage.begin_object().unwrap();
+    dropped.write_all(b"dropped").unwrap();
+    drop(dropped);
+    assert_eq!(listed(), before, "a dropped object has left something");
+    let mut object = storage.begin_object().unwrap();
+    for _ in 0..1000 {
+        object.write_all(&[7; 1000]).unwrap();
+    }
+    assert_eq!(len(storage, "nar/new.nar"), None);
+    object.finish("nar/new.nar").unwrap();
+    assert_eq!(len(storage, "nar/new.nar"), Some(1_000_000));
+}
+
+fn concurrent_writers_leave_one_whole_object(storage: &dyn WriteStorage) {
+    const LEN: usize = 10_000;
+    thread::scope(|scope| {
+        for byte in 0..4 {
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let contents = [byte; LEN];
+                    storage
+                        .put("a.narinfo", &contents, Durability::Unsynced)
+                        .unwrap();
+                    let found = get(storage, "a.narinfo").unwrap().unwrap();
+                    assert_eq!(found, vec![found[0]; LEN]);
+                }
+            });
+        }
+    });
+}
+
+fn get(storage: &(impl ReadStorage + ?Sized), name: &str) -> Result<Option<Vec<u8>>, Error> {
+    let (sender, replies) = channel();
+    let reply = move |found: Result<Found, Error>| sender.send(found).unwrap();
+    storage.get(name, CachePolicy::Bypass, Box::new(reply));
+    Ok(replies.recv_timeout(TIMEOUT).unwrap()?.contents())
+}
+
+fn len(storage: &dyn WriteStorage, name: &str) -> Option<u64> {
+    let (sender, replies) = channel();
+    storage.query_len(name, Box::new(move |len| sender.send(len).unwrap()));
+    replies.recv_timeout(TIMEOUT).unwrap().unwrap()
+}
+
+/// Reads a body to its end.
+fn read_chunks(body: Body) -> Result<(), Error> {
+    let Body::Chunks(mut chunks) = body else {
+        return Ok(());
+    };
+    chunks.begin();
+    while chunks.wait_for_next()?.is_some() {}
+    Ok(())
+}

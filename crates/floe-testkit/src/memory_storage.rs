@@ -1,0 +1,217 @@
+//! A storage in memory that can hold replies back and fail, as a storage behind a network may.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use floe_cache::{
+    Durability, Found, GetCallback, LenCallback, ListStorage, NewObject, QueryLimit, ReadStorage,
+    SmallObject, WriteStorage,
+};
+use floe_transfer::{Body, CachePolicy, ChunkSource, Error, NarRequest, NextChunk, RetryPolicy};
+
+/// A storage in memory. Its clones are the same storage.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStorage(Arc<Mutex<State>>);
+
+/// Sends a reply that was held back.
+type HeldReply = Box<dyn FnOnce(&MemoryStorage) + Send>;
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Vec<u8>>,
+    is_held: bool,
+    held: Vec<HeldReply>,
+    /// The error of every query of a length.
+    len_error: Option<&'static str>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} objects", self.objects.len())
+    }
+}
+
+impl MemoryStorage {
+    /// Adds an object.
+    pub fn insert(&self, name: &str, contents: &[u8]) {
+        self.state().objects.insert(name.into(), contents.into());
+    }
+
+    /// Holds all replies back until [`MemoryStorage::release`].
+    pub fn hold(&self) {
+        self.state().is_held = true;
+    }
+
+    /// Returns the number of replies that are held back.
+    pub fn held(&self) -> usize {
+        self.state().held.len()
+    }
+
+    /// Sends the replies that are held back. Further ones are still held back.
+    pub fn release(&self) {
+        let held = std::mem::take(&mut self.state().held);
+        held.into_iter().for_each(|reply| reply(self));
+    }
+
+    /// Makes every query of a length fail for this reason.
+    pub fn fail_lengths(&self, reason: &'static str) {
+        self.state().len_error = Some(reason);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn object(&self, name: &str) -> Option<Vec<u8>> {
+        self.state().objects.get(name).cloned()
+    }
+
+    /// Replies now or later.
+    fn reply(&self, reply: impl FnOnce(&MemoryStorage) + Send + 'static) {
+        let mut state = self.state();
+        if state.is_held {
+            state.held.push(Box::new(reply));
+            return;
+        }
+        drop(state);
+        reply(self);
+    }
+}
+
+impl ReadStorage for MemoryStorage {
+    fn name(&self) -> String {
+        "memory".into()
+    }
+
+    fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {
+        let name = name.to_owned();
+        self.reply(move |storage| {
+            reply(Ok(match storage.object(&name) {
+                Some(contents) => Found::Object(SmallObject {
+                    contents,
+                    ..SmallObject::default()
+                }),
+                None => Found::missing("it is not in memory"),
+            }));
+        });
+    }
+
+    fn open(&self, url: &str, _: NarRequest) -> Result<Body, Error> {
+        let contents = self.object(url);
+        let contents = contents.ok_or_else(|| Error::fetch(url, "it is not in memory", false))?;
+        Ok(Body::Chunks(Box::new(WholeBody(Some(contents.into())))))
+    }
+
+    fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
+        Some(self.open(url, request))
+    }
+
+    fn set_query_limit(&self, _: QueryLimit) {}
+
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        None
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        None
+    }
+
+    fn as_list(&self) -> Option<&dyn ListStorage> {
+        Some(self)
+    }
+
+    fn abort(&self) {}
+}
+
+impl ListStorage for MemoryStorage {
+    fn list(&self) -> Result<Vec<String>, Error> {
+        Ok(self.state().objects.keys().cloned().collect())
+    }
+}
+
+impl WriteStorage for MemoryStorage {
+    fn query_len(&self, name: &str, reply: LenCallback) {
+        let name = name.to_owned();
+        self.reply(move |storage| {
+            let error = storage.state().len_error;
+            reply(match error {
+                Some(reason) => Err(Error::fetch(&name, reason, false)),
+                None => Ok(storage.object(&name).map(|object| object.len() as u64)),
+            });
+        });
+    }
+
+    fn create(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn put(&self, name: &str, contents: &[u8], _: Durability) -> Result<(), Error> {
+        self.insert(name, contents);
+        Ok(())
+    }
+
+    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error> {
+        Ok(Box::new(NewMemoryObject {
+            storage: self.clone(),
+            contents: Vec::new(),
+        }))
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        self.state().objects.remove(name);
+        Ok(())
+    }
+
+    fn nar_directory(&self) -> Option<&Path> {
+        None
+    }
+}
+
+struct NewMemoryObject {
+    storage: MemoryStorage,
+    contents: Vec<u8>,
+}
+
+impl Write for NewMemoryObject {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.contents.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl NewObject for NewMemoryObject {
+    fn place(&self) -> &Path {
+        Path::new("memory")
+    }
+
+    fn finish(self: Box<Self>, name: &str) -> Result<(), Error> {
+        self.storage.insert(name, &self.contents);
+        Ok(())
+    }
+}
+
+/// A body that arrives as one chunk.
+#[derive(Debug)]
+struct WholeBody(Option<Bytes>);
+
+impl ChunkSource for WholeBody {
+    fn try_next(&mut self) -> Option<NextChunk> {
+        Some(Ok(self.0.take()))
+    }
+
+    fn wait_for_next(&mut self) -> NextChunk {
+        Ok(self.0.take())
+    }
+}
