@@ -284,14 +284,14 @@ impl Target for BinaryCacheWriter {
         self.existed && !self.needs_core_per_worker()
     }
 
-    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         let Some(directory) = self.storage.nar_directory() else {
             return Ok(None);
         };
         let options = &self.options;
         let inodes = 2 + u64::from(options.write_listings);
         let needs = |narinfo: &NarInfo| Needs::of_nar_file(narinfo, options.compression, inodes);
-        Space::estimate(directory, items, needs).map(Some)
+        Space::estimate(directory, planned_paths, needs).map(Some)
     }
 
     fn discard(&self, paths: &[StorePath]) {

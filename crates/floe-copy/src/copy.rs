@@ -158,10 +158,11 @@ impl<'a> ClosureCopy<'a> {
             // Workers must not wait for more paths after a panic.
             let _closed_at_end = queue.close_on_drop();
             let mut transfer = Transfer::new(&self.context, &queue, scope);
-            let found =
-                resolve::resolve(&self.context, specs, &mut |item| transfer.add_early(item))
-                    .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
-            let (mut round, items) = match found {
+            let found = resolve::resolve(&self.context, specs, &mut |planned| {
+                transfer.add_early(planned)
+            })
+            .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
+            let (mut round, planned_paths) = match found {
                 Ok(found) => found,
                 Err(error) => {
                     transfer.abandon(&error, waiting, summary);
@@ -169,7 +170,8 @@ impl<'a> ClosureCopy<'a> {
                 }
             };
             if !self.context.options.dry_run {
-                round.vanished = transfer.run(&items, &round.unavailable, waiting, summary)?;
+                round.vanished =
+                    transfer.run(&planned_paths, &round.unavailable, waiting, summary)?;
             }
             Ok(round)
         })
@@ -191,14 +193,16 @@ impl<'a> ClosureCopy<'a> {
             unavailable: std::mem::take(&mut resolved.unavailable),
             vanished: BTreeSet::new(),
         };
-        let items = self.plan(resolved, summary);
+        let planned_paths = self.plan(resolved, summary);
         if summary.space.is_none() {
-            summary.space = self.check_space(&items, transfer.first_space())?;
+            summary.space = self.check_space(&planned_paths, transfer.first_space())?;
         }
-        if !self.context.options.dry_run && (!items.is_empty() || summary.failures.is_empty()) {
+        if !self.context.options.dry_run
+            && (!planned_paths.is_empty() || summary.failures.is_empty())
+        {
             self.context.target.prepare()?;
         }
-        Ok((round, items))
+        Ok((round, planned_paths))
     }
 
     /// Deletes recovered trees that this copy does not need, because it may need their space. If a
@@ -206,7 +210,7 @@ impl<'a> ClosureCopy<'a> {
     fn discard_unneeded_trees(&self, resolved: &Resolved) {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if is_known {
-            let is_wanted = |path: &StorePath| resolved.items.contains_key(path);
+            let is_wanted = |path: &StorePath| resolved.planned_paths.contains_key(path);
             self.context.target.discard_recovered(&is_wanted);
         }
     }
@@ -255,50 +259,54 @@ impl<'a> ClosureCopy<'a> {
         for error in resolved.failures {
             summary.fail(self.context.events, error);
         }
-        let mut items: Vec<Arc<PlannedPath>> = resolved.items.into_values().collect();
-        items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
+        let mut planned_paths: Vec<Arc<PlannedPath>> =
+            resolved.planned_paths.into_values().collect();
+        planned_paths.sort_by_key(|planned| Reverse(planned.narinfo.info.nar_size));
         if self.context.target.needs_core_per_worker() {
-            let workers = HashPool::sequential(items.len(), self.context.options.jobs).cores();
-            items = order::references_first(items, workers);
+            let workers =
+                HashPool::sequential(planned_paths.len(), self.context.options.jobs).cores();
+            planned_paths = order::references_first(planned_paths, workers);
         }
-        let planned = items.iter().map(|item| {
-            let info = &item.narinfo.info;
-            let size = match item.narinfo.compression {
+        let planned = planned_paths.iter().map(|planned| {
+            let info = &planned.narinfo.info;
+            let size = match planned.narinfo.compression {
                 // If the local copy turns out to be wrong, the path is fetched all the same.
-                _ if item.is_local() => Some(0),
+                _ if planned.is_local() => Some(0),
                 floe_format::Compression::None => Some(info.nar_size),
-                _ => item.narinfo.file_size,
+                _ => planned.narinfo.file_size,
             };
             (info.path.clone(), info.nar_size, size)
         });
         summary.planned.extend(planned);
-        let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
-        let fetched = items.iter().filter(|item| !item.is_local());
-        let file_sizes = fetched.filter_map(|item| item.narinfo.file_size);
+        let nar_sizes = planned_paths
+            .iter()
+            .map(|planned| planned.narinfo.info.nar_size);
+        let fetched = planned_paths.iter().filter(|planned| !planned.is_local());
+        let file_sizes = fetched.filter_map(|planned| planned.narinfo.file_size);
         self.context.events.event(Event::Planned {
-            paths: items.len(),
+            paths: planned_paths.len(),
             // A narinfo may claim any size, so the sums must not overflow.
             nar_bytes: nar_sizes.fold(0, u64::saturating_add),
             download_bytes: file_sizes.fold(0, u64::saturating_add),
         });
-        items
+        planned_paths
     }
 
     /// Estimates the needed and the free space. Fails if the paths cannot fit, except in a dry run.
     /// `before` is the estimate before the first early path, whose files take space already.
     fn check_space(
         &self,
-        items: &[Arc<PlannedPath>],
+        planned_paths: &[Arc<PlannedPath>],
         before: Option<&Space>,
     ) -> Result<Option<Space>, Error> {
         let (check, dry_run) = (
             self.context.options.check_space,
             self.context.options.dry_run,
         );
-        if items.is_empty() || !(check || dry_run) {
+        if planned_paths.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let Some(mut space) = self.context.estimate_space(items)? else {
+        let Some(mut space) = self.context.estimate_space(planned_paths)? else {
             return Ok(None);
         };
         if let Some(before) = before {

@@ -15,8 +15,8 @@
 //!     Compression: none\n\
 //!     NarHash: sha256:1hsqqvfv8bgg5jmzcx4wrnmllcw0w43cjhl1b0xb51wdq4kxrv1z\n\
 //!     NarSize: 120\n";
-//! let nar_info = NarInfo::parse(text, &StoreDir::default())?;
-//! assert_eq!(nar_info.info.path.name(), "hello");
+//! let narinfo = NarInfo::parse(text, &StoreDir::default())?;
+//! assert_eq!(narinfo.info.path.name(), "hello");
 //! # Ok::<(), floe_format::narinfo::NarInfoError>(())
 //! ```
 

@@ -29,7 +29,7 @@ pub(crate) struct DeferredRequest {
 /// The NAR that a URL names.
 #[derive(Clone, Debug)]
 pub(crate) struct NarTarget {
-    pub(crate) nar_info: Arc<CachedNarInfo>,
+    pub(crate) narinfo: Arc<CachedNarInfo>,
     /// Whether the URL has the NAR hash, so that it will never mean another NAR.
     pub(crate) is_immutable: bool,
     /// The tree on disk at the begin of the request.

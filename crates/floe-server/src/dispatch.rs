@@ -39,13 +39,13 @@ pub(crate) fn try_respond(
     let mut target = None;
     let response = match &route {
         Route::NarInfo { hash, json: false } => {
-            find_noted(context, *hash, session).map(|(nar_info, cache)| {
-                let response = narinfo::respond(&nar_info, request.if_none_match);
+            find_noted(context, *hash, session).map(|(narinfo, cache)| {
+                let response = narinfo::respond(&narinfo, request.if_none_match);
                 Some(response.noting(CacheKind::NarInfo, cache))
             })
         }
         Route::Nar { hash, nar_hash } => find(context, *hash, session)
-            .and_then(|nar_info| Ok(nar::target(context, nar_info, nar_hash.as_deref())?))
+            .and_then(|narinfo| Ok(nar::target(context, narinfo, nar_hash.as_deref())?))
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
         Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
         Route::Root => Ok(Some(nix_cache_info::landing_page(context))),
@@ -87,10 +87,10 @@ fn respond_from_store(
 ) -> Result<Response, Failure> {
     Ok(match &request.route {
         Route::NarInfo { hash, json } => {
-            let (nar_info, cache) = find_noted(context, *hash, session)?;
+            let (narinfo, cache) = find_noted(context, *hash, session)?;
             let response = match json {
-                true => narinfo::respond_json(context, &nar_info),
-                false => narinfo::respond(&nar_info, request.if_none_match.as_deref()),
+                true => narinfo::respond_json(context, &narinfo),
+                false => narinfo::respond(&narinfo, request.if_none_match.as_deref()),
             };
             response.noting(CacheKind::NarInfo, cache)
         }
@@ -99,21 +99,21 @@ fn respond_from_store(
                 Some(nar) => nar.clone(),
                 // The database was busy when the network thread looked the path up.
                 None => {
-                    let nar_info = find(context, *hash, session)?;
-                    let nar = nar::target(context, nar_info, nar_hash.as_deref())?;
+                    let narinfo = find(context, *hash, session)?;
+                    let nar = nar::target(context, narinfo, nar_hash.as_deref())?;
                     request.nar.insert(nar).clone()
                 }
             };
             nar::respond_blocking(context, &nar, request)?
         }
         Route::Listing(hash) => {
-            let nar_info = find(context, *hash, session)?;
-            listing::respond(context, &nar_info, request)?
+            let narinfo = find(context, *hash, session)?;
+            listing::respond(context, &narinfo, request)?
         }
         Route::File { hash, path } => {
-            let nar_info = find(context, *hash, session)?;
+            let narinfo = find(context, *hash, session)?;
             let mut resolver = file::Resolver { context, session };
-            file::respond(&mut resolver, &nar_info, path, request)?
+            file::respond(&mut resolver, &narinfo, path, request)?
         }
         Route::Log(query) => log::respond(context, query, request, session)?,
         Route::Realisation { drv_hash, output } => {

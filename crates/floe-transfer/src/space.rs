@@ -40,12 +40,12 @@ impl Space {
     /// A directory that does not exist yet counts as its nearest parent.
     pub fn estimate(
         directory: &Path,
-        items: &[Arc<PlannedPath>],
+        planned_paths: &[Arc<PlannedPath>],
         needs: impl Fn(&NarInfo) -> Needs,
     ) -> Result<Space, Error> {
         // A recovered tree already has its space.
-        let written = || items.iter().filter(|item| !item.is_recovered);
-        let sum = sum(written().map(|item| needs(&item.narinfo)));
+        let written = || planned_paths.iter().filter(|planned| !planned.is_recovered);
+        let sum = sum(written().map(|planned| needs(&planned.narinfo)));
         Ok(Space {
             file_system: FileSystem::of(directory)?,
             directory: directory.to_path_buf(),

@@ -69,7 +69,7 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Estimates the space that paths need, and looks up the free space.
-    fn estimate_space(&self, _items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, _planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         Ok(None)
     }
 

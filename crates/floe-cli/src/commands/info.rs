@@ -18,15 +18,15 @@ use crate::options::Settings;
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
     let LocalStoreArgs { root, store } = &args.local;
-    let location = match &args.from {
+    let store_config = match &args.from {
         Some(from) => settings.resolve(from)?,
         None => settings.local_store(root.as_deref(), store.as_deref())?,
     };
-    let names = location.layout().map(StoreNames::from);
+    let names = store_config.layout().map(StoreNames::from);
     let events = Events::new(Arc::new(Display::default()));
     let session = Session::new(Cancel::default(), events)
         .with_options::<Network>(settings.network(args.refresh));
-    let sources = Sources::open(&[location], SourceOrder::AsListed, &session)?;
+    let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;
     let Some(source) = sources.list.first() else {
         return Ok(());
     };

@@ -32,13 +32,13 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let context = options::environment().uri_context(args.store_dir.as_deref())?;
     // A store that the user names needs no configuration, which may be broken.
     let mut settings = None;
-    let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
+    let store_config = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
         (Some(root), _) => store_in_root(root, &context)?,
         (None, "auto") => settings.insert(load()?).resolve("auto")?,
         (None, named) => options::parse_store_uri(named, &context)?,
     };
-    let Some(layout) = location.layout() else {
-        bail!(messages::cache_not_verifiable(location));
+    let Some(layout) = store_config.layout() else {
+        bail!(messages::cache_not_verifiable(store_config));
     };
     let lock_wait = options::lock_wait(Arc::default());
     let store = StoreReader::open_with(layout.clone(), lock_wait)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let repaired = match args.repair && !found.problems.is_empty() {
         true => {
             let settings = settings.map_or_else(load, Ok)?;
-            let repaired = repair(&args, &settings, &location, layout, &found);
+            let repaired = repair(&args, &settings, &store_config, layout, &found);
             repaired.or_else(report_failed_repair)?
         }
         false => 0,
@@ -113,7 +113,7 @@ fn report_failed_repair(error: anyhow::Error) -> anyhow::Result<usize> {
 fn repair(
     args: &VerifyArgs,
     settings: &Settings,
-    location: &Arc<dyn StoreConfig>,
+    store_config: &Arc<dyn StoreConfig>,
     layout: &StoreLayout,
     found: &Verification,
 ) -> anyhow::Result<usize> {
@@ -121,7 +121,7 @@ fn repair(
     let write = settings.write_options(&cancel)?;
     // Before any change, because the URI may forbid writing.
     let session = Session::new(cancel.clone(), Events::new(Arc::new(Display::default())));
-    let store = open_for_repair(&**location, &session, &write)?;
+    let store = open_for_repair(&**store_config, &session, &write)?;
     let mut solved = 0;
     for problem in &found.problems {
         if let ProblemCause::ModifiedLink(_) = &problem.cause {
@@ -148,13 +148,13 @@ fn repair(
         events: session.events.clone(),
         options: CopyOptions {
             trusted_keys: settings.trusted_keys(&args.trust)?,
-            check_signatures: settings.check_signatures(&args.trust, &**location),
+            check_signatures: settings.check_signatures(&args.trust, &**store_config),
             jobs: args.jobs,
             cancel,
             ..CopyOptions::default()
         },
         write,
-        ..CopyRequest::new(sources, location.clone(), RequestedPaths::Named(paths))
+        ..CopyRequest::new(sources, store_config.clone(), RequestedPaths::Named(paths))
     };
     let summary: CopySummary = request.open()?.run()?;
     let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);

@@ -36,7 +36,7 @@ pub(crate) struct WaitingPath {
 pub(crate) struct Commit<'a> {
     copy: &'a CopyContext<'a>,
     queue: &'a Queue<'a>,
-    items: &'a [Arc<PlannedPath>],
+    planned_paths: &'a [Arc<PlannedPath>],
     summary: &'a mut CopySummary,
     /// Paths that this round could not commit. At first, those of an earlier round.
     waiting: &'a mut Vec<WaitingPath>,
@@ -70,11 +70,11 @@ impl<'a> Commit<'a> {
     pub(crate) fn new(
         copy: &'a CopyContext<'a>,
         queue: &'a Queue<'a>,
-        items: &'a [Arc<PlannedPath>],
+        planned_paths: &'a [Arc<PlannedPath>],
         summary: &'a mut CopySummary,
         waiting: &'a mut Vec<WaitingPath>,
     ) -> Commit<'a> {
-        let infos = || items.iter().map(|item| &item.narinfo.info);
+        let infos = || planned_paths.iter().map(|planned| &planned.narinfo.info);
         let node = |info| PlannedNode {
             info,
             pending_references: 0,
@@ -97,7 +97,7 @@ impl<'a> Commit<'a> {
         Commit {
             copy,
             queue,
-            items,
+            planned_paths,
             summary,
             waiting,
             planned,
@@ -159,8 +159,8 @@ impl<'a> Commit<'a> {
 
     /// Fails the paths of the plan whose references no source has.
     pub(crate) fn fail_referrers_of(&mut self, unavailable: &BTreeSet<StorePath>) {
-        for item in self.items {
-            let info = &item.narinfo.info;
+        for planned in self.planned_paths {
+            let info = &planned.narinfo.info;
             let missing = &info.references & unavailable;
             if !missing.is_empty() {
                 self.fail_for_references(&info.path, missing);

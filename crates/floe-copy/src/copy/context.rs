@@ -29,10 +29,12 @@ impl CopyContext<'_> {
 
     pub(super) fn estimate_space(
         &self,
-        items: &[Arc<PlannedPath>],
+        planned_paths: &[Arc<PlannedPath>],
     ) -> Result<Option<Space>, Error> {
-        let reuses = items.iter().any(|item| !item.local_copies.is_empty());
-        let mut space = self.target.estimate_space(items)?;
+        let reuses = planned_paths
+            .iter()
+            .any(|planned| !planned.local_copies.is_empty());
+        let mut space = self.target.estimate_space(planned_paths)?;
         if let Some(space) = &mut space {
             space.may_share_files = self.options.optimise || reuses;
         }

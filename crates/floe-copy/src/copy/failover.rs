@@ -59,23 +59,23 @@ impl<'a> PathReceiver<'a> {
 
     /// Receives a path from this machine, from its source, or else from any other source.
     pub(super) fn receive(&mut self, mut job: Job) -> Result<ReceivedPath, Error> {
-        let (copy, item) = (self.copy, job.item.clone());
-        if item.is_local() {
+        let (copy, planned) = (self.copy, job.planned.clone());
+        if planned.is_local() {
             if copy
                 .target
-                .reuse_local_copy(&mut self.incoming_nar(&item))?
+                .reuse_local_copy(&mut self.incoming_nar(&planned))?
             {
                 return Ok(ReceivedPath::Reused);
             }
             copy.check_cancelled()?;
         }
         let mut first = None;
-        if copy.sources.have_alternative_to(item.source) {
+        if copy.sources.have_alternative_to(planned.source) {
             match self.receive_once_from_any(job)? {
                 Ok(received) => return Ok(received),
                 Err(error) => first = error,
             }
-            job = self.job_for_all_attempts(item.clone());
+            job = self.job_for_all_attempts(planned.clone());
         }
         let first = match (self.receive_with_retries(job)?, first) {
             (Ok(received), _) => return Ok(received),
@@ -83,17 +83,17 @@ impl<'a> PathReceiver<'a> {
         };
         // First the same source again, because its narinfo may have changed since the copy began or
         // since the disk cache stored it, then all others.
-        for source in iter::once(item.source).chain(self.others(&item)) {
-            let Some(other) = self.query_alternative(&item, source, None)? else {
+        for source in iter::once(planned.source).chain(self.others(&planned)) {
+            let Some(other) = self.query_alternative(&planned, source, None)? else {
                 continue;
             };
-            self.report_retry(&item, &first);
+            self.report_retry(&planned, &first);
             let job = self.job_for_all_attempts(Arc::new(other));
             if let Ok(received) = self.receive_with_retries(job)? {
                 return Ok(received);
             }
         }
-        Err(first.about_nar_of(&item.narinfo.info.path))
+        Err(first.about_nar_of(&planned.narinfo.info.path))
     }
 
     /// Gives each source one attempt, that of the plan first. A source that is slow or fails must
@@ -102,27 +102,27 @@ impl<'a> PathReceiver<'a> {
         &mut self,
         job: Job,
     ) -> Result<Result<ReceivedPath, Option<Error>>, Error> {
-        let (copy, item) = (self.copy, job.item.clone());
+        let (copy, planned) = (self.copy, job.planned.clone());
         let mut first = None;
-        if !copy.sources.is_avoided(item.source) {
+        if !copy.sources.is_avoided(planned.source) {
             match self.receive_once(job)? {
                 Ok(received) => return Ok(Ok(received)),
                 Err(error) => first = Some(error),
             }
         }
-        for source in self.others(&item) {
+        for source in self.others(&planned) {
             if copy.sources.is_avoided(source) {
                 continue;
             }
-            let Some(other) = self.query_alternative(&item, source, Some(QUERY_TIMEOUT))? else {
+            let Some(other) = self.query_alternative(&planned, source, Some(QUERY_TIMEOUT))? else {
                 continue;
             };
             if let Some(error) = &first {
-                self.report_retry(&item, error);
+                self.report_retry(&planned, error);
             }
             let job = Job {
                 nar: Some(self.queue.open(&other)),
-                item: Arc::new(other),
+                planned: Arc::new(other),
                 may_be_stale: false,
             };
             match self.receive_once(job)? {
@@ -134,22 +134,22 @@ impl<'a> PathReceiver<'a> {
     }
 
     fn receive_once(&mut self, job: Job) -> SourceResult {
-        let (sources, item) = (self.copy.sources, &*job.item);
+        let (sources, planned) = (self.copy.sources, &*job.planned);
         let mut may_be_stale = job.may_be_stale;
-        let mut stream = job.nar.unwrap_or_else(|| self.queue.open(item));
+        let mut stream = job.nar.unwrap_or_else(|| self.queue.open(planned));
         loop {
-            match self.receive_stream(item, stream) {
+            match self.receive_stream(planned, stream) {
                 Ok(received) => {
-                    sources.record_success(item.source);
+                    sources.record_success(planned.source);
                     return Ok(Ok(received));
                 }
                 Err(error) if is_stale(&mut may_be_stale, &error) => {
-                    stream = self.queue.open(item);
+                    stream = self.queue.open(planned);
                 }
                 Err(error) if !is_source_fault(&error) => return Err(error),
                 Err(error) => {
-                    if sources.record_fault(item.source) {
-                        let (source, error) = (&sources.list[item.source].name(), &error);
+                    if sources.record_fault(planned.source) {
+                        let (source, error) = (&sources.list[planned.source].name(), &error);
                         self.copy
                             .events
                             .event(Event::AvoidedSource { source, error });
@@ -161,13 +161,15 @@ impl<'a> PathReceiver<'a> {
     }
 
     fn receive_with_retries(&mut self, job: Job) -> SourceResult {
-        let (copy, queue, item) = (self.copy, self.queue, &*job.item);
+        let (copy, queue, planned) = (self.copy, self.queue, &*job.planned);
         let mut may_be_stale = job.may_be_stale;
-        let retry = copy.sources.retry_policy(item.source);
-        let mut stream = job.nar.unwrap_or_else(|| queue.open_for_all_attempts(item));
+        let retry = copy.sources.retry_policy(planned.source);
+        let mut stream = job
+            .nar
+            .unwrap_or_else(|| queue.open_for_all_attempts(planned));
         let mut attempt = 1;
         loop {
-            let error = match self.receive_stream(item, stream) {
+            let error = match self.receive_stream(planned, stream) {
                 Ok(received) => return Ok(Ok(received)),
                 Err(error) => error,
             };
@@ -177,29 +179,29 @@ impl<'a> PathReceiver<'a> {
                     false => Err(error),
                 };
             }
-            self.report_retry(item, &error);
+            self.report_retry(planned, &error);
             if !is_stale(&mut may_be_stale, &error) {
                 let time = retry.pause(attempt, &error);
-                let wait = || self.wait_before_retry(item, time);
+                let wait = || self.wait_before_retry(planned, time);
                 self.worker.yield_core_while(wait)?;
                 attempt += 1;
             }
             copy.check_cancelled()?;
-            stream = queue.open_for_all_attempts(item);
+            stream = queue.open_for_all_attempts(planned);
         }
     }
 
     /// Receives a path from one stream.
     fn receive_stream(
         &mut self,
-        item: &PlannedPath,
+        planned: &PlannedPath,
         stream: Result<NarStream, Error>,
     ) -> Result<ReceivedPath, Error> {
         let copy = self.copy;
-        let mut nar = self.incoming_nar(item);
+        let mut nar = self.incoming_nar(planned);
         let result = stream.and_then(|stream| {
-            let source = &copy.sources.list[item.source];
-            nar.set_stream(stream, source.nar_url(&item.narinfo));
+            let source = &copy.sources.list[planned.source];
+            nar.set_stream(stream, source.nar_url(&planned.narinfo));
             copy.target.receive(&mut nar)
         });
         match result {
@@ -212,43 +214,43 @@ impl<'a> PathReceiver<'a> {
         }
     }
 
-    fn job_for_all_attempts(&self, item: Arc<PlannedPath>) -> Job {
+    fn job_for_all_attempts(&self, planned: Arc<PlannedPath>) -> Job {
         Job {
-            nar: Some(self.queue.open_for_all_attempts(&item)),
-            item,
+            nar: Some(self.queue.open_for_all_attempts(&planned)),
+            planned,
             may_be_stale: false,
         }
     }
 
-    fn others(&self, item: &PlannedPath) -> impl Iterator<Item = usize> + use<> {
-        let source = item.source;
+    fn others(&self, planned: &PlannedPath) -> impl Iterator<Item = usize> + use<> {
+        let source = planned.source;
         (0..self.copy.sources.list.len()).filter(move |other| *other != source)
     }
 
     fn query_alternative(
         &self,
-        item: &PlannedPath,
+        planned: &PlannedPath,
         source: usize,
         timeout: Option<Duration>,
     ) -> Result<Option<PlannedPath>, Error> {
-        let query = || query_alternative(self.copy, item, source, timeout);
+        let query = || query_alternative(self.copy, planned, source, timeout);
         let other = self.worker.yield_core_while(query);
         self.copy.check_cancelled()?;
         Ok(other)
     }
 
-    fn report_retry(&self, item: &PlannedPath, error: &Error) {
-        let path = Some(&item.narinfo.info.path);
+    fn report_retry(&self, planned: &PlannedPath, error: &Error) {
+        let path = Some(&planned.narinfo.info.path);
         self.copy.events.event(Event::Retrying { path, error });
     }
 
     /// Waits before another attempt. Ends early if the copy is cancelled or does not need the path
     /// any more.
-    fn wait_before_retry(&self, item: &PlannedPath, time: Duration) -> Result<(), Error> {
+    fn wait_before_retry(&self, planned: &PlannedPath, time: Duration) -> Result<(), Error> {
         let began = Instant::now();
         loop {
             self.copy.check_cancelled()?;
-            if !self.queue.is_needed(&item.narinfo.info.path) {
+            if !self.queue.is_needed(&planned.narinfo.info.path) {
                 return Err(Error::NotNeeded);
             }
             let left = time.saturating_sub(began.elapsed());
@@ -259,14 +261,14 @@ impl<'a> PathReceiver<'a> {
         }
     }
 
-    fn incoming_nar<'s>(&'s mut self, item: &'s PlannedPath) -> IncomingNar<'s> {
+    fn incoming_nar<'s>(&'s mut self, planned: &'s PlannedPath) -> IncomingNar<'s> {
         let context = NarContext {
             options: self.copy.options,
             events: self.copy.events,
             worker: self.worker,
             decoder_budget: &self.queue.decoder_budget,
         };
-        IncomingNar::new(context, item, &mut self.scratch)
+        IncomingNar::new(context, planned, &mut self.scratch)
     }
 }
 
@@ -286,11 +288,11 @@ fn is_source_fault(error: &Error) -> bool {
 /// what they need and the commit waits for them.
 fn query_alternative(
     copy: &CopyContext<'_>,
-    item: &PlannedPath,
+    planned: &PlannedPath,
     source: usize,
     timeout: Option<Duration>,
 ) -> Option<PlannedPath> {
-    let path = &item.narinfo.info.path;
+    let path = &planned.narinfo.info.path;
     let candidate = &copy.sources.list[source];
     if !candidate.is_for(copy.target.store_dir()) {
         return None;
@@ -298,8 +300,8 @@ fn query_alternative(
     // The user sees the error of the first source, so the cause here is dropped.
     let narinfo = candidate.query_path_info_within(timeout, path.hash_part(), &copy.options.cancel);
     let narinfo = narinfo.ok().flatten()?;
-    let has_failed = source == item.source && narinfo == item.narinfo;
-    let has_same_references = narinfo.info.references == item.narinfo.info.references;
+    let has_failed = source == planned.source && narinfo == planned.narinfo;
+    let has_same_references = narinfo.info.references == planned.narinfo.info.references;
     if has_failed || !has_same_references {
         return None;
     }

@@ -66,7 +66,7 @@ pub(crate) enum QueueEnd {
 
 /// A path that a worker has taken.
 pub(crate) struct Job {
-    pub(crate) item: Arc<PlannedPath>,
+    pub(crate) planned: Arc<PlannedPath>,
     /// `None` for a path that may be reused from this machine or come from another source.
     pub(crate) nar: Option<Result<NarStream, Error>>,
     /// The body was requested long ago, and its server may have closed the connection.
@@ -111,19 +111,19 @@ impl<'a> Queue<'a> {
 
     /// Adds a path while the copy still resolves the closure, and prefetches its body if there is
     /// room.
-    pub(crate) fn add_early(&self, item: Arc<PlannedPath>) {
+    pub(crate) fn add_early(&self, planned: Arc<PlannedPath>) {
         let mut state = self.state();
-        state.insert(self.order, item);
+        state.insert(self.order, planned);
         self.prefetch(&mut state, QueueEnd::Largest);
         drop(state);
         self.changed.notify_one();
     }
 
     /// Adds the last paths.
-    pub(crate) fn complete(&self, items: impl Iterator<Item = Arc<PlannedPath>>) {
+    pub(crate) fn complete(&self, planned_paths: impl Iterator<Item = Arc<PlannedPath>>) {
         let mut state = self.state();
-        for item in items {
-            state.insert(self.order, item);
+        for planned in planned_paths {
+            state.insert(self.order, planned);
         }
         state.is_complete = true;
         // The workers may be busy with early paths.
@@ -143,7 +143,7 @@ impl<'a> Queue<'a> {
                 QueueEnd::Largest => state.remaining.pop_first(),
                 QueueEnd::Smallest => state.remaining.pop_last(),
             };
-            let Some((rank, item)) = taken else {
+            let Some((rank, planned)) = taken else {
                 if state.is_complete || state.is_closed {
                     return None;
                 }
@@ -151,23 +151,25 @@ impl<'a> Queue<'a> {
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let prefetch = state.prefetch_of(&item);
+            let prefetch = state.prefetch_of(&planned);
             prefetch.candidates.remove(&rank);
             let prefetched = prefetch.bodies.remove(&rank);
-            if state.skipped.contains(&item.narinfo.info.path) {
+            if state.skipped.contains(&planned.narinfo.info.path) {
                 continue;
             }
             let (may_be_stale, nar) = match prefetched {
                 Some((since, nar)) => {
-                    let may_be_stale = !is_small(&item) && since.elapsed() > STALE_AFTER;
+                    let may_be_stale = !is_small(&planned) && since.elapsed() > STALE_AFTER;
                     (may_be_stale, Some(nar))
                 }
-                None if item.is_local() || self.sources.is_avoided(item.source) => (false, None),
-                None => (false, Some(self.open(&item))),
+                None if planned.is_local() || self.sources.is_avoided(planned.source) => {
+                    (false, None)
+                }
+                None => (false, Some(self.open(&planned))),
             };
             self.prefetch(&mut state, end);
             return Some(Job {
-                item,
+                planned,
                 nar,
                 may_be_stale,
             });
@@ -176,33 +178,33 @@ impl<'a> Queue<'a> {
 
     /// Opens the NAR of a path at its source. The source gives up early if others may have the
     /// path.
-    pub(crate) fn open(&self, item: &PlannedPath) -> Result<NarStream, Error> {
-        self.open_at(item, self.sources.have_alternative_to(item.source))
+    pub(crate) fn open(&self, planned: &PlannedPath) -> Result<NarStream, Error> {
+        self.open_at(planned, self.sources.have_alternative_to(planned.source))
     }
 
     /// Opens the NAR of a path at its source, which does not give up early.
-    pub(crate) fn open_for_all_attempts(&self, item: &PlannedPath) -> Result<NarStream, Error> {
-        self.open_at(item, false)
+    pub(crate) fn open_for_all_attempts(&self, planned: &PlannedPath) -> Result<NarStream, Error> {
+        self.open_at(planned, false)
     }
 
-    fn open_at(&self, item: &PlannedPath, can_fail_over: bool) -> Result<NarStream, Error> {
+    fn open_at(&self, planned: &PlannedPath, can_fail_over: bool) -> Result<NarStream, Error> {
         let request = NarRequest {
-            buffering: match is_small(item) {
+            buffering: match is_small(planned) {
                 true => Buffering::Whole,
                 false => Buffering::Stream,
             },
             can_fail_over,
         };
-        self.sources.list[item.source].open_nar(&item.narinfo, request)
+        self.sources.list[planned.source].open_nar(&planned.narinfo, request)
     }
 
     /// Opens the NAR of a large path one turn ahead, if a connection is to spare.
-    fn prefetch_large(&self, item: &PlannedPath) -> Option<Result<NarStream, Error>> {
+    fn prefetch_large(&self, planned: &PlannedPath) -> Option<Result<NarStream, Error>> {
         let request = NarRequest {
             buffering: Buffering::Stream,
-            can_fail_over: self.sources.have_alternative_to(item.source),
+            can_fail_over: self.sources.have_alternative_to(planned.source),
         };
-        self.sources.list[item.source].prefetch_nar(&item.narinfo, request)
+        self.sources.list[planned.source].prefetch_nar(&planned.narinfo, request)
     }
 
     /// Skips paths that no worker has taken. A worker that has taken one makes no further attempt.
@@ -248,14 +250,14 @@ impl<'a> Queue<'a> {
             while bodies.len() < limit
                 && let Some(rank) = end.peek(candidates)
             {
-                if let Some(item) = remaining.get(&rank)
-                    && !skipped.contains(&item.narinfo.info.path)
-                    && !item.is_local()
-                    && !self.sources.is_avoided(item.source)
+                if let Some(planned) = remaining.get(&rank)
+                    && !skipped.contains(&planned.narinfo.info.path)
+                    && !planned.is_local()
+                    && !self.sources.is_avoided(planned.source)
                 {
-                    let body = match is_small(item) {
-                        true => Some(self.open(item)),
-                        false => self.prefetch_large(item),
+                    let body = match is_small(planned) {
+                        true => Some(self.open(planned)),
+                        false => self.prefetch_large(planned),
                     };
                     // There is no connection to spare. The worker will request the body itself.
                     let Some(body) = body else { break };
@@ -282,23 +284,23 @@ impl Drop for CloseOnDrop<'_> {
 }
 
 impl QueueState {
-    fn insert(&mut self, order: QueueOrder, item: Arc<PlannedPath>) {
+    fn insert(&mut self, order: QueueOrder, planned: Arc<PlannedPath>) {
         if self.is_closed {
             return;
         }
         let order = match order {
-            QueueOrder::BySize => u64::MAX - item.narinfo.info.nar_size,
+            QueueOrder::BySize => u64::MAX - planned.narinfo.info.nar_size,
             QueueOrder::AsAdded => 0,
         };
         let number = self.added;
         self.added += 1;
         let rank = Rank { order, number };
-        self.prefetch_of(&item).candidates.insert(rank);
-        self.remaining.insert(rank, item);
+        self.prefetch_of(&planned).candidates.insert(rank);
+        self.remaining.insert(rank, planned);
     }
 
-    fn prefetch_of(&mut self, item: &PlannedPath) -> &mut Prefetch {
-        match is_small(item) {
+    fn prefetch_of(&mut self, planned: &PlannedPath) -> &mut Prefetch {
+        match is_small(planned) {
             true => &mut self.small,
             false => &mut self.large,
         }
@@ -314,8 +316,8 @@ impl QueueEnd {
     }
 }
 
-fn is_small(item: &PlannedPath) -> bool {
-    let size = item.narinfo.file_size;
+fn is_small(planned: &PlannedPath) -> bool {
+    let size = planned.narinfo.file_size;
     size.is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
 
@@ -342,7 +344,7 @@ mod tests {
     use floe_transfer::{RetryPolicy, Session, UriContext};
 
     /// Returns the `number`th path of a plan, with `len` bytes, from a cache whose NARs are empty.
-    fn item(number: usize, len: u64) -> Arc<PlannedPath> {
+    fn planned(number: usize, len: u64) -> Arc<PlannedPath> {
         let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
         let text = format!(
             "StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{number}\nURL: nar\n\
@@ -368,21 +370,21 @@ mod tests {
         .unwrap();
         fs::write(cache.path().join("nar"), "").unwrap();
         let url = format!("file://{}", cache.path().display());
-        let location = resolve_store_uri(&url, &UriContext::default()).unwrap();
+        let store_config = resolve_store_uri(&url, &UriContext::default()).unwrap();
         let session = Session::default();
-        let sources = Sources::open(&[location], SourceOrder::AsListed, &session).unwrap();
+        let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session).unwrap();
         let large = SMALL_LEN_MAX as u64 * 2;
         // More than the prefetch limits of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };
-        let items: Vec<_> = (0..140)
-            .map(|number| item(number, len_of(number)))
+        let planned_paths: Vec<_> = (0..140)
+            .map(|number| planned(number, len_of(number)))
             .collect();
         let queue = Queue::new(&sources, QueueOrder::AsAdded, 2);
-        items[..5]
+        planned_paths[..5]
             .iter()
-            .for_each(|item| queue.add_early(item.clone()));
-        queue.complete(items[5..].iter().cloned());
-        queue.skip([items[3].narinfo.info.path.clone()]);
+            .for_each(|planned| queue.add_early(planned.clone()));
+        queue.complete(planned_paths[5..].iter().cloned());
+        queue.skip([planned_paths[3].narinfo.info.path.clone()]);
         let (mut largest, mut smallest) = (Vec::new(), Vec::new());
         loop {
             let (end, taken) = match largest.len() <= smallest.len() {
@@ -391,7 +393,7 @@ mod tests {
             };
             let Some(job) = queue.next(end) else { break };
             assert!(matches!(job.nar, Some(Ok(_))));
-            let name = job.item.narinfo.info.path.name();
+            let name = job.planned.narinfo.info.path.name();
             taken.push(name.parse::<usize>().unwrap());
         }
         assert!(largest.is_sorted() && smallest.is_sorted_by(|a, b| a > b));
@@ -415,15 +417,15 @@ mod tests {
             let worker = scope.spawn(|| {
                 let taken = std::iter::from_fn(|| queue.next(QueueEnd::Largest));
                 taken
-                    .map(|job| job.item.narinfo.info.nar_size)
+                    .map(|job| job.planned.narinfo.info.nar_size)
                     .collect::<Vec<_>>()
             });
-            queue.add_early(item(0, 10));
+            queue.add_early(planned(0, 10));
             // The worker takes the first path before the others come.
             while !queue.state().remaining.is_empty() {
                 std::thread::yield_now();
             }
-            queue.complete([item(1, 5), item(2, 20)].into_iter());
+            queue.complete([planned(1, 5), planned(2, 20)].into_iter());
             assert_eq!(worker.join().unwrap(), [10, 20, 5]);
             let worker = scope.spawn(|| queue.next(QueueEnd::Largest).is_none());
             queue.close();

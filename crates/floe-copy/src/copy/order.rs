@@ -12,22 +12,24 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_transfer::PlannedPath;
 
-/// Sorts paths for this number of workers, which take them from the front. `items` are sorted by
+/// Sorts paths for this number of workers, which take them from the front. `planned_paths` are sorted by
 /// their size, largest first.
 pub(super) fn references_first(
-    items: Vec<Arc<PlannedPath>>,
+    planned_paths: Vec<Arc<PlannedPath>>,
     workers: usize,
 ) -> Vec<Arc<PlannedPath>> {
-    let heights = heights(&items);
-    let size = |index: usize| items[index].narinfo.info.nar_size;
-    let height = |index: &usize| heights.get(&items[*index].narinfo.info.path);
-    let mut by_height: Vec<usize> = (0..items.len()).collect();
+    let heights = heights(&planned_paths);
+    let size = |index: usize| planned_paths[index].narinfo.info.nar_size;
+    let height = |index: &usize| heights.get(&planned_paths[*index].narinfo.info.path);
+    let mut by_height: Vec<usize> = (0..planned_paths.len()).collect();
     by_height.sort_by_key(height);
     let mut by_height = by_height.into_iter();
-    let mut by_size = 0..items.len();
-    let mut remaining = (0..items.len()).map(size).fold(0, u64::saturating_add);
+    let mut by_size = 0..planned_paths.len();
+    let mut remaining = (0..planned_paths.len())
+        .map(size)
+        .fold(0, u64::saturating_add);
     let (mut order, mut taken) = (Vec::new(), HashSet::new());
-    while order.len() < items.len() {
+    while order.len() < planned_paths.len() {
         let largest = by_size.clone().find(|index| !taken.contains(index));
         let is_late = |index: &usize| size(*index).saturating_mul(workers as u64) >= remaining;
         let next = match largest.filter(is_late) {
@@ -42,21 +44,24 @@ pub(super) fn references_first(
         order.push(next);
         remaining = remaining.saturating_sub(size(next));
     }
-    let mut items: Vec<Option<Arc<PlannedPath>>> = items.into_iter().map(Some).collect();
-    let in_order = order.into_iter().filter_map(|index| items[index].take());
+    let mut planned_paths: Vec<Option<Arc<PlannedPath>>> =
+        planned_paths.into_iter().map(Some).collect();
+    let in_order = order
+        .into_iter()
+        .filter_map(|index| planned_paths[index].take());
     in_order.collect()
 }
 
 /// Returns the height of each path. Paths in a circle, which only a wrong narinfo can claim, have
 /// the height zero.
-fn heights(items: &[Arc<PlannedPath>]) -> HashMap<StorePath, usize> {
+fn heights(planned_paths: &[Arc<PlannedPath>]) -> HashMap<StorePath, usize> {
     let mut pending: HashMap<&StorePath, usize> = HashMap::new();
     let mut referrers: HashMap<&StorePath, Vec<&StorePath>> = HashMap::new();
-    for item in items {
-        pending.insert(&item.narinfo.info.path, 0);
+    for planned in planned_paths {
+        pending.insert(&planned.narinfo.info.path, 0);
     }
-    for item in items {
-        let info = &item.narinfo.info;
+    for planned in planned_paths {
+        let info = &planned.narinfo.info;
         for reference in info.references.iter().filter(|path| **path != info.path) {
             if pending.contains_key(reference) {
                 referrers.entry(reference).or_default().push(&info.path);
@@ -98,7 +103,7 @@ mod tests {
         StorePath::parse(&format!("{number:032}-path")).unwrap()
     }
 
-    fn item(number: usize, nar_size: u64, references: &[usize]) -> PlannedPath {
+    fn planned(number: usize, nar_size: u64, references: &[usize]) -> PlannedPath {
         let info = PathInfo {
             path: path(number),
             nar_hash: Hash::sha256([0; 32]),
@@ -130,38 +135,44 @@ mod tests {
         }
     }
 
-    fn order(items: Vec<PlannedPath>, workers: usize) -> Vec<StorePath> {
-        let items = items.into_iter().map(Arc::new).collect();
-        let items = references_first(items, workers).into_iter();
-        items.map(|item| item.narinfo.info.path.clone()).collect()
+    fn order(planned_paths: Vec<PlannedPath>, workers: usize) -> Vec<StorePath> {
+        let planned_paths = planned_paths.into_iter().map(Arc::new).collect();
+        let planned_paths = references_first(planned_paths, workers).into_iter();
+        planned_paths
+            .map(|planned| planned.narinfo.info.path.clone())
+            .collect()
     }
 
     #[test]
     fn references_come_before_referrers() {
-        let items = vec![
-            item(0, 9, &[1, 2]),
-            item(1, 8, &[2, 3]),
-            item(2, 8, &[2]),
-            item(3, 7, &[2]),
-            item(4, 6, &[]),
-            item(5, 5, &[]),
+        let planned_paths = vec![
+            planned(0, 9, &[1, 2]),
+            planned(1, 8, &[2, 3]),
+            planned(2, 8, &[2]),
+            planned(3, 7, &[2]),
+            planned(4, 6, &[]),
+            planned(5, 5, &[]),
         ];
-        assert_eq!(order(items, 1), [2, 4, 5, 3, 1, 0].map(path));
+        assert_eq!(order(planned_paths, 1), [2, 4, 5, 3, 1, 0].map(path));
     }
 
     #[test]
     fn large_path_does_not_run_alone_at_the_end() {
-        let mut items = vec![item(0, 100, &[1])];
-        items.extend((1..21).map(|number| item(number, 10, &[])));
+        let mut planned_paths = vec![planned(0, 100, &[1])];
+        planned_paths.extend((1..21).map(|number| planned(number, 10, &[])));
         // Two workers need 100 for the small paths that remain when the large one begins.
-        let place = order(items, 2).iter().position(|it| *it == path(0));
+        let place = order(planned_paths, 2).iter().position(|it| *it == path(0));
         assert_eq!(place, Some(10));
     }
 
     #[test]
     fn circle_of_references_keeps_all_paths() {
-        let items = vec![item(0, 3, &[1]), item(1, 2, &[0]), item(2, 1, &[0])];
-        let sorted: BTreeSet<StorePath> = order(items, 2).into_iter().collect();
+        let planned_paths = vec![
+            planned(0, 3, &[1]),
+            planned(1, 2, &[0]),
+            planned(2, 1, &[0]),
+        ];
+        let sorted: BTreeSet<StorePath> = order(planned_paths, 2).into_iter().collect();
         assert_eq!(sorted, (0..3).map(path).collect());
     }
 }

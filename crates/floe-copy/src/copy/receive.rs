@@ -30,8 +30,8 @@ pub(crate) fn run_worker(
     };
     let mut receiver = PathReceiver::new(copy, queue, &worker);
     while let Some(job) = queue.next(end) {
-        let item = job.item.clone();
-        let info = &item.narinfo.info;
+        let planned = job.planned.clone();
+        let info = &planned.narinfo.info;
         let (path, nar_size) = (&info.path, info.nar_size);
         copy.events.event(Event::Started { path, nar_size });
         let result = receiver.receive(job);

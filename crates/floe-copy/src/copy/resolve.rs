@@ -41,7 +41,7 @@ use super::trust::check_trust;
 pub(crate) struct Resolved {
     /// The store paths of the requested paths that were found.
     pub(crate) requested_paths: Vec<StorePath>,
-    pub(crate) items: BTreeMap<StorePath, Arc<PlannedPath>>,
+    pub(crate) planned_paths: BTreeMap<StorePath, Arc<PlannedPath>>,
     pub(crate) failures: Vec<Error>,
     /// Paths that are missing in the target and in all sources.
     pub(crate) unavailable: BTreeSet<StorePath>,
@@ -145,7 +145,10 @@ pub(crate) fn resolve<'a>(
         while !resolver.frontier.is_empty() {
             resolver.expand_frontier()?;
         }
-        let (known, pending) = (resolver.resolved.items.len(), resolver.queries.len());
+        let (known, pending) = (
+            resolver.resolved.planned_paths.len(),
+            resolver.queries.len(),
+        );
         copy.events.event(Event::Resolving { known, pending });
     }
     let requested_paths = resolver.requested_paths.into_iter().flatten();
@@ -193,14 +196,14 @@ impl Resolver<'_> {
             if missing.paths.binary_search(path).is_err() {
                 self.resolved.already_valid += 1;
                 // The user named its hash part, and it turned out to be valid.
-                self.resolved.items.remove(path);
+                self.resolved.planned_paths.remove(path);
             }
         }
         self.frontier.extend(missing.unchecked_references);
         for path in missing.paths {
-            match self.resolved.items.get(&path) {
+            match self.resolved.planned_paths.get(&path) {
                 // The user named its hash part.
-                Some(item) => (self.found)(item)?,
+                Some(planned) => (self.found)(planned)?,
                 None => self.start_query(PathSpec::Path(path), None),
             }
         }
@@ -328,7 +331,7 @@ impl Resolver<'_> {
         let from_disk_cache = matches!(&answer, Ok(reply) if reply.from_disk_cache);
         let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
         match answer.and_then(|reply| reply.narinfo.map(check).transpose()) {
-            Ok(Some(item)) => self.add_path(query.spec_index, item)?,
+            Ok(Some(planned)) => self.add_path(query.spec_index, planned)?,
             Ok(None) => {
                 if from_disk_cache {
                     query.remembered_absent.push(source);
@@ -371,17 +374,21 @@ impl Resolver<'_> {
         }
     }
 
-    fn add_path(&mut self, spec_index: Option<usize>, mut item: PlannedPath) -> Result<(), Error> {
-        let info = &item.narinfo.info;
+    fn add_path(
+        &mut self,
+        spec_index: Option<usize>,
+        mut planned: PlannedPath,
+    ) -> Result<(), Error> {
+        let info = &planned.narinfo.info;
         let path = info.path.clone();
-        item.local_copies = self.copy.options.reuse.local_copies(&path);
-        item.is_recovered = self.copy.target.has_recovered(&path);
-        let item = Arc::new(item);
-        let info = &item.narinfo.info;
+        planned.local_copies = self.copy.options.reuse.local_copies(&path);
+        planned.is_recovered = self.copy.target.has_recovered(&path);
+        let planned = Arc::new(planned);
+        let info = &planned.narinfo.info;
         self.copy.events.event(Event::Resolved {
             path: &path,
             nar_size: info.nar_size,
-            download_size: item.narinfo.file_size,
+            download_size: planned.narinfo.file_size,
         });
         if let Some(spec_index) = spec_index {
             self.requested_paths[spec_index] = Some(path.clone());
@@ -390,9 +397,9 @@ impl Resolver<'_> {
         }
         self.frontier.extend(info.references.iter().cloned());
         if spec_index.is_none() {
-            (self.found)(&item)?;
+            (self.found)(&planned)?;
         }
-        self.resolved.items.insert(path, item);
+        self.resolved.planned_paths.insert(path, planned);
         Ok(())
     }
 }

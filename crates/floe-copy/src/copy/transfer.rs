@@ -43,7 +43,7 @@ struct Early {
     /// Whether further paths may follow.
     is_open: bool,
     has_workers: bool,
-    items: Vec<Arc<PlannedPath>>,
+    planned_paths: Vec<Arc<PlannedPath>>,
     paths: HashSet<StorePath>,
     /// The sum of their NAR sizes, in bytes.
     nar_bytes: u64,
@@ -76,24 +76,24 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
     /// Adds a path that the target lacks, before the plan is complete.
     ///
     /// Errors: those of the target; a worker could not be started.
-    pub(super) fn add_early(&mut self, item: &Arc<PlannedPath>) -> Result<(), Error> {
+    pub(super) fn add_early(&mut self, planned: &Arc<PlannedPath>) -> Result<(), Error> {
         let early = &mut self.early;
-        let info = &item.narinfo.info;
+        let info = &planned.narinfo.info;
         if !early.is_open || early.paths.contains(&info.path) {
             return Ok(());
         }
-        early.items.push(item.clone());
+        early.planned_paths.push(planned.clone());
         early.nar_bytes = early.nar_bytes.saturating_add(info.nar_size);
         if !self.has_room()? {
             self.early.is_open = false;
-            self.early.items.pop();
+            self.early.planned_paths.pop();
             return Ok(());
         }
         if self.early.paths.is_empty() {
             self.copy.target.prepare()?;
         }
         self.early.paths.insert(info.path.clone());
-        self.queue.add_early(item.clone());
+        self.queue.add_early(planned.clone());
         if !self.early.has_workers
             && let Some(pool) = HashPool::for_unknown_messages(self.copy.options.jobs)
         {
@@ -109,11 +109,11 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
         let early = &mut self.early;
         let (nar_bytes, paths) = early.examined;
         if !self.copy.options.check_space
-            || early.nar_bytes <= nar_bytes && early.items.len() <= paths
+            || early.nar_bytes <= nar_bytes && early.planned_paths.len() <= paths
         {
             return Ok(true);
         }
-        let Some(mut space) = self.copy.estimate_space(&early.items)? else {
+        let Some(mut space) = self.copy.estimate_space(&early.planned_paths)? else {
             return Ok(true);
         };
         match &early.space {
@@ -123,7 +123,7 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
         }
         early.examined = (
             (early.nar_bytes / 2).saturating_mul(3),
-            early.items.len() / 2 * 3,
+            early.planned_paths.len() / 2 * 3,
         );
         Ok(space.is_ample())
     }
@@ -137,17 +137,19 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
     /// and are not valid any more. `waiting` gets the staged paths that need them.
     pub(super) fn run(
         self,
-        items: &[Arc<PlannedPath>],
+        planned_paths: &[Arc<PlannedPath>],
         unavailable: &BTreeSet<StorePath>,
         waiting: &mut Vec<WaitingPath>,
         summary: &mut CopySummary,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        let mut commit = Commit::new(self.copy, self.queue, items, summary, waiting);
+        let mut commit = Commit::new(self.copy, self.queue, planned_paths, summary, waiting);
         commit.fail_referrers_of(unavailable);
-        let is_new = |item: &&Arc<PlannedPath>| !self.early.paths.contains(&item.narinfo.info.path);
-        self.queue.complete(items.iter().filter(is_new).cloned());
+        let is_new =
+            |planned: &&Arc<PlannedPath>| !self.early.paths.contains(&planned.narinfo.info.path);
+        self.queue
+            .complete(planned_paths.iter().filter(is_new).cloned());
         if !self.early.has_workers {
-            let pool = self.hash_pool(items);
+            let pool = self.hash_pool(planned_paths);
             if let Err(error) = self.start_workers(&pool) {
                 self.queue.close();
                 return Err(error);
@@ -177,7 +179,13 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
         }
         stop(self.copy, self.queue);
         drop(self.sender);
-        let mut commit = Commit::new(self.copy, self.queue, &self.early.items, summary, waiting);
+        let mut commit = Commit::new(
+            self.copy,
+            self.queue,
+            &self.early.planned_paths,
+            summary,
+            waiting,
+        );
         commit.finish(self.results, Some(error));
     }
 
@@ -196,13 +204,16 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
     /// Chooses the workers. A pool with batched workers has more workers than cores, and each needs
     /// the memory of a decoder or encoder. If that is much memory, hashing takes little of the
     /// time, so fewer workers lose little.
-    fn hash_pool(&self, items: &[Arc<PlannedPath>]) -> HashPool {
+    fn hash_pool(&self, planned_paths: &[Arc<PlannedPath>]) -> HashPool {
         let jobs: Option<NonZeroUsize> = self.copy.options.jobs;
         if self.copy.target.needs_core_per_worker() {
-            return HashPool::sequential(items.len(), jobs);
+            return HashPool::sequential(planned_paths.len(), jobs);
         }
-        let hash_pool = HashPool::for_messages(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
-        let mut compressions = items.iter().map(|item| &item.narinfo.compression);
+        let hash_pool =
+            HashPool::for_messages(planned_paths.iter().map(|i| i.narinfo.info.nar_size), jobs);
+        let mut compressions = planned_paths
+            .iter()
+            .map(|planned| &planned.narinfo.compression);
         match compressions.any(codec::has_large_window) {
             true => hash_pool.with_half_the_slots(),
             false => hash_pool,

@@ -64,7 +64,7 @@ impl Target for ReadOnlyStore {
         }
     }
 
-    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
-        Space::estimate(&self.layout.real_store_dir, items, Needs::of_tree).map(Some)
+    fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+        Space::estimate(&self.layout.real_store_dir, planned_paths, Needs::of_tree).map(Some)
     }
 }

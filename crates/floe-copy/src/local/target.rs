@@ -145,9 +145,9 @@ impl Target for LocalTarget {
         Ok(self.store.query_path_from_hash_part(hash_part)?)
     }
 
-    fn estimate_space(&self, items: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
         let directory = &self.store.layout().real_store_dir;
-        Space::estimate(directory, items, Needs::of_tree).map(Some)
+        Space::estimate(directory, planned_paths, Needs::of_tree).map(Some)
     }
 
     fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {

@@ -42,7 +42,7 @@ impl NarInfo {
             rest = after;
             line += 1;
         }
-        fields.into_nar_info()
+        fields.into_narinfo()
     }
 }
 
@@ -137,7 +137,7 @@ impl Fields {
         Ok(())
     }
 
-    fn into_nar_info(self) -> Result<NarInfo, NarInfoError> {
+    fn into_narinfo(self) -> Result<NarInfo, NarInfoError> {
         let path = self.path.ok_or(NarInfoError::Missing("StorePath"))?;
         let nar_hash = self.nar_hash.ok_or(NarInfoError::Missing("NarHash"))?;
         if self.url.is_empty() {

@@ -61,11 +61,11 @@ fn field_problem(field: &str, replacement: &str) -> FieldProblem {
 
 #[test]
 fn full_narinfo_prints_as_parsed() {
-    let nar_info = parse(GOOD).unwrap();
-    assert_eq!(nar_info.to_text(&StoreDir::default()), GOOD);
-    assert_eq!(nar_info.info.references.len(), 2);
-    assert_eq!(nar_info.info.signatures.len(), 2);
-    assert_eq!(nar_info.file_size, Some(99));
+    let narinfo = parse(GOOD).unwrap();
+    assert_eq!(narinfo.to_text(&StoreDir::default()), GOOD);
+    assert_eq!(narinfo.info.references.len(), 2);
+    assert_eq!(narinfo.info.signatures.len(), 2);
+    assert_eq!(narinfo.file_size, Some(99));
 }
 
 #[test]
@@ -447,10 +447,10 @@ proptest! {
         file_size in prop::option::of(1_u64..),
     ) {
         let compression = Compression::parse(compression).unwrap();
-        let nar_info = NarInfo { info, url, compression, file_hash, file_size };
+        let narinfo = NarInfo { info, url, compression, file_hash, file_size };
         let dir = StoreDir::default();
-        let text = nar_info.to_text(&dir);
-        prop_assert_eq!(NarInfo::parse(text.as_bytes(), &dir).unwrap(), nar_info);
+        let text = narinfo.to_text(&dir);
+        prop_assert_eq!(NarInfo::parse(text.as_bytes(), &dir).unwrap(), narinfo);
     }
 
     #[test]

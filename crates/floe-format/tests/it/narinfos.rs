@@ -49,10 +49,10 @@ fn narinfos_print_as_by_nix() {
 #[test]
 fn nar_file_names_are_those_of_nix() {
     for (name, text) in vectors_in("narinfo", ".narinfo") {
-        let nar_info = parse(&text);
-        let hash = nar_info.file_hash.unwrap().digest_nix32();
-        let extension = nar_info.compression.file_extension();
-        assert_eq!(nar_info.url, format!("nar/{hash}.nar{extension}"), "{name}");
+        let narinfo = parse(&text);
+        let hash = narinfo.file_hash.unwrap().digest_nix32();
+        let extension = narinfo.compression.file_extension();
+        assert_eq!(narinfo.url, format!("nar/{hash}.nar{extension}"), "{name}");
     }
 }
 
@@ -61,13 +61,13 @@ fn signatures_by_nix_verify() {
     let trusted = TrustedKeys::from_iter([key("key.pub")]);
     let wrong = TrustedKeys::from_iter([key("key2.pub")]);
     let mut doubly_signed = 0;
-    for nar_info in cache() {
+    for narinfo in cache() {
         assert!(
-            nar_info.info.is_signed_by(&dir(), &trusted),
+            narinfo.info.is_signed_by(&dir(), &trusted),
             "{:?}",
-            nar_info.info.path
+            narinfo.info.path
         );
-        doubly_signed += usize::from(nar_info.info.is_signed_by(&dir(), &wrong));
+        doubly_signed += usize::from(narinfo.info.is_signed_by(&dir(), &wrong));
     }
     assert_eq!(doubly_signed, 1);
 }
@@ -77,12 +77,12 @@ fn sign_makes_same_signature_as_nix() {
     let secret = SecretKey::parse(&text_vector("narinfo/key.sec")).unwrap();
     assert_eq!(secret.to_text(), text_vector("narinfo/key.sec").trim_end());
     assert_eq!(secret.public(), key("key.pub"));
-    for nar_info in cache() {
-        let mut info = nar_info.info.clone();
+    for narinfo in cache() {
+        let mut info = narinfo.info.clone();
         info.signatures.clear();
         info.sign(&dir(), &secret);
         assert!(
-            info.signatures.is_subset(&nar_info.info.signatures),
+            info.signatures.is_subset(&narinfo.info.signatures),
             "{:?}",
             info.path
         );
@@ -92,16 +92,16 @@ fn sign_makes_same_signature_as_nix() {
 #[test]
 fn content_addresses_match_paths_of_nix() {
     let mut kinds = BTreeSet::new();
-    for nar_info in cache() {
-        let Some(address) = nar_info.info.ca else {
+    for narinfo in cache() {
+        let Some(address) = narinfo.info.ca else {
             continue;
         };
         assert_eq!(
-            nar_info.info.matches_content_address(&dir()),
+            narinfo.info.matches_content_address(&dir()),
             Some(true),
             "{address}"
         );
-        let references = !nar_info.info.references.is_empty();
+        let references = !narinfo.info.references.is_empty();
         kinds.insert((address.method, address.hash.algorithm(), references));
     }
     use HashAlgorithm::{Blake3, Md5, Sha1, Sha256, Sha512};
@@ -150,23 +150,23 @@ fn text_with_references_has_path_of_nix() {
 #[test]
 fn json_of_cache_is_that_of_nix() {
     let of_cache = json("cache.json");
-    for nar_info in cache() {
-        let expected = &of_cache[dir().full_path(&nar_info.info.path)];
-        assert_eq!(nar_info.to_json(&dir()), *expected);
+    for narinfo in cache() {
+        let expected = &of_cache[dir().full_path(&narinfo.info.path)];
+        assert_eq!(narinfo.to_json(&dir()), *expected);
     }
     for (name, text) in vectors_in("narinfo", ".narinfo") {
-        let nar_info = parse(&text);
+        let narinfo = parse(&text);
         let expected =
-            &json(&name.replace(".narinfo", ".json"))[dir().full_path(&nar_info.info.path)];
-        assert_eq!(nar_info.to_json(&dir()), *expected, "{name}");
+            &json(&name.replace(".narinfo", ".json"))[dir().full_path(&narinfo.info.path)];
+        assert_eq!(narinfo.to_json(&dir()), *expected, "{name}");
     }
 }
 
 #[test]
 fn json_of_local_store_is_that_of_nix() {
     let local = json("local.json");
-    for nar_info in cache() {
-        let mut info = nar_info.info;
+    for narinfo in cache() {
+        let mut info = narinfo.info;
         let expected = &local[dir().full_path(&info.path)];
         info.registration_time = expected["registrationTime"].as_u64();
         info.ultimate = expected["ultimate"].as_bool().unwrap();

@@ -136,8 +136,8 @@ impl CompressedNarCache {
     }
 
     /// Queues a NAR for compression, unless the queue is full.
-    pub(crate) fn enqueue(&self, nar_info: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
-        let name = nar_info.nar_hash();
+    pub(crate) fn enqueue(&self, narinfo: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
+        let name = narinfo.nar_hash();
         let mut index = lock(&self.index);
         if index.uncacheable.get(name) == Some(&identity) {
             return;
@@ -145,7 +145,7 @@ impl CompressedNarCache {
         if index.queue.len() < QUEUE_MAX && index.queued.insert(name.into()) {
             index.queue.push_back(CompressionJob {
                 name: name.into(),
-                nar_hash: nar_info.info.nar_hash,
+                nar_hash: narinfo.info.nar_hash,
                 path,
                 identity,
             });

@@ -61,11 +61,11 @@ impl NarCache {
     /// Returns the bytes of a small NAR if they are in memory and were read from this very tree.
     pub(crate) fn get_small(
         &self,
-        nar_info: &CachedNarInfo,
+        narinfo: &CachedNarInfo,
         identity: TreeIdentity,
     ) -> Option<Arc<[u8]>> {
-        let found = lock(&self.small).get(&nar_info.hash)?;
-        let is_current = found.nar_hash == nar_info.info.nar_hash && found.identity == identity;
+        let found = lock(&self.small).get(&narinfo.hash)?;
+        let is_current = found.nar_hash == narinfo.info.nar_hash && found.identity == identity;
         is_current.then_some(found.bytes)
     }
 
@@ -77,7 +77,7 @@ impl NarCache {
         nar: &NarTarget,
         path: &Path,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let nar_hash = nar.nar_info.info.nar_hash;
+        let nar_hash = nar.narinfo.info.nar_hash;
         let mut bytes = Vec::new();
         dump_path::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
@@ -96,7 +96,7 @@ impl NarCache {
             nar_hash,
             bytes: bytes.clone(),
         };
-        lock(&self.small).put(nar.nar_info.hash, small, bytes.len() + OVERHEAD);
+        lock(&self.small).put(nar.narinfo.hash, small, bytes.len() + OVERHEAD);
         Ok(Some(bytes))
     }
 
@@ -121,7 +121,7 @@ impl NarCache {
 
     /// Returns the plan of a path: a packed one if there is one, else a cached one, else a new one.
     pub(crate) fn plan(&self, nar: &NarTarget, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
-        self.plan_of(nar.nar_info.hash, nar.identity, path)
+        self.plan_of(nar.narinfo.hash, nar.identity, path)
     }
 
     fn plan_of(

@@ -40,7 +40,7 @@ pub(crate) struct NarInfoCache {
     dir: StoreDir,
     keys: Vec<SecretKey>,
     index: RwLock<HashPartIndex>,
-    nar_infos: Mutex<LruCache<HashPart, Arc<CachedNarInfo>>>,
+    narinfos: Mutex<LruCache<HashPart, Arc<CachedNarInfo>>>,
     /// See the module's documentation.
     epoch: AtomicU64,
 }
@@ -103,7 +103,7 @@ impl NarInfoCache {
             dir: store.layout().store_dir.clone(),
             keys,
             index: RwLock::new(HashPartIndex::load(store)?),
-            nar_infos: Mutex::new(LruCache::new(NARINFOS_BUDGET)),
+            narinfos: Mutex::new(LruCache::new(NARINFOS_BUDGET)),
             epoch: AtomicU64::new(1),
         })
     }
@@ -123,14 +123,14 @@ impl NarInfoCache {
         // Another thread may increment the epoch in this moment. A comparison with the view of
         // this session proves no more than the session's epoch.
         let epoch = session.epoch;
-        let known = lock(&self.nar_infos).get(&hash);
+        let known = lock(&self.narinfos).get(&hash);
         if let Some(known) = &known
             && known.epoch.load(Ordering::Acquire) >= epoch
         {
             return Ok(Some((known.clone(), CacheUse::Hit)));
         }
         let Some(info) = session.store.path_info_from_hash_part(hash)? else {
-            lock(&self.nar_infos).remove(&hash);
+            lock(&self.narinfos).remove(&hash);
             return Ok(None);
         };
         if let Some(known) = known
@@ -141,7 +141,7 @@ impl NarInfoCache {
         }
         let rendered = Arc::new(self.render(hash, info, epoch));
         let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
-        lock(&self.nar_infos).put(hash, rendered.clone(), weight);
+        lock(&self.narinfos).put(hash, rendered.clone(), weight);
         Ok(Some((rendered, CacheUse::Miss)))
     }
 

@@ -15,7 +15,7 @@ use crate::http::response::{CacheKind, CacheUse, Response, etag_matches};
 
 /// Whether a compressed copy of a NAR may be in the cache, now or later.
 pub(super) fn is_cacheable(context: &Context, nar: &NarTarget) -> bool {
-    context.compressed_nars.is_some() && nar.nar_info.info.nar_size >= COMPRESSED_MIN
+    context.compressed_nars.is_some() && nar.narinfo.info.nar_size >= COMPRESSED_MIN
 }
 
 /// Responds to a client that accepts zstd and wants all of a NAR. `None` if the NAR is to be sent
@@ -26,22 +26,22 @@ pub(super) fn respond(
     nar: &NarTarget,
     request: &DeferredRequest,
 ) -> Result<Option<Response>, StoreError> {
-    let nar_info = &*nar.nar_info;
-    let size = nar_info.info.nar_size;
+    let narinfo = &*nar.narinfo;
+    let size = narinfo.info.nar_size;
     if size < COMPRESSED_MIN {
         return Ok(None);
     }
-    let etag = format!("\"{}-zstd\"", nar_info.nar_hash());
+    let etag = format!("\"{}-zstd\"", narinfo.nar_hash());
     let fields = format!(
         "{NAR_TYPE}{}Content-Encoding: zstd\r\nVary: Accept-Encoding\r\nETag: {etag}\r\n",
         cache_control(context, nar)
     );
-    let path = context.layout.real_path(&nar_info.info.path);
+    let path = context.layout.real_path(&narinfo.info.path);
     if etag_matches(request.if_none_match.as_deref(), &etag) {
         return Ok(Some(Response::not_modified(fields)));
     }
     if let Some(cache) = &context.compressed_nars {
-        if let Some((file, len)) = cache.open_ready(nar_info.nar_hash()) {
+        if let Some((file, len)) = cache.open_ready(narinfo.nar_hash()) {
             let piece = Piece::File {
                 file: Arc::new(file.into()),
                 offset: 0,
@@ -52,7 +52,7 @@ pub(super) fn respond(
                 response.noting(CacheKind::CompressedNar, CacheUse::Hit),
             ));
         }
-        cache.enqueue(nar_info, path.clone(), nar.identity);
+        cache.enqueue(narinfo, path.clone(), nar.identity);
     }
     if context.compress != Compress::Always {
         return Ok(None);

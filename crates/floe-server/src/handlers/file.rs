@@ -31,7 +31,7 @@ pub(crate) struct Resolver<'t> {
 /// Responds with the file or directory at `path` within a store path.
 pub(crate) fn respond(
     resolver: &mut Resolver<'_>,
-    nar_info: &CachedNarInfo,
+    narinfo: &CachedNarInfo,
     path: &str,
     request: &DeferredRequest,
 ) -> Result<Response, StoreError> {
@@ -39,14 +39,14 @@ pub(crate) fn respond(
     if path.split('/').any(|name| name == "..") {
         return Ok(no_such_file());
     }
-    match resolver.resolve(&nar_info.info.path, path)? {
+    match resolver.resolve(&narinfo.info.path, path)? {
         None => Ok(no_such_file()),
         Some(Found::File(file)) => resolver.respond_file(file, content_type(path), request),
         Some(Found::Directory(directory)) => {
             let context = resolver.context;
-            let base = format!("{}/serve/{}", context.prefix, nar_info.hash.as_str());
+            let base = format!("{}/serve/{}", context.prefix, narinfo.hash.as_str());
             let make = || directory_page(&base, path, &directory).map(Some);
-            let key = (nar_info.hash, Some(path.to_owned()));
+            let key = (narinfo.hash, Some(path.to_owned()));
             let page = context.nars.text(key, &directory, make)?;
             Ok(page.map_or_else(no_such_file, |page| Response::text(200, PAGE_FIELDS, page)))
         }
@@ -77,7 +77,7 @@ impl Resolver<'_> {
         request: &DeferredRequest,
     ) -> Result<Response, StoreError> {
         let etag = match self.find_valid(&found.store_path)? {
-            Some(nar_info) => nar_info.nar_etag.clone(),
+            Some(narinfo) => narinfo.nar_etag.clone(),
             None => "\"\"".into(),
         };
         let fields = format!(
@@ -163,8 +163,8 @@ impl Resolver<'_> {
     fn find_valid(&mut self, path: &StorePath) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
         let narinfos = &self.context.narinfos;
         let found = narinfos.get(self.session, path.hash_part())?;
-        let found = found.map(|(nar_info, _)| nar_info);
-        Ok(found.filter(|nar_info| nar_info.info.path == *path))
+        let found = found.map(|(narinfo, _)| narinfo);
+        Ok(found.filter(|narinfo| narinfo.info.path == *path))
     }
 }
 

@@ -12,10 +12,10 @@ use crate::http::response::{Response, etag_matches};
 /// Responds with the listing as Nix writes it beside narinfos.
 pub(crate) fn respond(
     context: &Context,
-    nar_info: &CachedNarInfo,
+    narinfo: &CachedNarInfo,
     request: &DeferredRequest,
 ) -> Result<Response, StoreError> {
-    let etag = format!("\"{}-ls\"", nar_info.nar_hash());
+    let etag = format!("\"{}-ls\"", narinfo.nar_hash());
     let fields = format!(
         "Content-Type: application/json\r\nCache-Control: max-age=3600\r\nETag: {etag}\r\n"
     );
@@ -26,11 +26,11 @@ pub(crate) fn respond(
         // Only a walk through the tree would give the length.
         return Ok(Response::head(fields, None));
     }
-    let path = context.layout.real_path(&nar_info.info.path);
+    let path = context.layout.real_path(&narinfo.info.path);
     // As in Nix, a path with a file name that is not UTF-8 has no listing.
     let make = || Ok(listing::to_text(&list_tree(&path)?).ok());
     Ok(
-        match context.nars.text((nar_info.hash, None), &path, make)? {
+        match context.nars.text((narinfo.hash, None), &path, make)? {
             Some(text) => Response::text(200, fields, text),
             None => Response::not_found("this path cannot be listed\n"),
         },

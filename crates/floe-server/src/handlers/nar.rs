@@ -29,18 +29,18 @@ use crate::http::response::{CacheKind, CacheUse, Content, Response, etag_matches
 /// Errors: the response to send if the hashes differ, or if there is no tree.
 pub(crate) fn target(
     context: &Context,
-    nar_info: Arc<CachedNarInfo>,
+    narinfo: Arc<CachedNarInfo>,
     nar_hash: Option<&str>,
 ) -> Result<NarTarget, Response> {
-    if nar_hash.is_some_and(|nar_hash| nar_hash != nar_info.nar_hash()) {
+    if nar_hash.is_some_and(|nar_hash| nar_hash != narinfo.nar_hash()) {
         return Err(Response::not_found(
             "the path has another NAR hash; it may have been rebuilt\n",
         ));
     }
     // If the files of the path are gone, its NAR is not served from memory either.
-    let identity = TreeIdentity::read(&context.layout.real_path(&nar_info.info.path));
+    let identity = TreeIdentity::read(&context.layout.real_path(&narinfo.info.path));
     Ok(NarTarget {
-        nar_info,
+        narinfo,
         is_immutable: nar_hash.is_some(),
         identity: identity.map_err(|error| context.error_response(&error))?,
     })
@@ -52,22 +52,22 @@ pub(crate) fn try_respond(
     nar: &NarTarget,
     request: &Request<'_>,
 ) -> Option<Response> {
-    let nar_info = &*nar.nar_info;
-    if etag_matches(request.if_none_match, &nar_info.nar_etag) {
+    let narinfo = &*nar.narinfo;
+    if etag_matches(request.if_none_match, &narinfo.nar_etag) {
         return Some(Response::not_modified(fields(context, nar, NAR_TYPE)));
     }
     let may_encode = context.compress != Compress::Off && request.accepts_zstd;
     if request.range.is_some() || may_encode {
         return None;
     }
-    let length = nar_info.info.nar_size;
+    let length = narinfo.info.nar_size;
     if request.method == Method::Head && length != 0 {
         return Some(Response::head(fields(context, nar, NAR_TYPE), Some(length)));
     }
     if length > SMALL_NAR_MAX {
         return None;
     }
-    let bytes = context.nars.get_small(nar_info, nar.identity)?;
+    let bytes = context.nars.get_small(narinfo, nar.identity)?;
     let fields = fields(context, nar, NAR_TYPE);
     Some(whole(fields, bytes).noting(CacheKind::Nar, CacheUse::Hit))
 }
@@ -98,10 +98,10 @@ fn respond_uncompressed(
     nar: &NarTarget,
     request: &DeferredRequest,
 ) -> Result<Response, StoreError> {
-    let nar_info = &*nar.nar_info;
-    let path = context.layout.real_path(&nar_info.info.path);
+    let narinfo = &*nar.narinfo;
+    let path = context.layout.real_path(&narinfo.info.path);
     let is_ranged = request.range.is_some();
-    let size = nar_info.info.nar_size;
+    let size = narinfo.info.nar_size;
     if !is_ranged && (1..=SMALL_NAR_MAX).contains(&size) {
         return Ok(match context.nars.read_small(nar, &path)? {
             Some(bytes) => {
@@ -122,7 +122,7 @@ fn respond_uncompressed(
         let fields = fields(context, nar, NAR_TYPE);
         return Ok(Response::streamed(fields, Some(len), halves));
     }
-    let range = applicable_range(request, &nar_info.nar_etag);
+    let range = applicable_range(request, &narinfo.nar_etag);
     let version = Version {
         fields: fields(context, nar, ""),
         content_type: NAR_TYPE,
@@ -141,12 +141,12 @@ fn respond_uncompressed(
 /// Packs the small files of a NAR that was sent before. A worker does this after it has sent the
 /// NAR, so that no client waits for it.
 pub(crate) fn after_send(context: &Context, nar: &NarTarget) {
-    let info = &nar.nar_info.info;
+    let info = &nar.narinfo.info;
     if (1..=SMALL_NAR_MAX).contains(&info.nar_size) {
         return;
     }
     let path = context.layout.real_path(&info.path);
-    if let Err(error) = context.nars.pack(nar.nar_info.hash, &path) {
+    if let Err(error) = context.nars.pack(nar.narinfo.hash, &path) {
         (context.warn)(&error.to_string());
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn fields(context: &Context, nar: &NarTarget, content_type: &str) -> 
         fields.push_str("Vary: Accept-Encoding\r\n");
     }
     fields.push_str("Accept-Ranges: bytes\r\nETag: ");
-    fields.push_str(&nar.nar_info.nar_etag);
+    fields.push_str(&nar.narinfo.nar_etag);
     fields.push_str("\r\n");
     fields
 }

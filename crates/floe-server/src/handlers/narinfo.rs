@@ -8,20 +8,20 @@ use crate::context::Context;
 use crate::http::response::{Response, etag_matches};
 
 /// Responds with the narinfo as Nix reads it.
-pub(crate) fn respond(nar_info: &CachedNarInfo, if_none_match: Option<&str>) -> Response {
-    let fields = Text::Shared(nar_info.fields.clone());
-    match etag_matches(if_none_match, &nar_info.etag) {
+pub(crate) fn respond(narinfo: &CachedNarInfo, if_none_match: Option<&str>) -> Response {
+    let fields = Text::Shared(narinfo.fields.clone());
+    match etag_matches(if_none_match, &narinfo.etag) {
         true => Response::not_modified(fields),
-        false => Response::text(200, fields, nar_info.text.clone()),
+        false => Response::text(200, fields, narinfo.text.clone()),
     }
 }
 
 /// Responds with the narinfo as `nix path-info --json` prints it: an object with the path as its
 /// only key.
-pub(crate) fn respond_json(context: &Context, nar_info: &CachedNarInfo) -> Response {
+pub(crate) fn respond_json(context: &Context, narinfo: &CachedNarInfo) -> Response {
     let dir = &context.layout.store_dir;
     let mut object = Map::new();
-    let narinfo = context.narinfos.narinfo(nar_info.hash, &nar_info.info);
+    let narinfo = context.narinfos.narinfo(narinfo.hash, &narinfo.info);
     object.insert(dir.full_path(&narinfo.info.path), narinfo.to_json(dir));
     let mut text = Value::Object(object).to_string();
     text.push('\n');

@@ -137,7 +137,7 @@ fn implausible_sizes_are_ignored_and_sums_saturate() {
 
 #[test]
 fn recovered_trees_need_no_space() {
-    let item = |is_recovered| {
+    let planned = |is_recovered| {
         Arc::new(PlannedPath {
             narinfo: narinfo(6 * MIB, "none", None),
             source: 0,
@@ -146,12 +146,12 @@ fn recovered_trees_need_no_space() {
             relies_on_content_address: false,
         })
     };
-    let of = |items: &[Arc<PlannedPath>]| {
-        let space = Space::estimate(Path::new("/mnt/root"), items, Needs::of_tree).unwrap();
+    let of = |planned_paths: &[Arc<PlannedPath>]| {
+        let space = Space::estimate(Path::new("/mnt/root"), planned_paths, Needs::of_tree).unwrap();
         (space.paths, space.write_bytes)
     };
-    let (paths, bytes) = of(&[item(false)]);
+    let (paths, bytes) = of(&[planned(false)]);
     assert!(paths == 1 && bytes > 6 * MIB);
-    assert_eq!(of(&[item(true)]), (0, 0));
-    assert_eq!(of(&[item(true), item(false)]), (1, bytes));
+    assert_eq!(of(&[planned(true)]), (0, 0));
+    assert_eq!(of(&[planned(true), planned(false)]), (1, bytes));
 }

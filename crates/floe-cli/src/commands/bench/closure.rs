@@ -32,10 +32,10 @@ impl Closure {
     /// Errors: the source fails or lacks a path.
     pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
         let environment = options::environment();
-        let location = options::parse_store_uri(from, &environment.uri_context(None)?)?;
+        let store_config = options::parse_store_uri(from, &environment.uri_context(None)?)?;
         let session = Session::new(cancel.clone(), Events::default())
             .with_options::<Network>(environment.network_options());
-        let sources = Sources::open(&[location], SourceOrder::AsListed, &session)?;
+        let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;
         let source = sources.list.first();
         let source = source.ok_or_else(|| anyhow::anyhow!(messages::source(from)))?;
         let store_dir = source.store_dir().clone();

@@ -19,10 +19,10 @@ fn open(netrc: &[PathBuf], url: &str) -> Result<(Sources, Session), Error> {
         netrc: netrc.to_vec(),
         ..NetworkOptions::default()
     };
-    let location = resolve_store_uri(url, &UriContext::default()).unwrap();
+    let store_config = resolve_store_uri(url, &UriContext::default()).unwrap();
     let session = Session::default().with_options::<Network>(options);
     Ok((
-        Sources::open(&[location], SourceOrder::AsListed, &session)?,
+        Sources::open(&[store_config], SourceOrder::AsListed, &session)?,
         session,
     ))
 }
