@@ -40,7 +40,7 @@ impl CacheOptions {
 pub struct BinaryCache(Arc<Shared>);
 
 /// The part that replies of the storage refer to. They hold weak references: a slow request must
-/// not keep the cache, and with it the network thread, alive.
+/// not keep the cache alive.
 #[derive(Debug)]
 struct Shared {
     storage: Arc<dyn ReadStorage>,

@@ -4,9 +4,9 @@
 //! listings (`HASHPART.ls`). A storage knows only their names. `BinaryCache` and
 //! `BinaryCacheWriter` know their contents.
 //!
-//! No operation has a default, so that a wrapper that forgets one does not compile. Every operation
-//! of a storage behind a network ends: after its attempts, each with a timeout, or when the
-//! session's cancellation is raised.
+//! No operation has a default, so that a wrapper that forgets one does not compile. A storage
+//! behind a network ends every operation itself, after its attempts, each with a timeout. A caller
+//! that waits for a reply also stops when the copy is cancelled.
 
 mod replies;
 
@@ -163,7 +163,7 @@ impl Found {
     }
 
     /// Returns the bytes of the object, if there is one.
-    pub fn contents(self) -> Option<Vec<u8>> {
+    pub fn into_contents(self) -> Option<Vec<u8>> {
         match self {
             Found::Object(object) => Some(object.contents),
             Found::Missing { .. } => None,
@@ -198,13 +198,13 @@ pub(crate) fn get_and_wait<S: ReadStorage + ?Sized>(
     cancel: &Cancel,
 ) -> Result<Option<Vec<u8>>, Error> {
     let mut replies = Replies::new(cancel);
-    storage.get(name, CachePolicy::Bypass, replies.expect(|found| found));
-    Ok(replies.only()??.contents())
+    storage.get(name, CachePolicy::Bypass, replies.callback(|found| found));
+    Ok(replies.only()??.into_contents())
 }
 
 /// Queries the length of an object and waits for it. Returns `None` if it does not exist.
 pub(crate) fn len_and_wait(storage: &dyn WriteStorage, name: &str, cancel: &Cancel) -> LenResult {
     let mut replies = Replies::new(cancel);
-    storage.query_len(name, replies.expect(|len| len));
+    storage.query_len(name, replies.callback(|len| len));
     replies.only()?
 }

@@ -37,7 +37,7 @@ pub struct BinaryCacheWriter {
     options: CacheWriteOptions,
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
-    /// Ends waits for replies of the storage.
+    /// Ends the examination of paths, and not a commit: staged paths still become valid.
     cancel: Cancel,
     /// Whether the cache existed when it was opened.
     existed: bool,
@@ -135,7 +135,7 @@ impl BinaryCacheWriter {
     fn missing_of(&self, paths: &[StorePath]) -> Result<BTreeSet<StorePath>, Error> {
         let mut unknown = paths.to_vec();
         unknown.retain(|path| !self.whole().contains(path));
-        let found = self.examine(&unknown)?;
+        let found = self.examine(&unknown, &Cancel::default())?;
         let unknown = unknown.into_iter().zip(found);
         let missing = unknown.filter(|(_, found)| !matches!(found, Presence::Whole(_)));
         Ok(missing.map(|(path, _)| path).collect())
@@ -143,7 +143,7 @@ impl BinaryCacheWriter {
 
     /// Whether an object exists.
     fn exists(&self, name: &str) -> Result<bool, Error> {
-        Ok(len_and_wait(&*self.storage, name, &self.cancel)?.is_some())
+        Ok(len_and_wait(&*self.storage, name, &Cancel::default())?.is_some())
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -176,7 +176,7 @@ impl Target for BinaryCacheWriter {
 
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         let mut missing = MissingPaths::default();
-        for (path, found) in paths.iter().zip(self.examine(paths)?) {
+        for (path, found) in paths.iter().zip(self.examine(paths, &self.cancel)?) {
             match found {
                 Presence::Whole(references) => {
                     missing.unchecked_references.extend(references);

@@ -31,8 +31,8 @@ pub(crate) use step_times::StepTimes;
 use terminal::Terminal;
 pub(crate) use verbosity::{ColorChoice, Verbosity};
 
-/// Shows events on stderr: lines, and the progress from the begin of a copy to its end. After the
-/// end of a copy, the next line appears below the last one.
+/// Shows events on stderr: lines, and the progress from the beginning of a copy to its end.
+/// [`Event::Ended`] removes the bars, so that they do not mix with later lines.
 #[derive(Default)]
 pub(crate) struct Display(RwLock<Option<Box<dyn EventSink>>>);
 

@@ -103,7 +103,7 @@ impl CopyRequest {
     pub fn open_sources(&self) -> Result<OpenSources, Error> {
         self.check()?;
         let session = self.session();
-        let opening = Sources::begin_open(&self.sources, self.order, &session);
+        let opening = Sources::begin_open(&self.sources, self.order, &session)?;
         // A local store does not depend on the sources.
         let is_independent = self.target.layout().is_some();
         let target = is_independent.then(|| self.open_target_for(None, &session));
@@ -142,10 +142,11 @@ impl CopyRequest {
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
     /// cannot list them.
     pub fn open_target(&self, open: OpenSources) -> Result<OpenCopy<'_>, Error> {
+        // The stores are dropped before the session, also after an error.
         let OpenSources {
+            session,
             sources,
             target,
-            session,
         } = open;
         let all = match &self.paths {
             RequestedPaths::All => Some(all_paths(&sources)?),

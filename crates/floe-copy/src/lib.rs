@@ -13,4 +13,4 @@ pub use copy::{ClosureCopy, CopyContext, CopySummary};
 pub use copy_request::{CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory};
 pub use local::config::{check_root, check_writable, local_store};
 pub use registry::resolve_store_uri;
-pub use sources::{OpeningSources, SourceOrder, Sources};
+pub use sources::{SourceOrder, Sources};

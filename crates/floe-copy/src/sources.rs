@@ -31,7 +31,7 @@ struct SourceFaults {
 
 /// Sources that have begun to open.
 #[derive(Debug)]
-pub struct OpeningSources {
+pub(crate) struct OpeningSources {
     sources: Sources,
     /// A message for each source that is open or has failed.
     replies: Receiver<()>,
@@ -110,21 +110,24 @@ impl Sources {
     /// If a source can be used, the copy does not wait long for the others. It queries each of them
     /// once that has replied.
     ///
-    /// Errors: that of the first source, if none can be used; [`Error::Cancelled`].
+    /// Errors: that of the first source, if none can be used; [`Error::Proxy`];
+    /// [`Error::Cancelled`].
     pub fn open(
         stores: &[Arc<dyn StoreConfig>],
         order: SourceOrder,
         session: &Session,
     ) -> Result<Sources, Error> {
-        Sources::begin_open(stores, order, session).wait()
+        Sources::begin_open(stores, order, session)?.wait()
     }
 
     /// Begins to open sources: connects to caches, and does not wait for them.
-    pub fn begin_open(
+    ///
+    /// Errors: [`Error::Proxy`], because no source behind the network can be used then.
+    pub(crate) fn begin_open(
         stores: &[Arc<dyn StoreConfig>],
         order: SourceOrder,
         session: &Session,
-    ) -> OpeningSources {
+    ) -> Result<OpeningSources, Error> {
         let (opened, replies) = channel();
         let context = SourceContext {
             session,
@@ -135,16 +138,17 @@ impl Sources {
         for store in stores {
             match store.open_source(&context) {
                 Ok(source) => sources.list.push(source),
+                Err(error @ Error::Proxy { .. }) => return Err(error),
                 Err(error) => sources.unavailable.push((store.to_string(), error.into())),
             }
         }
         drop(context);
-        OpeningSources {
+        Ok(OpeningSources {
             sources,
             replies,
             order,
             cancel: session.cancel.clone(),
-        }
+        })
     }
 
     /// Waits until all sources are open or have failed. If one can be used, waits only for the
@@ -206,7 +210,7 @@ impl OpeningSources {
     /// grace period.
     ///
     /// Errors: those of [`Sources::open`].
-    pub fn wait(self) -> Result<Sources, Error> {
+    pub(crate) fn wait(self) -> Result<Sources, Error> {
         self.sources
             .wait_until_usable(&self.replies, &self.cancel)?;
         self.sources.drop_unavailable(self.order)

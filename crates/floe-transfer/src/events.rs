@@ -11,11 +11,12 @@ use crate::disk_space::Shortage;
 use crate::error::Error;
 use crate::receive_times::ReceiveTimes;
 
-/// An event of a copy. Those of opening the stores come before [`Event::Begun`].
+/// An event of a copy. The network may also send events before [`Event::Begun`] and after
+/// [`Event::Ended`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The stores are open, and the copy begins.
+    /// The copy begins. Slow sources may still be opening.
     Begun,
     /// The copy has ended, or has failed.
     Ended,

@@ -18,7 +18,7 @@ pub struct Session {
     pub cancel: Cancel,
     /// Receives all events.
     pub events: Events,
-    /// The options of services that have not started, by the type of the service.
+    /// The options of services, by the type of the service.
     options: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     /// The services in the order of their starts.
     started: Mutex<Vec<Arc<dyn Service>>>,
@@ -71,7 +71,7 @@ impl Session {
             None => S::start(&S::Options::default(), self)?,
         };
         let mut started = self.started();
-        // Another thread may have started it meanwhile.
+        // Stores open one after the other, so another thread has hardly started it meanwhile.
         if let Some(earlier) = find(&started) {
             drop(started);
             service.shut_down();

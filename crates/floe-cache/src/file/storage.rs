@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::open_regular_file;
 use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
+use rustix::io::Errno;
 use tempfile::TempPath;
 
 use crate::storage::{
@@ -231,12 +232,11 @@ fn rename(file: TempPath, path: &Path) -> Result<(), Error> {
     renamed.map_err(file_error("write", path))
 }
 
-/// Whether an error means that a file does not exist. A name may also lead through a file.
+/// Whether an error means that there is no such file: a narinfo may name any text as its NAR.
 fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
+    let kinds = [NotFound, NotADirectory, InvalidFilename, InvalidInput];
+    kinds.contains(&error.kind()) || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
 /// Waits until the contents of a file are on disk.

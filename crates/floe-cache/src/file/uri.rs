@@ -118,6 +118,7 @@ impl StoreConfig for FileCacheUri {
         &self.ignored
     }
 }
+
 /// The parameters of a binary cache in a directory.
 const PARAMETERS: UriParameters = UriParameters {
     used: &[

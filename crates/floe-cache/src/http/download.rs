@@ -20,7 +20,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use floe_transfer::{Error, Event, EventSink as _, SMALL_LEN_MAX};
+use floe_transfer::{Error, SMALL_LEN_MAX};
 use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
 };
@@ -93,11 +93,7 @@ pub(super) async fn stream_body(
         }
         // Do not report a retry that made progress.
         if !is_progress {
-            let error = &error;
-            cache
-                .context
-                .events
-                .event(Event::Retrying { path: None, error });
+            cache.context.report_retry(&error);
             // This connection may be dead, or the host may refuse further ones.
             download.request.bulk_client = None;
         }

@@ -1,10 +1,10 @@
-//! One request, and the meaning of its errors.
+//! Gets small objects, with retries, and explains the errors of requests.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use floe_format::narinfo::NARINFO_LEN_MAX;
-use floe_transfer::{Error, Event, EventSink as _};
+use floe_transfer::Error;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
@@ -44,12 +44,8 @@ pub(super) async fn get_small(
         record_result(cache, &result, began.elapsed());
         match result {
             Err(error) if error.is_transient() && attempt < options.retry.attempts => {
-                let error = &error;
-                cache
-                    .context
-                    .events
-                    .event(Event::Retrying { path: None, error });
-                sleep(options.retry.pause(attempt, error)).await;
+                cache.context.report_retry(&error);
+                sleep(options.retry.pause(attempt, &error)).await;
                 attempt += 1;
             }
             result => return result,

@@ -70,6 +70,11 @@ impl HttpContext {
         }))
     }
 
+    /// Reports that a request is repeated.
+    pub(super) fn report_retry(&self, error: &Error) {
+        self.events.event(Event::Retrying { path: None, error });
+    }
+
     /// Adds the certificate error to the error of a request that failed because of it.
     pub(super) fn explain(&self, mut error: Error) -> Error {
         if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.certificate_error)
@@ -158,7 +163,7 @@ impl Network {
     }
 
     /// Ends all requests. Workers that wait for a body get an error.
-    pub(crate) fn abort(&self) {
+    fn abort(&self) {
         self.stop.notify_one();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use floe_transfer::Error;
 use reqwest::Url;
+use tokio::sync::watch;
 
 use super::adaptive_limit::AdaptiveLimit;
 use super::network::HttpContext;
@@ -28,4 +29,19 @@ pub(super) struct HttpCacheShared {
     pub(super) reply_time: ReplyTime,
     /// The usual time until a NAR begins. A server may have to compress it first.
     pub(super) nar_reply_time: ReplyTime,
+    /// Whether the transfers of this cache have ended.
+    pub(super) is_aborted: watch::Sender<bool>,
+}
+
+impl HttpCacheShared {
+    /// Runs a task on the network thread until it ends or the transfers of this cache do.
+    pub(super) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let mut is_aborted = self.is_aborted.subscribe();
+        self.context.handle.spawn(async move {
+            tokio::select! {
+                _ = is_aborted.wait_for(|it| *it) => {}
+                () = task => {}
+            }
+        });
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
 use reqwest::{StatusCode, Url, Version};
-use tokio::sync::{OwnedSemaphorePermit, mpsc as channel};
+use tokio::sync::{OwnedSemaphorePermit, mpsc as channel, watch};
 
 use super::adaptive_limit::AdaptiveLimit;
 use super::download;
@@ -29,8 +29,6 @@ use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, Rea
 #[derive(Debug)]
 pub struct HttpStorage {
     shared: Arc<HttpCacheShared>,
-    /// The thread of all requests. The drop of its last owner ends the thread.
-    network: Arc<Network>,
 }
 
 impl HttpStorage {
@@ -42,7 +40,7 @@ impl HttpStorage {
         url: &str,
         certificate: Option<&ClientCertificate>,
         requests: &RequestOptions,
-        network: Arc<Network>,
+        network: &Network,
     ) -> Result<HttpStorage, Error> {
         let base = parse_url(url)?;
         let context = network.context.for_cache(certificate, requests)?;
@@ -55,10 +53,10 @@ impl HttpStorage {
             has_bulk_connections: AtomicBool::new(false),
             reply_time: ReplyTime::default(),
             nar_reply_time: ReplyTime::default(),
+            is_aborted: watch::Sender::new(false),
         };
         Ok(HttpStorage {
             shared: Arc::new(shared),
-            network,
         })
     }
 
@@ -91,7 +89,7 @@ impl HttpStorage {
             Buffering::Stream => CHUNK_QUEUE_LEN,
         });
         let (held, prefetch_permit) = permits.unzip();
-        self.shared.context.handle.spawn(async move {
+        self.shared.spawn(async move {
             let transfer = shared.transfer(target, held, nar, &sender);
             let Some(sent) = download::until_closed(&sender, transfer).await else {
                 return;
@@ -116,7 +114,7 @@ impl ReadStorage for HttpStorage {
         let (shared, name) = (self.shared.clone(), name.to_owned());
         let reply = ReplyGuard::new(reply);
         let request = async move { reply.send(shared.get(&name).await) };
-        self.shared.context.handle.spawn(request);
+        self.shared.spawn(request);
     }
 
     fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error> {
@@ -173,7 +171,7 @@ impl ReadStorage for HttpStorage {
     }
 
     fn abort(&self) {
-        self.network.abort();
+        self.shared.is_aborted.send_replace(true);
     }
 }
 
@@ -291,6 +289,7 @@ impl HttpCacheShared {
 fn is_web_page(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"<")
 }
+
 /// How many chunks of a large body may wait for the worker. The client makes chunks of at most
 /// about 400 KiB.
 const CHUNK_QUEUE_LEN: usize = 8;

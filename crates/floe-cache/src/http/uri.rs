@@ -77,7 +77,7 @@ impl StoreConfig for HttpCacheUri {
             &self.url,
             self.certificate.as_ref(),
             &self.requests,
-            network,
+            &network,
         )?;
         let storage: Arc<dyn ReadStorage> = match disk_cache {
             Some(disk_cache) => {
@@ -136,6 +136,7 @@ const PARAMETERS: UriParameters = UriParameters {
     ],
     unsupported: &["local-nar-cache", "store"],
 };
+
 impl fmt::Display for HttpCacheUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&redact_credentials(&self.url))

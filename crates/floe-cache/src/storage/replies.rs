@@ -25,7 +25,7 @@ impl<T: Send + 'static> Replies<T> {
     }
 
     /// Returns the callback of a request. `convert` makes the reply out of its result.
-    pub(crate) fn expect<R: 'static>(
+    pub(crate) fn callback<R: 'static>(
         &mut self,
         convert: impl FnOnce(R) -> T + Send + 'static,
     ) -> Box<dyn FnOnce(R) + Send> {
@@ -93,9 +93,9 @@ impl<T> Drop for ReplySender<T> {
 
 const NO_REPLY: &str = "a storage does not reply";
 
-/// Longer than all attempts of a request take with the largest usual timeouts. A storage ends its
-/// requests itself; this is the limit for one that does not.
-const REPLY_WAIT_MAX: Duration = Duration::from_secs(3600);
+/// Far longer than all attempts of a request take. A storage ends its requests itself; this is the
+/// limit for one that does not.
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -105,7 +105,7 @@ mod tests {
     fn replies_arrive_in_any_order() {
         let mut replies = Replies::new(&Cancel::default());
         let callbacks: Vec<_> = (0..3)
-            .map(|number| replies.expect(move |text: &str| (number, text)))
+            .map(|number| replies.callback(move |text: &str| (number, text)))
             .collect();
         assert_eq!(replies.pending(), 3);
         for (callback, text) in callbacks.into_iter().zip(["a", "b", "c"]).rev() {
@@ -121,11 +121,11 @@ mod tests {
     fn dropped_callback_and_cancellation_end_the_wait() {
         let cancel = Cancel::default();
         let mut replies = Replies::new(&cancel);
-        drop(replies.expect(|(): ()| ()));
+        drop(replies.callback(|(): ()| ()));
         let error = replies.only().unwrap_err();
         assert!(matches!(error, Error::Internal(_)), "{error}");
         let mut replies = Replies::new(&cancel);
-        let _never_called = replies.expect(|(): ()| ());
+        let _never_called = replies.callback(|(): ()| ());
         cancel.raise();
         let error = replies.only().unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{error}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use floe_format::{NarInfo, StorePath};
-use floe_transfer::{CachePolicy, Error};
+use floe_transfer::{CachePolicy, Cancel, Error};
 
 use super::{BinaryCacheWriter, narinfo_name};
 use crate::storage::{GetResult, LenResult, Replies};
@@ -28,24 +28,32 @@ impl BinaryCacheWriter {
     /// Finds out what the cache has of each path, in the order of the paths.
     ///
     /// Errors: those of the storage; [`Error::Cancelled`].
-    pub(super) fn examine(&self, paths: &[StorePath]) -> Result<Vec<Presence>, Error> {
+    pub(super) fn examine(
+        &self,
+        paths: &[StorePath],
+        cancel: &Cancel,
+    ) -> Result<Vec<Presence>, Error> {
         let mut found: Vec<Presence> = paths.iter().map(|_| Presence::Missing).collect();
-        let mut replies = Replies::new(&self.cancel);
+        let mut replies = Replies::new(cancel);
         let mut unsent = paths.iter().enumerate();
         loop {
             while replies.pending() < EXAMINED_AT_ONCE
                 && let Some((index, path)) = unsent.next()
             {
-                let reply = replies.expect(move |found| Reply::NarInfo(index, found));
+                let reply = replies.callback(move |found| Reply::NarInfo(index, found));
                 self.storage
                     .get(&narinfo_name(path), CachePolicy::Bypass, reply);
+            }
+            // A directory replies so fast that nothing waits.
+            if cancel.is_raised() {
+                return Err(Error::Cancelled);
             }
             let Some(reply) = replies.next()? else {
                 return Ok(found);
             };
             match reply {
                 Reply::NarInfo(index, text) => {
-                    let Some(text) = text?.contents() else {
+                    let Some(text) = text?.into_contents() else {
                         continue;
                     };
                     match self.parse_narinfo(&paths[index], &text) {
@@ -57,7 +65,7 @@ impl BinaryCacheWriter {
                         Ok(narinfo) => {
                             let url = narinfo.url.clone();
                             let reply = replies
-                                .expect(move |len| Reply::NarLen(index, Box::new(narinfo), len));
+                                .callback(move |len| Reply::NarLen(index, Box::new(narinfo), len));
                             self.storage.query_len(&url, reply);
                         }
                     }
@@ -95,6 +103,6 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
     }
 }
 
-/// How many paths are examined at once. A storage limits its requests further; this bounds the
-/// memory of their replies, a few KiB each.
-const EXAMINED_AT_ONCE: usize = 1024;
+/// How many paths are examined at once: more than a server accepts over one connection. Their
+/// narinfos are in memory, usually a few KiB each, and at most `NARINFO_LEN_MAX`.
+const EXAMINED_AT_ONCE: usize = 128;

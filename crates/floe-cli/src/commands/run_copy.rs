@@ -94,6 +94,7 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         ),
         false => run_with_display(&open, &observers, participle).map_err(Into::into),
     };
+    observers.set_trace(None);
     if open.is_new && !request.target.is_new() {
         report::created(&*request.target);
     }

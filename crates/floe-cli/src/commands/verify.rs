@@ -119,8 +119,8 @@ fn repair(
 ) -> anyhow::Result<usize> {
     let cancel = Cancel::default();
     let write = settings.write_options(&cancel)?;
-    // Before any change, because the URI may forbid writing.
     let session = Session::new(cancel.clone(), Events::new(Arc::new(Display::default())));
+    // Before any change, because the URI may forbid writing.
     let store = open_for_repair(&**store_config, &session, &write)?;
     let mut solved = 0;
     for problem in &found.problems {

@@ -283,9 +283,9 @@ fn storages_conform_as_readers() {
         return;
     };
     let session = session(NetworkOptions::default());
-    let network = session.service().unwrap();
+    let network = session.service::<Network>().unwrap();
     let options = RequestOptions::default();
-    let behind_http = HttpStorage::new(&server.url(), None, &options, network).unwrap();
+    let behind_http = HttpStorage::new(&server.url(), None, &options, &network).unwrap();
     check_reader(&behind_http, contents);
 }
 

@@ -1,6 +1,7 @@
 //! Copies into binary caches that have lost or damaged objects.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use floe_testkit::http_client::hash_part;
@@ -49,6 +50,15 @@ impl Cache {
         self.directory.join(url.unwrap())
     }
 
+    fn set_url(&self, url: &str) {
+        let narinfo = fs::read_to_string(self.narinfo()).unwrap();
+        let lines = narinfo.lines().map(|line| match line.starts_with("URL: ") {
+            true => format!("URL: {url}\n"),
+            false => format!("{line}\n"),
+        });
+        fs::write(self.narinfo(), lines.collect::<String>()).unwrap();
+    }
+
     /// Asserts that each Nix finds the whole closure and copies it.
     fn check(&self, scratch: &Path) {
         for nix in nixes() {
@@ -68,7 +78,7 @@ impl Cache {
 
 type Damage = fn(&Cache);
 
-const DAMAGES: [(&str, Damage, &str); 6] = [
+const DAMAGES: [(&str, Damage, &str); 8] = [
     ("no narinfo", |cache| remove(&cache.narinfo()), ""),
     (
         "empty narinfo",
@@ -93,6 +103,19 @@ const DAMAGES: [(&str, Damage, &str); 6] = [
         "its narinfo describes",
     ),
     ("no NAR", |cache| remove(&cache.nar()), "does not exist"),
+    (
+        "NAR with too long a name",
+        |cache| cache.set_url(&format!("nar/{}", "a".repeat(300))),
+        "does not exist",
+    ),
+    (
+        "NAR that is a link to itself",
+        |cache| {
+            symlink("loop", cache.directory.join("nar/loop")).unwrap();
+            cache.set_url("nar/loop");
+        },
+        "does not exist",
+    ),
     (
         "NAR cut off",
         |cache| {

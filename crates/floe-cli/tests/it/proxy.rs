@@ -256,3 +256,18 @@ fn config_shows_proxy_and_its_source() {
     assert_eq!(json["https-proxy"]["source"]["variable"], "https_proxy");
     assert_eq!(json.get("no-proxy"), None);
 }
+
+/// The user may have meant the other source to be used through the proxy.
+#[test]
+fn unusable_proxy_is_an_error_even_beside_another_source() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let mut command = floe(["install", "--from", &corpus.file_url("zstd")]);
+    command.args(["--from", "http://127.0.0.1:9", "--root"]);
+    command.arg(&root).arg(&corpus.root);
+    run(command.env("http_proxy", "ftp://proxy.example.org"))
+        .expect(2)
+        .stderr_contains("cannot use the proxy");
+    assert!(!root.exists());
+}

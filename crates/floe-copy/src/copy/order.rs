@@ -12,8 +12,8 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_transfer::PlannedPath;
 
-/// Sorts paths for this number of workers, which take them from the front. `planned_paths` are sorted by
-/// their size, largest first.
+/// Sorts paths for this number of workers, which take them from the front. `planned_paths` are
+/// sorted by their size, largest first.
 pub(super) fn references_first(
     planned_paths: Vec<Arc<PlannedPath>>,
     workers: usize,

@@ -19,7 +19,6 @@ use super::narinfo_cache::CachedNarInfo;
 use super::small_file_packs::SmallFilePacks;
 use super::tree_identity::TreeIdentity;
 use super::weak_cache::WeakCache;
-use crate::deferred::NarTarget;
 
 #[derive(Debug)]
 pub(crate) struct NarCache {
@@ -74,10 +73,11 @@ impl NarCache {
     /// Errors: the path cannot be read, or is much larger than a small NAR.
     pub(crate) fn read_small(
         &self,
-        nar: &NarTarget,
+        narinfo: &CachedNarInfo,
+        identity: TreeIdentity,
         path: &Path,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let nar_hash = nar.narinfo.info.nar_hash;
+        let nar_hash = narinfo.info.nar_hash;
         let mut bytes = Vec::new();
         dump_path::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
@@ -92,11 +92,11 @@ impl NarCache {
         }
         let bytes: Arc<[u8]> = bytes.into();
         let small = SmallNar {
-            identity: nar.identity,
+            identity,
             nar_hash,
             bytes: bytes.clone(),
         };
-        lock(&self.small).put(nar.narinfo.hash, small, bytes.len() + OVERHEAD);
+        lock(&self.small).put(narinfo.hash, small, bytes.len() + OVERHEAD);
         Ok(Some(bytes))
     }
 
@@ -120,11 +120,7 @@ impl NarCache {
     }
 
     /// Returns the plan of a path: a packed one if there is one, else a cached one, else a new one.
-    pub(crate) fn plan(&self, nar: &NarTarget, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
-        self.plan_of(nar.narinfo.hash, nar.identity, path)
-    }
-
-    fn plan_of(
+    pub(crate) fn plan(
         &self,
         hash: HashPart,
         identity: TreeIdentity,
@@ -223,9 +219,9 @@ mod tests {
         let hash = HashPart::parse(&"1".repeat(32)).unwrap();
         let nars = NarCache::new();
         let identity = TreeIdentity::read(dir.path()).unwrap();
-        let first = nars.plan_of(hash, identity, dir.path()).unwrap();
+        let first = nars.plan(hash, identity, dir.path()).unwrap();
         lock(&nars.plans).remove(&hash);
-        let second = nars.plan_of(hash, identity, dir.path()).unwrap();
+        let second = nars.plan(hash, identity, dir.path()).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
         assert!(lock(&nars.weak_plans).get(&hash, identity).is_none());

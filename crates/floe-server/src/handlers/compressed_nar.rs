@@ -64,7 +64,7 @@ pub(super) fn respond(
         context.metrics.count_encoder_limit();
         return Ok(None);
     };
-    let plan = context.nars.plan(nar, &path)?;
+    let plan = context.nars.plan(narinfo.hash, nar.identity, &path)?;
     if plan.nar_size() != size {
         return Ok(None);
     }

@@ -103,14 +103,15 @@ fn respond_uncompressed(
     let is_ranged = request.range.is_some();
     let size = narinfo.info.nar_size;
     if !is_ranged && (1..=SMALL_NAR_MAX).contains(&size) {
-        return Ok(match context.nars.read_small(nar, &path)? {
-            Some(bytes) => {
-                whole(fields(context, nar, NAR_TYPE), bytes).noting(CacheKind::Nar, CacheUse::Miss)
-            }
-            None => mismatch(context, &path),
-        });
+        return Ok(
+            match context.nars.read_small(narinfo, nar.identity, &path)? {
+                Some(bytes) => whole(fields(context, nar, NAR_TYPE), bytes)
+                    .noting(CacheKind::Nar, CacheUse::Miss),
+                None => mismatch(context, &path),
+            },
+        );
     }
-    let plan = context.nars.plan(nar, &path)?;
+    let plan = context.nars.plan(narinfo.hash, nar.identity, &path)?;
     let len = plan.nar_size();
     if size != 0 && len != size {
         return Ok(mismatch(context, &path));

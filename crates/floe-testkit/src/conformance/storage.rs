@@ -104,7 +104,7 @@ fn get(storage: &(impl ReadStorage + ?Sized), name: &str) -> Result<Option<Vec<u
     let (sender, replies) = channel();
     let reply = move |found: Result<Found, Error>| sender.send(found).unwrap();
     storage.get(name, CachePolicy::Bypass, Box::new(reply));
-    Ok(replies.recv_timeout(TIMEOUT).unwrap()?.contents())
+    Ok(replies.recv_timeout(TIMEOUT).unwrap()?.into_contents())
 }
 
 fn len(storage: &dyn WriteStorage, name: &str) -> Option<u64> {

@@ -1,9 +1,9 @@
 //! Forbids circles between the modules of a crate.
 //!
 //! A module depends on another if its code, or that of a module inside it, names the other one by
-//! `crate::` or `super::`. A name that a module takes from its child counts as a name of that
-//! child. A module and its parent may name each other. Tests and the root module are left out: they
-//! may name everything.
+//! `crate::` or `super::`. A name that a module imports from its child counts as a name of that
+//! child; names behind a `*` are not followed. A module and its ancestors may name each other.
+//! Tests and the root module are left out: they may name everything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -52,9 +52,9 @@ fn graphs<'a>(sources: &Sources<'a>) -> BTreeMap<Vec<&'a str>, Graph<'a>> {
     for (path, code) in &modules {
         for named in named_by(code, path) {
             let target = resolve(named, &all, &reexports);
-            let is_common = path.iter().zip(&target).take_while(|(a, b)| a == b);
-            let depth = is_common.count();
-            // A module and its parent may name each other.
+            let common = path.iter().zip(&target).take_while(|(a, b)| a == b);
+            let depth = common.count();
+            // A module and its ancestors may name each other.
             if let (Some(from), Some(to)) = (path.get(depth), target.get(depth)) {
                 let graph = graphs.entry(path[..depth].to_vec()).or_default();
                 graph.entry(from).or_default().insert(to);
@@ -81,7 +81,7 @@ fn module_path(file: &str) -> Option<Vec<&str>> {
     (!is_root && !is_test).then_some(parts)
 }
 
-/// For each module and the root, the names that it takes from its children, with the whole path.
+/// For each module and the root, the names that it imports from its children, with the whole path.
 type Reexports<'a> = BTreeMap<Vec<&'a str>, Vec<&'a str>>;
 
 fn reexports<'a>(
@@ -99,10 +99,16 @@ fn reexports<'a>(
     for (path, code) in roots.chain(modules) {
         let uses = (0..code.len()).filter(|at| code[*at].text == "use");
         for named in uses.flat_map(|at| paths(&code, at + 1)) {
-            let Some(name) = named.last() else { continue };
-            let is_own = !matches!(named[0], "crate" | "super" | "self");
-            if is_own && named.len() > 1 {
-                let whole = [&path[..], &named].concat();
+            let (name, named) = (named.alias, named.path);
+            // `self::a::A` and `crate::p::a::A` in the module `p` are also `a::A`.
+            let named = match named.first() {
+                Some(&"self") => &named[1..],
+                Some(&"crate") => named[1..].strip_prefix(&path[..]).unwrap_or(&[]),
+                Some(&"super") => &[],
+                _ => &named[..],
+            };
+            if named.len() > 1 && name != "self" {
+                let whole = [&path[..], named].concat();
                 found.insert([&path[..], &[name]].concat(), whole);
             }
         }
@@ -117,7 +123,7 @@ fn resolve<'a>(
     reexports: &Reexports<'a>,
 ) -> Vec<&'a str> {
     let mut path = named;
-    // A name may be taken from a child that takes it from its own child.
+    // A child may import the name from its own child.
     for _ in 0..REEXPORTS_MAX {
         let len = (0..=path.len())
             .rev()
@@ -127,7 +133,7 @@ fn resolve<'a>(
             path.truncate(len);
             break;
         };
-        path = whole.clone();
+        path = [&whole[..], &path[len + 1..]].concat();
     }
     path
 }
@@ -138,7 +144,7 @@ fn named_by<'a>(code: &[Piece<'a>], module: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     for at in 0..code.len() {
         // Every chain of `super` is looked at once, from its first link.
-        let is_inner = at >= 2 && text(at - 1) == "::";
+        let is_inner = at >= 2 && text(at - 1) == "::" && text(at - 2) != "self";
         let is_visibility = text(at.wrapping_sub(1)) == "(" && text(at + 1) == ")";
         if is_inner || is_visibility {
             continue;
@@ -155,48 +161,56 @@ fn named_by<'a>(code: &[Piece<'a>], module: &[&'a str]) -> Vec<Vec<&'a str>> {
             continue;
         }
         let below = paths(code, next).into_iter();
-        found.extend(below.map(|path| [&module[..depth], &path].concat()));
+        found.extend(below.map(|below| [&module[..depth], &below.path].concat()));
     }
     found
 }
 
-/// The paths that begin at a place: one, or those of a group `{a, b::{c, d}}`.
-fn paths<'a>(code: &[Piece<'a>], at: usize) -> Vec<Vec<&'a str>> {
+/// A path as code names it.
+#[derive(Clone, Debug, Default)]
+struct NamedPath<'a> {
+    path: Vec<&'a str>,
+    /// The name after `as`, or else the last one of the path.
+    alias: &'a str,
+}
+
+/// The paths that begin at a place: one, or those of a group `{a, b::{c, d as e}}`.
+fn paths<'a>(code: &[Piece<'a>], at: usize) -> Vec<NamedPath<'a>> {
+    let text = |at: usize| code.get(at).map_or("", |piece| piece.text);
     let mut open: Vec<Vec<&str>> = Vec::new();
-    let (mut path, mut found): (Vec<&str>, _) = (Vec::new(), Vec::new());
-    let mut is_alias = false;
-    for (index, piece) in code[at.min(code.len())..].iter().enumerate() {
-        match piece.text {
-            "::" => {}
-            "{" if index == 0 || code[at + index - 1].text == "::" => open.push(path.clone()),
+    let (mut current, mut found) = (NamedPath::default(), Vec::new());
+    for next in at..code.len() {
+        match text(next) {
+            "::" | "as" => {}
+            "{" if next == at || text(next - 1) == "::" => open.push(current.path.clone()),
             "," | "}" if !open.is_empty() => {
                 let prefix = open.last().cloned().unwrap_or_default();
-                if path.len() > prefix.len() {
-                    found.push(std::mem::replace(&mut path, prefix));
+                if current.path.len() > prefix.len() {
+                    found.push(std::mem::take(&mut current));
                 }
-                is_alias = false;
-                if piece.text == "}" {
+                current.path = prefix;
+                if text(next) == "}" {
                     open.pop();
-                    path = open.last().cloned().unwrap_or_default();
+                    current.path = open.last().cloned().unwrap_or_default();
                     if open.is_empty() {
                         return found;
                     }
                 }
             }
-            "as" => is_alias = true,
-            text if is_name(text) && !is_alias => {
-                // Two names without `::` between them end a path.
-                if index > 0 && is_name(code[at + index - 1].text) {
-                    break;
-                }
-                path.push(text);
+            alias if is_name(alias) && next > at && text(next - 1) == "as" => {
+                current.alias = alias;
             }
-            _ if !open.is_empty() => {}
-            _ => break,
+            // Two names without `::` between them end a path.
+            name if is_name(name) && !(next > at && is_name(text(next - 1))) => {
+                current.path.push(name);
+                current.alias = name;
+            }
+            _ if open.is_empty() => break,
+            _ => {}
         }
     }
-    if !path.is_empty() {
-        found.push(path);
+    if !current.path.is_empty() {
+        found.push(current);
     }
     found
 }
@@ -237,7 +251,7 @@ fn way_back<'a>(graph: &Graph<'a>, start: &'a str) -> Option<Vec<&'a str>> {
     None
 }
 
-/// Longer than any chain of names that modules take from their children.
+/// Longer than any chain of imports from children.
 const REEXPORTS_MAX: usize = 8;
 
 #[cfg(test)]
@@ -304,6 +318,41 @@ mod tests {
             found,
             ["crates/x/src/a: circles: modules in a circle: b → c → d → b"]
         );
+    }
+
+    #[test]
+    fn import_from_child_counts_in_every_spelling() {
+        for import in ["self::b::B", "crate::a::b::B", "b::{self, B}", "b::X as B"] {
+            for name in [
+                "super::B",
+                "self::super::B",
+                "super::{B as C, Own}",
+                "crate::a::B::new",
+            ] {
+                let found = messages(&[
+                    (
+                        "a.rs",
+                        &format!("mod b; mod c; pub use {import}; struct Own;"),
+                    ),
+                    ("a/b.rs", "use super::c::C;"),
+                    ("a/c.rs", &format!("use {name};")),
+                ]);
+                assert_eq!(found.len(), 1, "{import}, {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn alias_hides_the_name_that_the_child_gives() {
+        let found = messages(&[
+            (
+                "a.rs",
+                "mod b; mod c; use b::{self, Node as Other}; struct Node;",
+            ),
+            ("a/b.rs", "use super::c::C;"),
+            ("a/c.rs", "use super::{self, Node};"),
+        ]);
+        assert_eq!(found, [""; 0]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) fn run_with_display(
 #[derive(Default)]
 pub(super) struct CopyObservers {
     display: Display,
-    /// The trace of the first copy.
+    /// The trace of all copies.
     trace: RwLock<Option<Trace>>,
     /// The times of all steps, for `--stats`.
     pub(super) times: Option<StepTimes>,
@@ -60,7 +60,7 @@ impl CopyObservers {
         }
     }
 
-    /// Writes the events of the next copy into a trace.
+    /// Writes further events into a trace. `None` completes the file.
     pub(super) fn set_trace(&self, trace: Option<Trace>) {
         *self.trace.write().unwrap_or_else(PoisonError::into_inner) = trace;
     }
@@ -89,10 +89,6 @@ impl EventSink for CopyObservers {
         }
         if let Some(trace) = &*self.trace.read().unwrap_or_else(PoisonError::into_inner) {
             trace.event(&event);
-        }
-        if let Event::Ended = event {
-            // The drop completes the file.
-            self.set_trace(None);
         }
         if is_json() || self.limit.allows(&event) {
             self.display.event(event);
