@@ -1,6 +1,5 @@
 //! Which store is meant, from store URIs, flags, configuration and environment.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,13 +86,15 @@ impl Config {
     /// Returns the configured substituters, each of them once, and the errors of those that floe
     /// cannot use. Nix ignores such substituters as well.
     pub fn substituters(&self, context: &UriContext) -> (Vec<Arc<dyn StoreConfig>>, Vec<Error>) {
-        let (mut stores, mut errors) = (Vec::new(), Vec::new());
-        // `Debug` prints every part of a parsed URI, so equal texts mean the same store.
-        let mut seen = HashSet::new();
+        let (mut stores, mut errors): (Vec<Arc<dyn StoreConfig>>, _) = (Vec::new(), Vec::new());
         for text in &self.substituters.get().0 {
             match resolve_store_uri(text, context) {
-                Ok(store) if seen.insert(format!("{store:?}")) => stores.push(store),
-                Ok(_) => {}
+                Ok(store) => {
+                    let is_known = |known: &Arc<dyn StoreConfig>| known.equals(&*store);
+                    if !stores.iter().any(is_known) {
+                        stores.push(store);
+                    }
+                }
                 Err(error) => errors.push(error),
             }
         }

@@ -34,7 +34,6 @@ use crate::db::Database;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{PathLock, try_lock};
-use crate::recovered_trees::is_sealed;
 use crate::temp_roots::is_floe_roots_file;
 use crate::tree::remove_tree;
 
@@ -208,6 +207,19 @@ fn is_tree_name(entry: &OsStr) -> bool {
 
 /// The byte that Nix's collector writes into a roots file before it removes the file.
 const COLLECTOR_MARK: u8 = b'd';
+
+/// Whether a tree looks complete: the root is sealed last. A root that is a file has its final mode
+/// from the start, so only its time shows whether it is complete.
+fn is_sealed(tree: &Path) -> bool {
+    let Ok(found) = fs::symlink_metadata(tree) else {
+        return false;
+    };
+    let has_final_mode = match found.is_dir() {
+        true => found.mode() & 0o7777 == 0o555,
+        false => true,
+    };
+    has_final_mode && (found.mtime(), found.mtime_nsec()) == (1, 0)
+}
 
 #[cfg(test)]
 mod tests {

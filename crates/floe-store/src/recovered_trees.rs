@@ -15,27 +15,85 @@
 //! Not guaranteed: anything about the contents. A power failure may have damaged them.
 
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, MutexGuard};
 
 use floe_format::StorePath;
 
+use crate::crash_recovery::Recovery;
+use crate::error::{IoContext as _, StoreError};
+use crate::locks::lock_mutex;
 use crate::tree::TemporaryTree;
+use crate::writer::StoreWriter;
 
-/// Sealed trees of earlier runs, by store path. No list is empty.
-pub(crate) type RecoveredTrees = Mutex<HashMap<StorePath, Vec<TemporaryTree>>>;
+impl StoreWriter {
+    /// Removes or claims the files of runs that were killed. Returns whether there were any.
+    pub(crate) fn recover_crashed_runs(&self) -> bool {
+        let recovery = Recovery {
+            layout: &self.layout,
+            database: &self.database(),
+            claim: &|path, place| self.claim(path, place),
+        };
+        recovery.recover_all()
+    }
 
-/// Whether a tree looks complete: the root is sealed last. A root that is a file has its final mode
-/// from the start, so only its time shows whether it is complete.
-pub(crate) fn is_sealed(tree: &Path) -> bool {
-    let Ok(found) = fs::symlink_metadata(tree) else {
-        return false;
-    };
-    let has_final_mode = match found.is_dir() {
-        true => found.mode() & 0o7777 == 0o555,
-        false => true,
-    };
-    has_final_mode && (found.mtime(), found.mtime_nsec()) == (1, 0)
+    /// Takes ownership of a sealed tree of a killed run.
+    fn claim(&self, path: &StorePath, place: &Path) -> Result<(), StoreError> {
+        // The root comes first. If this run is killed as well, the next run needs the root to find
+        // the path of the tree.
+        self.temp_roots.lock().append([path].into_iter())?;
+        let mut tree = self.tree_writer(path).into_empty_tree();
+        tree.rename_from(place).io_context("rename", place)?;
+        self.keep_for_resume([tree]);
+        Ok(())
+    }
+
+    /// Whether a recovered tree exists for a path. It may be incomplete.
+    pub fn has_recovered(&self, path: &StorePath) -> bool {
+        self.recovered().contains_key(path)
+    }
+
+    /// Whether a recovered tree exists for any path.
+    pub fn has_any_recovered(&self) -> bool {
+        !self.recovered().is_empty()
+    }
+
+    /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
+    /// removes it.
+    pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
+        let mut recovered = self.recovered();
+        let trees = recovered.get_mut(path)?;
+        let tree = trees.pop();
+        if trees.is_empty() {
+            recovered.remove(path);
+        }
+        tree
+    }
+
+    /// Keeps sealed trees for the next writer, which recovers them as after a crash. A collector
+    /// deletes them once no process holds these temporary roots.
+    pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
+        for tree in trees {
+            self.recovered()
+                .entry(tree.path().clone())
+                .or_default()
+                .push(tree);
+        }
+    }
+
+    /// Deletes recovered trees that this copy does not need. If other writers share the temporary
+    /// roots, all trees stay, because those writers may need them.
+    pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
+        if Arc::strong_count(&self.temp_roots) == 1 {
+            let mut recovered = self.recovered();
+            let unwanted: Vec<_> = recovered.extract_if(|path, _| !is_wanted(path)).collect();
+            // Deleting trees is slow, so it happens after the mutex is released.
+            drop(recovered);
+            drop(unwanted);
+        }
+    }
+
+    fn recovered(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
+        lock_mutex(&self.temp_roots.recovered)
+    }
 }

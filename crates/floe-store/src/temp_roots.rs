@@ -30,7 +30,6 @@ use rustix::fs::FlockOperation;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file, try_lock};
-use crate::recovered_trees::RecoveredTrees;
 use crate::tree::TemporaryTree;
 use gc_socket::GcSocket;
 pub use program_root::ProgramRoot;
@@ -49,7 +48,7 @@ impl TempRoots {
         }
         let roots = Arc::new(SharedTempRoots {
             file: Mutex::new(TempRootsFile::create(layout)?),
-            recovered: RecoveredTrees::default(),
+            recovered: Mutex::default(),
         });
         stores.retain(|_, roots| roots.strong_count() > 0);
         stores.insert(layout.state_dir.clone(), Arc::downgrade(&roots));
@@ -62,7 +61,7 @@ impl TempRoots {
 pub(crate) struct SharedTempRoots {
     file: Mutex<TempRootsFile>,
     /// Sealed trees that earlier runs left behind.
-    pub(crate) recovered: RecoveredTrees,
+    pub(crate) recovered: Mutex<HashMap<StorePath, Vec<TemporaryTree>>>,
 }
 
 impl SharedTempRoots {

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,6 @@ use floe_format::derivation::DerivationHashCache;
 use floe_format::{HashPart, PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, access};
 
-use crate::crash_recovery::Recovery;
 use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
@@ -22,17 +21,17 @@ use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file};
 use crate::new_store::{NewStore, create_directories, lock_store};
 use crate::options::{StoreEvents, WriteOptions};
 use crate::temp_roots::SharedTempRoots;
+use crate::tree::TreeWriter;
 use crate::tree::links::{TreeLinks, UnusedLinks, open_links, remove_unused_links};
-use crate::tree::{TemporaryTree, TreeWriter};
 use crate::verify::Damage;
 
 /// A store opened for writing. Several threads may share it.
 #[derive(Debug)]
 pub struct StoreWriter {
-    layout: StoreLayout,
+    pub(crate) layout: StoreLayout,
     pub(crate) directory: Arc<OwnedFd>,
     database: Mutex<Database>,
-    temp_roots: Arc<SharedTempRoots>,
+    pub(crate) temp_roots: Arc<SharedTempRoots>,
     serial: AtomicU64,
     /// Opened at first use. All trees share this one descriptor.
     links: OnceLock<Arc<OwnedFd>>,
@@ -124,72 +123,6 @@ impl StoreWriter {
         Ok(writer)
     }
 
-    /// Removes or claims the files of runs that were killed. Returns whether there were any.
-    pub(crate) fn recover_crashed_runs(&self) -> bool {
-        let recovery = Recovery {
-            layout: &self.layout,
-            database: &self.database(),
-            claim: &|path, place| self.claim(path, place),
-        };
-        recovery.recover_all()
-    }
-
-    /// Takes ownership of a sealed tree of a killed run.
-    fn claim(&self, path: &StorePath, place: &Path) -> Result<(), StoreError> {
-        // The root comes first. If this run is killed as well, the next run needs the root to find
-        // the path of the tree.
-        self.temp_roots.lock().append([path].into_iter())?;
-        let mut tree = self.tree_writer(path).into_empty_tree();
-        tree.rename_from(place).io_context("rename", place)?;
-        self.keep_for_resume([tree]);
-        Ok(())
-    }
-
-    /// Whether a recovered tree exists for a path. It may be incomplete.
-    pub fn has_recovered(&self, path: &StorePath) -> bool {
-        self.recovered().contains_key(path)
-    }
-
-    /// Whether a recovered tree exists for any path.
-    pub fn has_any_recovered(&self) -> bool {
-        !self.recovered().is_empty()
-    }
-
-    /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
-    /// removes it.
-    pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
-        let mut recovered = self.recovered();
-        let trees = recovered.get_mut(path)?;
-        let tree = trees.pop();
-        if trees.is_empty() {
-            recovered.remove(path);
-        }
-        tree
-    }
-
-    /// Keeps sealed trees for the next writer, which recovers them as after a crash. A collector
-    /// deletes them once no process holds these temporary roots.
-    pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
-        for tree in trees {
-            self.recovered()
-                .entry(tree.path().clone())
-                .or_default()
-                .push(tree);
-        }
-    }
-
-    /// Deletes recovered trees that this copy does not need. If other writers share the temporary
-    /// roots, all trees stay, because those writers may need them.
-    pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
-        if Arc::strong_count(&self.temp_roots) == 1 {
-            let mut recovered = self.recovered();
-            let unwanted: Vec<_> = recovered.extract_if(|path, _| !is_wanted(path)).collect();
-            // Deleting trees is slow, so it happens after the mutex is released.
-            drop(recovered);
-            drop(unwanted);
-        }
-    }
-
     /// Removes the store if this writer has created it, if it has no paths and no trees for the
     /// next run, and if no other process has it open. The writer cannot be used afterwards.
     pub fn remove_if_unused(&self) {
@@ -205,10 +138,6 @@ impl StoreWriter {
     /// The name of the file of temporary roots.
     fn temp_roots_name(&self) -> String {
         self.temp_roots.lock().name()
-    }
-
-    fn recovered(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
-        lock_mutex(&self.temp_roots.recovered)
     }
 
     /// The directories of the store.

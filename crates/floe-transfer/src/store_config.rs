@@ -1,5 +1,6 @@
 //! A store or binary cache that is named and not open yet.
 
+use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -18,7 +19,10 @@ use crate::uri_parameters::IgnoredParameter;
 /// `Display` prints the URI without parameters and credentials. A new kind of store implements this
 /// trait, [`Source`] and, if floe writes to it, [`Target`], and adds one line to the registry of
 /// floe-copy.
-pub trait StoreConfig: Debug + Display + Send + Sync {
+pub trait StoreConfig: Any + Debug + Display + Send + Sync {
+    /// Whether two URIs mean the same store, with the same parameters.
+    fn equals(&self, other: &dyn StoreConfig) -> bool;
+
     /// Opens the store for reading, or begins to: see [`Source::open_result`].
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error>;
 

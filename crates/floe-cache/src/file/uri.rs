@@ -1,5 +1,6 @@
 //! The URI of a binary cache in a directory.
 
+use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +78,11 @@ impl fmt::Display for FileCacheUri {
 }
 
 impl StoreConfig for FileCacheUri {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let storage = Arc::new(FileStorage::new(&self.directory));
         Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))

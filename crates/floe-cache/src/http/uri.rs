@@ -1,5 +1,6 @@
 //! The URI of a binary cache behind HTTP or HTTPS.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,6 +71,11 @@ impl HttpCacheUri {
 }
 
 impl StoreConfig for HttpCacheUri {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let network = context.session.service::<Network>()?;
         let disk_cache = network.disk_cache();

@@ -2,9 +2,8 @@
 //!
 //! 1. A staged path is *blocked* until each of its references is valid or ready. Then it is
 //!    *ready*.
-//! 2. A batch is committed when 64 paths are ready, when the first one has been ready for 200
-//!    ms, and
-//!    at the end.
+//! 2. A batch is committed when 64 paths are ready, when the first one has been ready for 200 ms,
+//!    and at the end.
 //! 3. A path that another process has locked is *busy*. It stays ready for a later batch.
 //! 4. A path that fails takes its referrers with it.
 //! 5. If a reference has vanished from the target, the path waits for the next round, which fetches

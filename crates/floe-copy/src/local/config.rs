@@ -1,5 +1,6 @@
 //! A local store by its URI.
 
+use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -209,6 +210,11 @@ impl LocalStoreUri {
 }
 
 impl StoreConfig for LocalStoreUri {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let Session { cancel, events, .. } = context.session;
         let events = events.clone();

@@ -4,8 +4,7 @@
 //! 1. A worker runs until it needs a buffer back that it submitted for hashing.
 //! 2. Then it passes its processor to the next worker that can run.
 //! 3. If no worker can run, or there is a buffer for every lane, the worker hashes the pending
-//!    buffers
-//!    of all workers together, and continues.
+//!    buffers of all workers together, and continues.
 //!
 //! The scheduler exists because the operating system would give each thread an equal share. The
 //! batched workers together would then get many times the share of the sequential worker with the

@@ -1,5 +1,6 @@
 //! A network thread: accepts connections, reads requests, responds from memory, and lends to
-//! workers the connections whose responses need files. It waits for nothing but the network.
+//! workers the connections whose responses need files. It waits only for the network, but it
+//! queries the database and examines the root of a path.
 //!
 //! # Fairness
 //!

@@ -65,7 +65,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     (
         "floe-config",
         &["clap", "anyhow"],
-        "libfloe reads configuration too, without a command line",
+        "configuration is plain values, without a command line",
     ),
 ];
 
