@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 use floe_format::StoreDir;
-use floe_testkit::{CommandOutput, Nix, corpus, nixes, run, scratch, tree};
+use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch, tree};
 
 use crate::support::floe;
 use garbage_store::GarbageStore;
@@ -26,6 +26,13 @@ fn floe_in(root: &Path, arguments: &[&str]) -> Command {
     let mut command = floe([arguments[0]]);
     command.arg("--root").arg(root).args(&arguments[1..]);
     command
+}
+
+/// Installs the closure of a corpus, without roots.
+fn install(corpus: &Corpus, root: &Path) {
+    let mut install = floe(["install", "--from", &corpus.file_url("zstd")]);
+    install.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    run(install.arg(root).arg(&corpus.root)).expect(0);
 }
 
 fn gc(root: &Path, arguments: &[&str]) -> CommandOutput {

@@ -8,22 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_format::StoreDir;
 use floe_store::{Collector, GcObserver, GcSettings, StoreError, StoreLayout, WriteOptions};
-use floe_testkit::{Corpus, corpus, nixes, run, scratch, setpriv_to_nobody};
+use floe_testkit::{corpus, nixes, run, scratch, setpriv_to_nobody};
 
 use super::garbage_store::place;
-use super::{floe_in, gc, names};
+use super::{floe_in, gc, install, names};
 use crate::support::floe;
 use crate::tmpfs_mount::mount;
-
-fn install(corpus: &Corpus, root: &Path) {
-    let mut install = floe([
-        "install",
-        "--no-check-sigs",
-        "--from",
-        &corpus.file_url("zstd"),
-    ]);
-    run(install.arg("--root").arg(root).arg(&corpus.root)).expect(0);
-}
 
 /// A file that no user can remove, until it is dropped.
 struct Immutable(PathBuf);
@@ -188,6 +178,35 @@ fn missing_proc_is_reported_and_ignored_as_by_nix() {
         ran.json()["paths"].as_u64().unwrap() as usize,
         corpus.paths.len()
     );
+}
+
+/// The link may be a root that can be read again later.
+#[test]
+fn link_of_a_root_that_cannot_be_read_refuses_the_collection() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    symlink("loop", scratch.join("loop")).unwrap();
+    // Reading the target fails with ELOOP, which is neither absence nor a missing permission.
+    let unread = root.join("nix/var/nix/gcroots/unread");
+    symlink(scratch.join("loop/result"), &unread).unwrap();
+    let before = names(&root.join("nix/store"));
+    for arguments in [&[][..], &["--print-dead"]] {
+        gc(&root, arguments)
+            .expect(1)
+            .stderr_contains("Too many levels of symbolic links");
+    }
+    for nix in nixes() {
+        let mut command = nix.command("nix-store", ["--store"]);
+        let ran = run(command.arg(&root).args(["--gc", "--print-dead"]));
+        assert_ne!(ran.code, Some(0), "{}", nix.version);
+        nix.verify(&root, corpus.paths.len());
+    }
+    assert_eq!(names(&root.join("nix/store")), before);
+    fs::remove_file(&unread).unwrap();
+    gc(&root, &[]).expect(0);
+    assert!(!place(&root, &corpus.root).exists());
 }
 
 #[test]

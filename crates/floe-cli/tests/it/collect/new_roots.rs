@@ -13,9 +13,10 @@ use floe_format::StoreDir;
 use floe_store::{
     Collector, GcObserver, GcSettings, StoreLayout, StoreReader, Unreadable, WriteOptions,
 };
-use floe_testkit::{Corpus, corpus, nixes, run, scratch};
+use floe_testkit::{corpus, nixes, run, scratch};
 
 use super::garbage_store::place;
+use super::install;
 use crate::support::floe;
 
 /// Sends roots to the collection at a certain moment.
@@ -82,16 +83,6 @@ impl GcObserver for Observer {
 
 fn layout(root: &Path) -> StoreLayout {
     StoreLayout::in_root(root, StoreDir::default())
-}
-
-fn install(corpus: &Corpus, root: &Path) {
-    let mut install = floe([
-        "install",
-        "--no-check-sigs",
-        "--from",
-        &corpus.file_url("zstd"),
-    ]);
-    run(install.arg("--root").arg(root).arg(&corpus.root)).expect(0);
 }
 
 /// Collects while `sender` sends its roots. Returns the number of deleted paths.

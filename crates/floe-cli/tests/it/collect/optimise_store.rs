@@ -5,16 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use floe_testkit::{Corpus, Nix, corpora, corpus, nixes, run, scratch, setpriv_to_nobody, tree};
+use floe_testkit::{Nix, corpora, corpus, nixes, run, scratch, setpriv_to_nobody, tree};
 
-use super::{floe_in, names};
-use crate::support::floe;
-
-fn install(corpus: &Corpus, root: &Path) {
-    let mut install = floe(["install", "--from", &corpus.file_url("zstd")]);
-    install.args(["--trusted-public-keys", &corpus.key, "--root"]);
-    run(install.arg(root).arg(&corpus.root)).expect(0);
-}
+use super::{floe_in, install, names};
 
 /// The groups of files of a store that share an inode, `.links` included.
 fn shared(root: &Path) -> BTreeSet<BTreeSet<PathBuf>> {
