@@ -13,7 +13,6 @@ mod nar_file;
 mod options;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -103,8 +102,12 @@ impl BinaryCacheWriter {
             && self.options.write_listings
         {
             let name = format!("{part}.ls");
-            let text = floe_format::nar::listing::to_text(tree).map_err(io::Error::other);
-            let text = text.map_err(file_error("list the files of", Path::new(&name)))?;
+            // As JSON, a listing holds only UTF-8.
+            let text = floe_format::nar::listing::to_text(tree);
+            let text = text.map_err(|error| Error::Unsupported {
+                path: path.clone(),
+                feature: format!("write-nar-listing with such names: {error}"),
+            })?;
             self.storage
                 .put(&name, text.as_bytes(), Durability::Synced)?;
         }
@@ -229,7 +232,13 @@ impl Target for BinaryCacheWriter {
             let others: Vec<StorePath> = references.filter(|it| *it != path).cloned().collect();
             let missing = self.missing_of(&others)?;
             if missing.is_empty() {
-                outcome.valid.push(self.publish(nar)?);
+                match self.publish(nar) {
+                    Ok(path) => outcome.valid.push(path),
+                    Err(error @ Error::Unsupported { .. }) => {
+                        outcome.refused.push((path.clone(), error));
+                    }
+                    Err(error) => return Err(error),
+                }
             } else {
                 self.staged().insert(path.clone(), nar);
                 outcome.missing_references.push((path.clone(), missing));

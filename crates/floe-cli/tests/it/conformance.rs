@@ -237,12 +237,34 @@ fn cache_in_directory_conforms_as_target() {
     for compression in ["none", "zstd", "xz"] {
         let place = place();
         let cache = file_uri(&place.scratch.join("written"));
-        let uri = format!("{cache}?compression={compression}&write-nar-listing=true");
+        let uri = format!("{cache}?compression={compression}");
         check_target(&TargetFixture {
             open: &|| open_target(&uri),
             contents: &place.contents,
         });
         place.check_source(&cache, true);
+    }
+}
+
+/// The names of one path are not UTF-8, and another path refers to it.
+#[test]
+fn path_that_no_listing_can_show_fails_with_its_referrers_alone() {
+    let place = place();
+    let cache = place.scratch.join("written");
+    let to = format!("{}?write-nar-listing=true", file_uri(&cache));
+    let from = file_uri(&place.contents.directory);
+    let mut command = floe(["copy", "--all", "--no-check-sigs"]);
+    run(command.args(["--from", &from, "--to", &to]))
+        .expect(1)
+        .stderr_contains("write-nar-listing with such names");
+    for (number, path) in place.contents.store_paths().iter().enumerate() {
+        let is_there = |end: &str| cache.join(format!("{}{end}", path.hash_part())).exists();
+        let expected = number < 4;
+        assert_eq!(
+            (is_there(".narinfo"), is_there(".ls")),
+            (expected, expected),
+            "{number}"
+        );
     }
 }
 
