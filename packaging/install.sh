@@ -7,6 +7,8 @@
 
 set -eu
 export LC_ALL=C
+# All users may run what root installs.
+[ "$(id -u)" -ne 0 ] || umask 022
 
 # The address of the release, which --url replaces.
 url=''
@@ -17,6 +19,8 @@ prefix=''
 action='install'
 temporary=''
 record='share/doc/floe/installed'
+# The end of the names of files that are not in their places yet. Two runs use different names.
+new=".floe-new-$$"
 
 usage() {
 	cat <<END
@@ -108,6 +112,18 @@ platform() {
 	esac
 }
 
+# Fails unless the programs that this script uses are there.
+need_tools() {
+	for tool in cp cut dirname grep gzip head mkdir mktemp mv rm rmdir sed sort tail tar; do
+		has "$tool" || fail "cannot install floe: there is no $tool; try installing it"
+	done
+}
+
+# Prints a text as one word for a shell.
+quoted() {
+	printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
+}
+
 # Fetches a file of the release.
 fetch() {
 	name=$1
@@ -117,7 +133,11 @@ fetch() {
 		if has curl; then
 			curl --fail --silent --show-error --location --retry 2 --output "$to" "$url/$name"
 		elif has wget; then
-			wget -q -O "$to" "$url/$name"
+			# With -q, GNU wget does not say why it fails.
+			wget -O "$to" "$url/$name" 2>"$temporary/wget.log" || {
+				tail -n 3 "$temporary/wget.log" >&2
+				return 1
+			}
 		else
 			fail 'cannot fetch the release: there is neither curl nor wget; try --url DIRECTORY'
 		fi
@@ -129,7 +149,7 @@ fetch() {
 
 fetch_or_fail() {
 	if ! fetch "$1"; then
-		hint='try again, or another --url'
+		hint='try again, another --url, or another TMPDIR if the disk is full'
 		case "$url" in
 		https://*)
 			[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
@@ -185,8 +205,11 @@ fetch_package() {
 	[ "$sum" = "${line%%  *}" ] ||
 		fail "cannot accept $tarball: its SHA-256 is $sum, not ${line%%  *}; try again"
 	package=${tarball%.tar.gz}
-	tar -x -z -f "$temporary/$tarball" -C "$temporary" ||
+	# A full disk causes a message for each file.
+	messages=$(tar -x -z -f "$temporary/$tarball" -C "$temporary" 2>&1) || {
+		printf '%s\n' "$messages" | head -n 3 >&2
 		fail "cannot unpack $tarball: see the message above; try another TMPDIR"
+	}
 	"$temporary/$package/bin/floe" --version >/dev/null ||
 		fail "cannot run floe from $temporary: see the message above; try another TMPDIR"
 }
@@ -199,27 +222,41 @@ make_directory() {
 	printf 'directory %s\n' "$1" >>"$temporary/created"
 }
 
+# Prints all files below a directory. Small systems have no `find`.
+list_files() (
+	for entry in "$1"/*; do
+		if [ -d "$entry" ]; then
+			list_files "$entry"
+		elif [ -f "$entry" ]; then
+			printf '%s\n' "$entry"
+		fi
+	done
+)
+
 # Copies all files beside their places, and renames them when every copy is complete.
 install_files() {
-	(cd "$temporary/$package" && find . -type f) | sed 's|^\./||' | sort >"$temporary/files"
+	(cd "$temporary/$package" && list_files .) | sed 's|^\./||' >"$temporary/files"
+	[ -s "$temporary/files" ] || fail "cannot install floe: $tarball has no files; try another --url"
 	: >"$temporary/created"
 	staged='yes'
 	make_directory "$prefix/share/doc/floe"
 	while read -r file; do
+		[ ! -d "$prefix/$file" ] ||
+			fail "cannot write $prefix/$file: it is a directory; try another --prefix"
 		make_directory "$(dirname "$prefix/$file")"
-		cp -- "$temporary/$package/$file" "$prefix/$file.floe-new" ||
+		cp -- "$temporary/$package/$file" "$prefix/$file$new" ||
 			fail "cannot write $prefix/$file: see the message above; nothing was changed"
 	done <"$temporary/files"
-	write_record >"$prefix/$record.floe-new" ||
+	write_record >"$prefix/$record$new" ||
 		fail "cannot write $prefix/$record; nothing was changed"
 	# The files of an older version that this one lacks.
 	old_files | while read -r file; do
 		grep -q -x -F -e "$file" "$temporary/files" || rm -f -- "$prefix/$file"
 	done
 	while read -r file; do
-		mv -f -- "$prefix/$file.floe-new" "$prefix/$file"
+		mv -f -- "$prefix/$file$new" "$prefix/$file"
 	done <"$temporary/files"
-	mv -f -- "$prefix/$record.floe-new" "$prefix/$record"
+	mv -f -- "$prefix/$record$new" "$prefix/$record"
 	staged=''
 }
 
@@ -240,7 +277,7 @@ uninstall() {
 	[ -f "$prefix/$record" ] ||
 		fail "cannot remove floe: this script has installed none below $prefix; try --prefix DIR"
 	[ -w "$prefix/share/doc/floe" ] ||
-		fail "cannot remove floe from $prefix: this user may not write there; try as root"
+		fail "cannot remove floe from $prefix: it cannot be written; try as root, on a writable disk"
 	old_files | while read -r file; do
 		rm -f -- "$prefix/$file"
 	done
@@ -258,9 +295,9 @@ clean_up() {
 	[ -n "$temporary" ] || return 0
 	if [ -n "${staged:-}" ]; then
 		while read -r file; do
-			rm -f -- "$prefix/$file.floe-new"
+			rm -f -- "$prefix/$file$new"
 		done <"$temporary/files"
-		rm -f -- "$prefix/$record.floe-new"
+		rm -f -- "$prefix/$record$new"
 		sed -n 's/^directory //p' "$temporary/created" | sort -r | while read -r directory; do
 			rmdir -- "$directory" 2>/dev/null || true
 		done
@@ -276,12 +313,15 @@ install_floe() {
 	trap 'exit 143' TERM HUP
 	temporary=$(mktemp -d "${TMPDIR:-/tmp}/floe-install.XXXXXX") ||
 		fail "cannot create a directory in ${TMPDIR:-/tmp}; try another TMPDIR"
+	need_tools
 	fetch_package
 	install_files
-	say "Installed $("$prefix/bin/floe" --version) as $prefix/bin/floe."
+	version=$("$prefix/bin/floe" --version) ||
+		fail "cannot run $prefix/bin/floe: see the message above; try another --prefix"
+	say "Installed $version as $prefix/bin/floe."
 	case ":$PATH:" in
 	*":$prefix/bin:"*) ;;
-	*) say "Add it to your PATH: export PATH=\"$prefix/bin:\$PATH\"" ;;
+	*) say "Add it to your PATH: export PATH=$(quoted "$prefix/bin"):\"\$PATH\"" ;;
 	esac
 }
 

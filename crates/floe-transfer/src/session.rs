@@ -71,7 +71,8 @@ impl Session {
             None => S::start(&S::Options::default(), self)?,
         };
         let mut started = self.started();
-        // Stores open one after the other, so another thread has hardly started it meanwhile.
+        // Another thread may have started it meanwhile, but the stores of a copy open one
+        // after the other.
         if let Some(earlier) = find(&started) {
             drop(started);
             service.shut_down();

@@ -86,21 +86,12 @@ impl fmt::Display for Scopes {
 /// login.
 pub(crate) fn required_scopes(route: &Route) -> &'static [Scope] {
     match route {
-        Route::Root
-        | Route::CacheInfo
-        | Route::NarInfo { .. }
-        | Route::Nar { .. }
-        | Route::Listing(_)
-        | Route::Log(_)
-        | Route::File { .. }
-        | Route::Realisation { .. }
-        | Route::BuildTrace { .. }
-        // Otherwise a client without login could find out which routes exist.
-        | Route::Unknown => &[Scope::Read],
         Route::Metrics => &[Scope::Metrics],
         Route::Version => &[Scope::Status, Scope::Read],
         // Service managers and load balancers have no login.
         Route::Health | Route::Ready => &[],
+        // Also a route that does not exist: a client without login must not find out which do.
+        _ => &[Scope::Read],
     }
 }
 

@@ -358,19 +358,34 @@ fn machines_without_a_package_and_without_tools_are_named() {
             .stderr_contains(message);
     }
     fs::remove_file(&uname).unwrap();
-    // All but programs that fetch.
-    for tool in ["id", "mktemp", "mkdir", "rm", "uname"] {
+    // All but programs that fetch. Small images have no `find`.
+    let tools = "cp cut dirname grep gzip head id mkdir mktemp mv rm rmdir sed sha256sum sort tail \
+                 tar uname";
+    for tool in tools.split_whitespace() {
         let Some(place) = find_tool(tool, "coreutils") else {
             return;
         };
         std::os::unix::fs::symlink(place, bin.join(tool)).unwrap();
     }
     let shell = find_tool("sh", "dash").unwrap();
-    let mut script = Command::new(shell);
-    script.args(served.script(&[]).get_args()).env("PATH", &bin);
-    run(&mut script)
+    let with_tools = |options: &[&str]| {
+        let mut script = Command::new(&shell);
+        script.arg(served.scratch.join("install.sh")).args(options);
+        run(script.env("PATH", &bin))
+    };
+    let url = served.server.url();
+    with_tools(&["--url", &url])
         .expect(1)
         .stderr_contains("there is neither curl nor wget; try --url DIRECTORY");
+    let (prefix, release) = (served.scratch.join("few"), served.release());
+    let from_directory = ["--url", release.to_str().unwrap(), "--prefix"];
+    let install = || with_tools(&[&from_directory[..], &[prefix.to_str().unwrap()]].concat());
+    install().expect(0);
+    run(Command::new(prefix.join("bin/floe")).arg("--version")).expect(0);
+    fs::remove_file(bin.join("gzip")).unwrap();
+    install()
+        .expect(1)
+        .stderr_contains("there is no gzip; try installing it");
     let script = served.scratch.join("install.sh");
     run(Command::new("sh").arg(&script))
         .expect(1)
@@ -381,6 +396,43 @@ fn machines_without_a_package_and_without_tools_are_named() {
     run(Command::new("sh").arg(&script).arg("--url"))
         .expect(1)
         .stderr_contains("--url needs a value");
+}
+
+#[test]
+fn root_installs_for_all_users_and_never_over_a_directory() {
+    let Some(served) = served() else { return };
+    let prefix = served.scratch.join("it's \"here\"");
+    let install = || {
+        let script = served.script(&["--prefix"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 077 && exec sh \"$@\"", "sh"]);
+        run(command.args(script.get_args()).arg(&prefix))
+    };
+    let installed = install().expect(0);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let binary = prefix.join("bin/floe");
+    assert_eq!((mode(&binary), mode(&prefix)), (0o755, 0o755));
+    // A shell understands the line for PATH.
+    let line = installed
+        .stderr
+        .lines()
+        .find_map(|line| line.split_once("PATH: "));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{}; command -v floe", line.unwrap().1)]);
+    assert_eq!(
+        run(&mut shell).expect(0).stdout.trim(),
+        binary.to_str().unwrap()
+    );
+    fs::remove_file(&binary).unwrap();
+    fs::create_dir(&binary).unwrap();
+    install()
+        .expect(1)
+        .stderr_contains("bin/floe: it is a directory; try another --prefix");
+    assert!(
+        files_below(&prefix)
+            .iter()
+            .all(|file| !file.contains("floe-new"))
+    );
 }
 
 #[test]
