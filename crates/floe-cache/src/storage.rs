@@ -5,8 +5,8 @@
 //! `BinaryCacheWriter` know their contents.
 //!
 //! No operation has a default, so that a wrapper that forgets one does not compile. A storage
-//! behind a network ends every operation itself, after its attempts, each with a timeout. A caller
-//! that waits for a reply also stops when the copy is cancelled.
+//! behind a network ends every operation itself, after its attempts, each with a timeout. The
+//! cancellation of a copy also ends the caller's wait for a reply.
 
 mod replies;
 

@@ -44,7 +44,7 @@ impl FileStorage {
     }
 
     /// Locks the directory of NARs. If no other writer has locked it, removes the temporary files
-    /// that killed writers have left in the cache.
+    /// of killed writers.
     fn lock(&self) -> io::Result<()> {
         let lock = File::open(&self.nar_directory)?;
         if lock.try_lock().is_ok() {

@@ -257,7 +257,7 @@ fn config_shows_proxy_and_its_source() {
     assert_eq!(json.get("no-proxy"), None);
 }
 
-/// The user may have meant the other source to be used through the proxy.
+/// The other source would hide the mistake from the user.
 #[test]
 fn unusable_proxy_is_an_error_even_beside_another_source() {
     let Some(corpus) = corpus("jq") else { return };
