@@ -33,11 +33,11 @@ fn start(command: &mut Command, number: u64) -> Child {
 }
 
 /// Waits until the condition is true or the child has ended.
-fn wait_for(child: &mut Child, condition: impl Fn() -> bool) {
+pub(crate) fn wait_for(child: &mut Child, condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() && child.try_wait().unwrap().is_none() {
         assert!(began.elapsed() < TIMEOUT, "timeout");
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_micros(200));
     }
 }
 

@@ -4,12 +4,12 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use floe_testkit::{Corpus, XorShift, corpus, nixes, run, scratch, tree};
 
 use super::{floe_in, gc, names};
-use crate::kill::kill;
+use crate::kill::{kill, wait_for};
 use crate::support::floe;
 
 /// The number of kills of each test: more in full runs.
@@ -26,11 +26,13 @@ fn install(corpus: &Corpus, root: &Path, options: &[&str]) {
     run(install.arg(root).args(options).arg(&corpus.root)).expect(0);
 }
 
-/// Starts the command and kills it after a part of `whole`. Returns whether it was still running.
-fn kill_after(command: &mut Command, delay: Duration) -> bool {
+/// Starts the command, and kills it once the condition is true and a random delay has passed.
+/// Returns whether the command was still running.
+fn kill_at(command: &mut Command, random: &mut XorShift, is_reached: impl Fn() -> bool) -> bool {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null());
-    let child = child.spawn().unwrap();
-    thread::sleep(delay);
+    let mut child = child.spawn().unwrap();
+    wait_for(&mut child, is_reached);
+    thread::sleep(Duration::from_micros(random.below(DELAY_MAX) as u64));
     kill(child)
 }
 
@@ -50,8 +52,13 @@ fn killed_collection_keeps_what_roots_keep() {
             .stdout
             .lines()
             .count();
-        let delay = Duration::from_micros(3000 + random.below(60_000) as u64);
-        killed += usize::from(kill_after(&mut floe_in(&root, &["gc"]), delay));
+        // Half of the kills hit the deletion of paths, the others the one of links.
+        let directory = root.join(["nix/store", "nix/store/.links"][number % 2]);
+        let before = names(&directory).len();
+        let left = before - 1 - random.below(before / 2);
+        killed += usize::from(kill_at(&mut floe_in(&root, &["gc"]), &mut random, || {
+            names(&directory).len() <= left
+        }));
         for nix in nixes() {
             // A path has a row and whole contents, or no row.
             nix.verify(&root, live);
@@ -83,22 +90,31 @@ fn killed_optimisation_changes_no_contents() {
     let whole = scratch.join("whole");
     install(&corpus, &whole, &[]);
     let expected = tree(&whole);
-    let began = Instant::now();
     run(&mut floe_in(&whole, &["optimise"])).expect(0);
-    let time = began.elapsed().as_micros() as usize;
     let links = names(&whole.join("nix/store/.links"));
     let mut killed = 0;
     for number in 0..kills() {
         let root = scratch.join(&format!("root-{number}"));
         install(&corpus, &root, &[]);
-        let delay = Duration::from_micros(random.below(time.max(1)) as u64);
-        killed += usize::from(kill_after(&mut floe_in(&root, &["optimise"]), delay));
+        let directory = root.join("nix/store/.links");
+        let made = random.below(links.len());
+        killed += usize::from(kill_at(
+            &mut floe_in(&root, &["optimise"]),
+            &mut random,
+            || names(&directory).len() >= made,
+        ));
         for nix in nixes() {
             nix.verify(&root, corpus.paths.len());
         }
         run(&mut floe_in(&root, &["optimise"])).expect(0);
+        assert_eq!(names(&directory), links);
+        // The next collection deletes the temporary name of a link.
+        symlink(&corpus.root, root.join("nix/var/nix/gcroots/kept")).unwrap();
+        gc(&root, &[]).expect(0);
         assert_eq!(tree(&root), expected, "contents, modes or times differ");
-        assert_eq!(names(&root.join("nix/store/.links")), links);
     }
     assert!(killed > kills() / 3, "only {killed} runs were killed");
 }
+
+/// The longest delay before a kill, in microseconds.
+const DELAY_MAX: usize = 3000;
