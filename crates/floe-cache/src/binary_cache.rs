@@ -1,6 +1,6 @@
 //! A binary cache as a source: what `nix-cache-info` and narinfos mean, over any storage.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::{parse_bool, parse_number};
@@ -8,6 +8,7 @@ use floe_transfer::{
     CachePolicy, Cancel, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest,
     NarStream, RetryPolicy, Source, SourceContext,
 };
+use parking_lot::Mutex;
 
 use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait};
 
@@ -140,19 +141,15 @@ impl Shared {
     fn set_info(self: &Arc<Shared>, info: Result<CacheInfo, Arc<Error>>) {
         // Only the reply to the one request for `nix-cache-info` sets it.
         let _: Result<(), _> = self.info.set(info);
-        let waiting = std::mem::take(&mut *self.waiting());
+        let waiting = std::mem::take(&mut *self.waiting.lock());
         for query in waiting {
             self.send(query);
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Query>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a query, or keeps it until `nix-cache-info` is known.
     fn query(self: &Arc<Shared>, query: Query) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if self.info.get().is_none() {
             waiting.push(query);
             return;

@@ -106,7 +106,8 @@ const REMEMBERED_LEN_MAX: usize = 64 * 1024;
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::options::NarInfoDiskCacheOptions;
@@ -120,7 +121,7 @@ mod tests {
 
     impl Recorder {
         fn record(&self, operation: &'static str) {
-            self.operations.lock().unwrap().push(operation);
+            self.operations.lock().push(operation);
         }
     }
 
@@ -219,7 +220,7 @@ mod tests {
             "list",
             "abort",
         ];
-        assert_eq!(*storage.inner.operations.lock().unwrap(), expected);
+        assert_eq!(*storage.inner.operations.lock(), expected);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, params};
 
 use crate::binary_cache::CACHE_INFO;
@@ -71,7 +71,7 @@ impl NarInfoDiskCache {
         if self.options.refresh {
             return None;
         }
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let sql = "select contents, http2, answered from objects where url = ? and name = ?";
         let mut query = inner.connection.prepare_cached(sql).ok()?;
         let row = query.query_row([url, name], |row| {
@@ -104,7 +104,7 @@ impl NarInfoDiskCache {
             Found::Missing { .. } if name == CACHE_INFO => return,
             Found::Missing { .. } => (None, false),
         };
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.pending.push(PendingRow {
             url: url.to_owned(),
             name: name.to_owned(),
@@ -120,7 +120,7 @@ impl NarInfoDiskCache {
 
     /// Removes an entry that turned out to be wrong.
     pub(crate) fn remove(&self, url: &str, name: &str) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let is_other = |row: &PendingRow| row.url != url || row.name != name;
         inner.pending.retain(is_other);
         // After an error the next reader finds the wrong entry again, and removes it.
@@ -132,7 +132,7 @@ impl NarInfoDiskCache {
 
     /// Deletes expired rows, once a day.
     fn purge(&self) -> rusqlite::Result<()> {
-        let connection = &self.inner().connection;
+        let connection = &self.inner.lock().connection;
         let day = now() / seconds(DAY);
         let last: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if last == day {
@@ -151,16 +151,11 @@ impl NarInfoDiskCache {
         )?;
         connection.pragma_update(None, "user_version", day)
     }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Every change under the lock is complete in itself.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for NarInfoDiskCache {
     fn drop(&mut self) {
-        self.inner().flush();
+        self.inner.lock().flush();
     }
 }
 
@@ -309,10 +304,10 @@ mod tests {
         let cache = NarInfoDiskCache::open(&options(directory.path())).unwrap();
         cache.insert(URL, PART, &object(b"StorePath: x", false));
         cache.insert(URL, CACHE_INFO, &object(b"StoreDir: /nix/store", true));
-        cache.inner().flush();
+        cache.inner.lock().flush();
         let set = |time: i64| {
             let sql = format!("update objects set answered = {time}");
-            cache.inner().connection.execute_batch(&sql).unwrap();
+            cache.inner.lock().connection.execute_batch(&sql).unwrap();
             let narinfo = cache.find(URL, PART);
             (cache.find(URL, CACHE_INFO).is_some(), narinfo.is_some())
         };

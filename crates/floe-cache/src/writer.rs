@@ -14,7 +14,7 @@ mod options;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
@@ -22,6 +22,7 @@ use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
     codec,
 };
+use parking_lot::Mutex;
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
 use crate::storage::{Durability, WriteStorage, file_error, get_and_wait, len_and_wait};
@@ -130,14 +131,14 @@ impl BinaryCacheWriter {
         self.storage
             .put(&narinfo_name(&path), text.as_bytes(), Durability::Synced)?;
         self.storage.delete(&record_name(&path))?;
-        self.whole().insert(path.clone());
+        self.whole.lock().insert(path.clone());
         Ok(path)
     }
 
     /// Returns those of the paths whose referrers must not be published yet.
     fn missing_of(&self, paths: &[StorePath]) -> Result<BTreeSet<StorePath>, Error> {
         let mut unknown = paths.to_vec();
-        unknown.retain(|path| !self.whole().contains(path));
+        unknown.retain(|path| !self.whole.lock().contains(path));
         let found = self.examine(&unknown, &Cancel::default())?;
         let unknown = unknown.into_iter().zip(found);
         let missing = unknown.filter(|(_, found)| !matches!(found, Presence::Whole(_)));
@@ -151,14 +152,6 @@ impl BinaryCacheWriter {
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         get_and_wait(&*self.storage, name, &self.cancel)
-    }
-
-    fn whole(&self) -> MutexGuard<'_, HashSet<StorePath>> {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedNar>> {
-        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -183,7 +176,7 @@ impl Target for BinaryCacheWriter {
             match found {
                 Presence::Whole(references) => {
                     missing.unchecked_references.extend(references);
-                    self.whole().insert(path.clone());
+                    self.whole.lock().insert(path.clone());
                     continue;
                 }
                 Presence::Damaged(reason) => missing.damaged.push((path.clone(), reason)),
@@ -215,7 +208,7 @@ impl Target for BinaryCacheWriter {
         let name = record_name(nar.path());
         self.storage
             .put(&name, record.as_bytes(), Durability::Unsynced)?;
-        self.staged().insert(nar.path().clone(), staged);
+        self.staged.lock().insert(nar.path().clone(), staged);
         Ok(())
     }
 
@@ -225,7 +218,7 @@ impl Target for BinaryCacheWriter {
         // The names of the NARs must reach the disk before the narinfos do.
         self.storage.sync()?;
         for path in batch {
-            let Some(nar) = self.staged().remove(path) else {
+            let Some(nar) = self.staged.lock().remove(path) else {
                 continue;
             };
             let references = nar.narinfo.info.references.iter();
@@ -240,7 +233,7 @@ impl Target for BinaryCacheWriter {
                     Err(error) => return Err(error),
                 }
             } else {
-                self.staged().insert(path.clone(), nar);
+                self.staged.lock().insert(path.clone(), nar);
                 outcome.missing_references.push((path.clone(), missing));
             }
         }
@@ -269,13 +262,13 @@ impl Target for BinaryCacheWriter {
             self.storage.delete(&name)?;
             return Ok(false);
         };
-        self.staged().insert(nar.path().clone(), staged);
+        self.staged.lock().insert(nar.path().clone(), staged);
         Ok(true)
     }
 
     /// The records of the paths are there since they were received.
     fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
-        let mut staged = self.staged();
+        let mut staged = self.staged.lock();
         paths.iter().filter_map(|path| staged.remove(path)).count()
     }
 
@@ -304,7 +297,7 @@ impl Target for BinaryCacheWriter {
     }
 
     fn discard(&self, paths: &[StorePath]) {
-        let mut staged = self.staged();
+        let mut staged = self.staged.lock();
         for path in paths {
             staged.remove(path);
         }

@@ -14,9 +14,9 @@ mod verbose;
 mod verbosity;
 
 use std::io::{self, IsTerminal as _};
-use std::sync::{PoisonError, RwLock};
 
 use floe_transfer::{Event, EventSink};
+use parking_lot::RwLock;
 
 use json::JsonLines;
 pub(crate) use json::error_fields;
@@ -42,13 +42,13 @@ impl EventSink for Display {
             Event::Begun => Some(progress_display()),
             Event::Ended => None,
             event => {
-                return match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+                return match &*self.0.read() {
                     Some(progress) => progress.event(event),
                     None => line_display().event(event),
                 };
             }
         };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = progress;
+        *self.0.write() = progress;
     }
 }
 

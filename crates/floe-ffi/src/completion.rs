@@ -1,12 +1,10 @@
 //! Completions, and the wait for one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_messages::{Codec, ErrorKind, List, Message};
-
-use crate::locks::lock;
+use parking_lot::{Condvar, Mutex};
 
 /// The kind of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +94,7 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn complete(&self, completion: Completion) {
-        *lock(&self.completion) = Some(completion);
+        *self.completion.lock() = Some(completion);
         self.has_arrived.store(true, Ordering::Release);
         self.arrived.notify_one();
     }
@@ -117,13 +115,12 @@ impl Waiter {
 
     /// Sleeps until the terminal completion has arrived. Every accepted request gets one.
     pub(crate) fn wait(&self) -> Completion {
-        let mut guard = lock(&self.completion);
+        let mut guard = self.completion.lock();
         loop {
             if let Some(completion) = guard.take() {
                 return completion;
             }
-            let woken = self.arrived.wait(guard);
-            guard = woken.unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut guard);
         }
     }
 }

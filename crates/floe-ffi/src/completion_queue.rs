@@ -5,14 +5,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 
 use crate::completion::Completion;
-use crate::locks::lock;
 
 /// The waiting completions of one engine.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ impl CompletionQueue {
 
     /// Appends the completions of a round and empties `batch`.
     pub(crate) fn add(&self, batch: &mut Vec<Completion>) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let was_empty = waiting.completions.is_empty();
         waiting.events += batch.iter().filter(|it| it.is_event()).count();
         waiting.completions.extend(batch.drain(..));
@@ -53,7 +52,7 @@ impl CompletionQueue {
 
     /// Ends the queue.
     pub(crate) fn end(&self) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.is_over = true;
         self.notify(waiting, true);
     }
@@ -76,7 +75,7 @@ impl CompletionQueue {
     /// Takes up to `most` completions without waiting. Returns whether there are none and the queue
     /// has ended.
     pub(crate) fn take(&self, most: usize, each: impl FnMut(Completion)) -> bool {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let count = waiting.completions.len().min(most);
         let events = waiting.completions.iter().take(count);
         waiting.events -= events.filter(|it| it.is_event()).count();
@@ -91,7 +90,7 @@ impl CompletionQueue {
 
     /// Drops all waiting completions and frees their memory.
     pub(crate) fn clear(&self) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.completions = VecDeque::new();
         waiting.events = 0;
     }
@@ -99,21 +98,20 @@ impl CompletionQueue {
     /// Waits until there is a completion, the queue has ended, or the timeout has passed.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let is_idle = |waiting: &mut Pending| waiting.completions.is_empty() && !waiting.is_over;
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.sleepers += 1;
-        let woken = self.arrived.wait_timeout_while(waiting, timeout, is_idle);
-        let (mut waiting, result) = woken.unwrap_or_else(PoisonError::into_inner);
+        let result = self.arrived.wait_while_for(&mut waiting, is_idle, timeout);
         waiting.sleepers -= 1;
         !result.timed_out()
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.waiting).completions.len()
+        self.waiting.lock().completions.len()
     }
 
     /// Returns the number of waiting events.
     pub(crate) fn events(&self) -> usize {
-        lock(&self.waiting).events
+        self.waiting.lock().events
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -21,13 +21,13 @@ use floe_messages::Codec;
 use floe_queue::{Sender, SubmitError};
 use floe_server::ShutdownHandle;
 use floe_store::TempRoots;
+use parking_lot::Mutex;
 
 use crate::callback::Callback;
 use crate::completion::{Completion, JobOutcome, Waiter};
 use crate::completion_queue::CompletionQueue;
 use crate::events::Subscriptions;
 use crate::limits::Limits;
-use crate::locks::lock;
 use crate::request::{Budget, Request};
 use crate::spin::{AdaptiveSpin, SpinLimiter};
 use crate::status::{Fail, Status, fail};
@@ -154,7 +154,7 @@ pub(crate) fn open(
             free(shared.handle);
             refused("a thread", error)
         })?;
-    *lock(&shared.thread) = Some(thread);
+    *shared.thread.lock() = Some(thread);
     Ok(shared.handle)
 }
 
@@ -216,7 +216,7 @@ impl Shared {
         self.check_may_wait()?;
         self.shut_down();
         // A second caller waits here for the lock, while the first one waits for the thread.
-        if let Some(thread) = lock(&self.thread).take() {
+        if let Some(thread) = self.thread.lock().take() {
             // The engine thread never unwinds: it aborts the process instead.
             let _: std::thread::Result<()> = thread.join();
         }
@@ -270,14 +270,14 @@ impl Shared {
     }
 
     fn post(&self, write: impl FnOnce(&mut Inbox)) {
-        write(&mut lock(&self.inbox));
+        write(&mut self.inbox.lock());
         self.has_inbox_items.store(true, Ordering::Release);
         self.requests.wake();
     }
 
     fn take_inbox(&self) -> Option<Inbox> {
         let has_items = self.has_inbox_items.swap(false, Ordering::Acquire);
-        has_items.then(|| mem::take(&mut *lock(&self.inbox)))
+        has_items.then(|| mem::take(&mut *self.inbox.lock()))
     }
 }
 

@@ -4,13 +4,13 @@
 //! queue, events wait there with the completions, up to a bound. An event reports how many were
 //! lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use floe_messages::EventKind;
+use parking_lot::Mutex;
 
 use crate::callback::Callback;
-use crate::locks::lock;
 
 /// A subscription.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Subscriptions {
 
 impl Subscriptions {
     pub(crate) fn add(&self, id: u64, mask: u64, callback: Option<Callback>) {
-        let mut list = lock(&self.list);
+        let mut list = self.list.lock();
         list.push(Arc::new(Subscription {
             id,
             mask,
@@ -46,7 +46,7 @@ impl Subscriptions {
     /// Removes a subscription. No new call of its callback begins, but one may be running. Returns
     /// `false` if there is no such subscription.
     pub(crate) fn remove(&self, id: u64) -> bool {
-        let mut list = lock(&self.list);
+        let mut list = self.list.lock();
         let Some(index) = list.iter().position(|it| it.id == id) else {
             return false;
         };
@@ -62,7 +62,7 @@ impl Subscriptions {
         if self.mask.load(Ordering::Acquire) & bit == 0 {
             return Vec::new();
         }
-        let list = lock(&self.list);
+        let list = self.list.lock();
         let subscribed = list.iter().filter(|it| it.mask & bit != 0);
         subscribed.cloned().collect()
     }

@@ -28,7 +28,6 @@ mod fork;
 mod handlers;
 mod job_state;
 mod limits;
-mod locks;
 mod request;
 mod signals;
 mod spin;

@@ -7,10 +7,3 @@ pub(crate) mod narinfo_cache;
 mod small_file_packs;
 pub(crate) mod tree_identity;
 mod weak_cache;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The caches are consistent between any two operations, so a panic elsewhere does no harm.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -8,9 +8,11 @@ mod families;
 mod process;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::auth::logins::LoginCounters;
 use counters::{Cell, Cells, Counters};
@@ -51,7 +53,7 @@ impl Metrics {
 
     /// Replaces the times since 1970 at which the certificates for TLS expire, by their files.
     pub(crate) fn set_certificate_expiries(&self, expiries: BTreeMap<String, Duration>) {
-        *lock(&self.certificates) = expiries;
+        *self.certificates.lock() = expiries;
     }
 
     /// Counts a NAR that is sent uncompressed because all encoders are in use.
@@ -62,7 +64,7 @@ impl Metrics {
     /// Returns counters for one more thread. The figures outlive the thread.
     pub(crate) fn register(&self) -> Counters {
         let cells = Arc::new(Cells::default());
-        lock(&self.threads).push(cells.clone());
+        self.threads.lock().push(cells.clone());
         Counters::new(cells)
     }
 
@@ -73,15 +75,12 @@ impl Metrics {
 
     /// Returns the sum of a number over all threads.
     fn sum(&self, pick: impl Fn(&Cells) -> &Cell) -> u64 {
-        lock(&self.threads)
+        self.threads
+            .lock()
             .iter()
             .map(|cells| pick(cells).get())
             .fold(0, u64::wrapping_add)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_format::HashPart;
 use floe_store::{LiveStore, StoreError, StoreLayout};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// The latest result of the checks.
@@ -63,7 +64,7 @@ impl Readiness {
 
     /// Decides about a request without waiting.
     pub(crate) fn ask(&self, now: Instant) -> Answer {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if now.saturating_duration_since(state.checked_at) < RESULT_AGE_MAX {
             return Answer::Report(state.latest.clone());
         }
@@ -91,14 +92,10 @@ impl Readiness {
     ) -> Arc<Report> {
         let _running = Running(self);
         let report = Arc::new(report(layout, self.keys, query()));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.latest = report.clone();
         state.checked_at = Instant::now();
         report
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,7 +104,7 @@ struct Running<'r>(&'r Readiness);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.state().running_since = None;
+        self.0.state.lock().running_since = None;
     }
 }
 
@@ -185,6 +182,8 @@ const ANY_HASH_PART: &str = "00000000000000000000000000000000";
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+
     use floe_format::StoreDir;
 
     use super::*;
@@ -235,7 +234,9 @@ mod tests {
         let readiness = readiness(start);
         let layout = layout(dir.path());
         assert!(matches!(readiness.ask(Instant::now()), Answer::Check));
-        let panicked = std::panic::catch_unwind(|| readiness.check(&layout, || panic!("a bug")));
+        let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            readiness.check(&layout, || panic!("a bug"))
+        }));
         assert!(panicked.is_err());
         assert!(matches!(readiness.ask(Instant::now()), Answer::Check));
         let report = readiness.check(&layout, || Ok(()));

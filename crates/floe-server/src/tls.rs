@@ -9,9 +9,10 @@ mod sni;
 pub(crate) mod stream;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::pki_types::CertificateDer;
@@ -64,7 +65,7 @@ impl TlsAcceptor {
 
     /// Returns the settings for new connections.
     pub(crate) fn settings(&self) -> Arc<Settings> {
-        self.current().clone()
+        self.current.lock().clone()
     }
 
     /// Reads all files anew, for [`TlsAcceptor::replace`]. The settings in use do not change.
@@ -81,11 +82,7 @@ impl TlsAcceptor {
 
     /// Uses other settings for new connections. Present connections keep theirs.
     pub(crate) fn replace(&self, settings: Settings) {
-        *self.current() = Arc::new(settings);
-    }
-
-    fn current(&self) -> MutexGuard<'_, Arc<Settings>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.current.lock() = Arc::new(settings);
     }
 }
 

@@ -26,11 +26,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use floe_format::{HashPart, StorePath};
+use parking_lot::Mutex;
 use rustix::fs::{Access, access};
 
 use crate::crash_recovery::Recovery;
@@ -38,7 +38,7 @@ use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext as _, StoreError};
 use crate::gc_roots::{FoundRoots, RootSearch, RuntimeRoots, Unreadable};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_mutex};
+use crate::locks::{GcLock, LockWait};
 use crate::new_store::lock_store;
 use crate::options::WriteOptions;
 use crate::tree::links::{UnusedLinks, remove_unused_links};
@@ -201,11 +201,7 @@ impl Collector {
         let results = Mutex::new(GcResults::default());
         let collected = self.lock_and_run(settings, &results, run);
         reserve_space(&self.layout.database_dir().join("reserved"));
-        let results = results.into_inner();
-        (
-            results.unwrap_or_else(|error| error.into_inner()),
-            collected,
-        )
+        (results.into_inner(), collected)
     }
 
     fn lock_and_run<E: From<StoreError>>(
@@ -233,8 +229,8 @@ impl Collector {
             let roots = search.find_permanent()?;
             let temporary = search.find_temporary(&mut Vec::new())?;
             let temporary = temporary.iter().map(|root| root.path.hash_part());
-            received.lock().temporary.extend(temporary);
-            lock_mutex(results).unreadable.clone_from(&roots.unreadable);
+            received.state.lock().temporary.extend(temporary);
+            results.lock().unreadable.clone_from(&roots.unreadable);
             run(&Collection {
                 store: self,
                 database: &database,
@@ -270,13 +266,13 @@ impl Collection<'_> {
             &self.temporary(),
         )?;
         observer.started(dead.len(), dead.nar_bytes(), &self.roots.unreadable);
-        lock_mutex(self.results).circular.clone_from(&dead.circular);
+        self.results.lock().circular.clone_from(&dead.circular);
         Ok(dead)
     }
 
     /// The hash parts of the temporary roots that are known now.
     fn temporary(&self) -> HashSet<HashPart> {
-        self.received.lock().temporary.clone()
+        self.received.state.lock().temporary.clone()
     }
 
     fn delete(
@@ -310,7 +306,7 @@ impl Collection<'_> {
             bytes_saved,
             failures,
         } = remove_unused_links(&layout.links_dir())?;
-        let mut results = lock_mutex(self.results);
+        let mut results = self.results.lock();
         results.links = removed;
         results.bytes_saved_by_links = bytes_saved;
         let failures = failures.into_iter();

@@ -24,10 +24,10 @@ use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
 use rustix::fs::FlockOperation;
@@ -35,8 +35,7 @@ use rustix::fs::FlockOperation;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{
-    LockWait, LockWaitScope, is_interrupted, lock_mutex, open_lock_file, try_lock,
-    wait_for_database,
+    LockWait, LockWaitScope, is_interrupted, open_lock_file, try_lock, wait_for_database,
 };
 use crate::options::WriteOptions;
 
@@ -197,7 +196,7 @@ impl LockedDatabase<'_> {
         LockedDatabase {
             _scope: lock_wait.enter_scope(),
             // SQLite has rolled back a transaction that a panic interrupted, so the state is valid.
-            database: lock_mutex(database),
+            database: database.lock(),
         }
     }
 }

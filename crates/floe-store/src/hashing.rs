@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Mutex;
 use std::{slice, thread};
 
 use floe_format::Hash;
 use floe_hash::hash_pool::{HashPool, Stream, Worker};
+use parking_lot::Mutex;
 
 use crate::error::StoreError;
-use crate::locks::lock_mutex;
 use crate::tree::dump_path;
 
 /// Returns hash and size of the NAR of a tree.
@@ -55,7 +54,7 @@ pub(crate) fn hash_all<T: Sync>(
 
 fn next_item<'a, T>(remaining: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
     match worker.takes_smallest() {
-        true => lock_mutex(remaining).next_back(),
-        false => lock_mutex(remaining).next(),
+        true => remaining.lock().next_back(),
+        false => remaining.lock().next(),
     }
 }

@@ -16,18 +16,11 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::error::{IoContext, StoreError};
-
-/// Locks a mutex of this process. A panic of another thread that held it is harmless, because no
-/// thread leaves such a value half changed.
-pub(crate) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Opens a lock file as Nix does.
 pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {

@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use floe_format::StorePath;
+use parking_lot::Mutex;
 use rustix::fs::{Dir, syncfs};
 
 use crate::error::{IoContext as _, StoreError};
 use crate::hashing::hash_all;
-use crate::locks::lock_mutex;
 use crate::tree::links::open_links;
 use crate::tree::{LinkedTree, TreeOptimiser};
 use crate::writer::StoreWriter;
@@ -81,12 +81,12 @@ impl StoreWriter {
             &len,
             &|(path, nar_size), worker| {
                 let optimised = self.optimise_path(path, &links, &linked, worker);
-                lock_mutex(&results).add(optimised);
+                results.lock().add(optimised);
                 observer.path_done(*nar_size);
             },
         );
         match is_complete {
-            true => Ok(std::mem::take(&mut *lock_mutex(&results))),
+            true => Ok(std::mem::take(&mut *results.lock())),
             false => Err(StoreError::Interrupted),
         }
     }

@@ -1,9 +1,9 @@
 //! A store as a source: queries to its database, and the NARs of its paths.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use floe_format::{HashPart, PathInfo, StorePath};
+use parking_lot::Mutex;
 
 use crate::db::{BusyPolicy, Database, LockedDatabase};
 use crate::error::StoreError;

@@ -14,15 +14,13 @@
 //!
 //! Not guaranteed: anything about the contents. A power failure may have damaged them.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use floe_format::StorePath;
 
 use crate::crash_recovery::Recovery;
 use crate::error::{IoContext as _, StoreError};
-use crate::locks::lock_mutex;
 use crate::tree::TemporaryTree;
 use crate::writer::StoreWriter;
 
@@ -41,7 +39,7 @@ impl StoreWriter {
     fn claim(&self, path: &StorePath, place: &Path) -> Result<(), StoreError> {
         // The root comes first. If this run is killed as well, the next run needs the root to find
         // the path of the tree.
-        self.temp_roots.lock().append([path].into_iter())?;
+        self.temp_roots.file.lock().append([path].into_iter())?;
         let mut tree = self.tree_writer(path).into_empty_tree();
         tree.rename_from(place).io_context("rename", place)?;
         self.keep_for_resume([tree]);
@@ -50,18 +48,18 @@ impl StoreWriter {
 
     /// Whether a recovered tree exists for a path. It may be incomplete.
     pub fn has_recovered(&self, path: &StorePath) -> bool {
-        self.recovered().contains_key(path)
+        self.temp_roots.recovered.lock().contains_key(path)
     }
 
     /// Whether a recovered tree exists for any path.
     pub fn has_any_recovered(&self) -> bool {
-        !self.recovered().is_empty()
+        !self.temp_roots.recovered.lock().is_empty()
     }
 
     /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
     /// removes it.
     pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
-        let mut recovered = self.recovered();
+        let mut recovered = self.temp_roots.recovered.lock();
         let trees = recovered.get_mut(path)?;
         let tree = trees.pop();
         if trees.is_empty() {
@@ -74,7 +72,9 @@ impl StoreWriter {
     /// deletes them once no process holds these temporary roots.
     pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
         for tree in trees {
-            self.recovered()
+            self.temp_roots
+                .recovered
+                .lock()
                 .entry(tree.path().clone())
                 .or_default()
                 .push(tree);
@@ -85,15 +85,11 @@ impl StoreWriter {
     /// roots, all trees stay, because those writers may need them.
     pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
         if Arc::strong_count(&self.temp_roots) == 1 {
-            let mut recovered = self.recovered();
+            let mut recovered = self.temp_roots.recovered.lock();
             let unwanted: Vec<_> = recovered.extract_if(|path, _| !is_wanted(path)).collect();
             // Deleting trees is slow, so it happens after the mutex is released.
             drop(recovered);
             drop(unwanted);
         }
-    }
-
-    fn recovered(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
-        lock_mutex(&self.temp_roots.recovered)
     }
 }

@@ -23,7 +23,7 @@ use floe_format::{PathInfo, StorePath};
 
 use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
-use crate::locks::{PathLock, lock_mutex};
+use crate::locks::PathLock;
 use crate::regular_file::open_regular_file_nofollow;
 use crate::tree::{TemporaryTree, has_many_files, remove_tree, sync_tree};
 use crate::writer::{Durability, StoreWriter};
@@ -234,7 +234,7 @@ impl StoreWriter {
     ) -> Result<Vec<(String, StorePath)>, DerivationError> {
         let (dir, name) = (&self.layout().store_dir, derivation_name(path));
         let derivation = read(path)?;
-        let mut cache = lock_mutex(&self.modulo_cache);
+        let mut cache = self.modulo_cache.lock();
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // The cache may hold hashes that follow from an invalid derivation.
             *cache = DerivationHashCache::default();

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
 use rustix::io::Errno;
 
 use crate::error::{IoContext as _, StoreError};
-use crate::locks::{PathLock, lock_mutex};
+use crate::locks::PathLock;
 use crate::register::{RegisterOutcome, StagedPath};
 use crate::sync_record::{SyncRecord, lock_record};
 use crate::tree::remove_tree;
@@ -27,18 +27,18 @@ impl StoreWriter {
         let names = paths.iter().map(|(path, _)| path.clone());
         record.damaged.extend(names);
         record.write(layout)?;
-        lock_mutex(&self.damaged).extend(paths.iter().cloned());
+        self.damaged.lock().extend(paths.iter().cloned());
         Ok(())
     }
 
     /// Returns the damage of a path; `None` if the path is not valid or not known to be damaged.
     pub fn damage_of(&self, path: &StorePath) -> Option<Damage> {
-        lock_mutex(&self.damaged).get(path).copied()
+        self.damaged.lock().get(path).copied()
     }
 
     /// Whether any path of the store is known to be damaged.
     pub fn has_damaged(&self) -> bool {
-        !lock_mutex(&self.damaged).is_empty()
+        !self.damaged.lock().is_empty()
     }
 
     /// Replaces the damaged paths of a batch. Returns the other paths.
@@ -105,7 +105,7 @@ impl StoreWriter {
                 .for_each(|path| _ = record.damaged.remove(path));
             record.write(layout)?;
         }
-        let mut damaged = lock_mutex(&self.damaged);
+        let mut damaged = self.damaged.lock();
         paths.iter().for_each(|path| _ = damaged.remove(path));
         Ok(())
     }

@@ -15,7 +15,7 @@ use rustix::fs::syncfs;
 use crate::db::Database;
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{LockWait, lock_mutex};
+use crate::locks::LockWait;
 use crate::options::StoreEvent;
 use crate::reader::StoreReader;
 use crate::sync_record::{LostRecord, SyncRecord, boot_id, had_record, lock_record};
@@ -90,7 +90,7 @@ impl StoreWriter {
             RecordState::OfOtherBoot(record) => self.write_checked(record, &suspects, &damaged)?,
             RecordState::Absent { reason, .. } => self.write_first(&damaged, last_row, reason)?,
         };
-        *lock_mutex(&self.damaged) = damaged;
+        *self.damaged.lock() = damaged;
         if synced_row < last_row && boot_id().is_some() {
             self.sync_in_background(last_row);
         }
@@ -161,13 +161,13 @@ impl StoreWriter {
         let thread = thread::Builder::new().name("floe-sync".into());
         // Without the thread, the record stays as it is.
         let spawned = thread.spawn(move || _ = sync_and_record(&directory, &layout, row));
-        *lock_mutex(&self.background_sync) = spawned.ok();
+        *self.background_sync.lock() = spawned.ok();
     }
 
     /// Waits for the end of the `syncfs` that this writer has begun when it was opened, and for the
     /// record. A process that ends earlier waits for the `syncfs` as well, and loses its result.
     pub fn wait_for_background_sync(&self) {
-        let thread: Option<JoinHandle<()>> = lock_mutex(&self.background_sync).take();
+        let thread: Option<JoinHandle<()>> = self.background_sync.lock().take();
         // The thread does not panic, and its errors only leave the record as it is.
         let _: Option<thread::Result<()>> = thread.map(JoinHandle::join);
     }

@@ -22,14 +22,15 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use floe_format::StorePath;
+use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file, try_lock};
+use crate::locks::{GcLock, LockWait, open_private_file, try_lock};
 use crate::tree::TemporaryTree;
 use gc_socket::GcSocket;
 pub use program_root::ProgramRoot;
@@ -42,7 +43,7 @@ pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedTempRoots>>>>);
 impl TempRoots {
     /// Opens the file for a store and creates it if there is none.
     pub(crate) fn open(&self, layout: &StoreLayout) -> Result<Arc<SharedTempRoots>, StoreError> {
-        let mut stores = lock_mutex(&self.0);
+        let mut stores = self.0.lock();
         if let Some(roots) = stores.get(&layout.state_dir).and_then(Weak::upgrade) {
             return Ok(roots);
         }
@@ -59,24 +60,16 @@ impl TempRoots {
 /// The state that all writers with the same [`TempRoots`] share for one store.
 #[derive(Debug)]
 pub(crate) struct SharedTempRoots {
-    file: Mutex<TempRootsFile>,
+    pub(crate) file: Mutex<TempRootsFile>,
     /// Sealed trees that earlier runs left behind.
     pub(crate) recovered: Mutex<HashMap<StorePath, Vec<TemporaryTree>>>,
-}
-
-impl SharedTempRoots {
-    /// Locks the file. A panic of another thread that held the lock is harmless: the file then
-    /// lists at most more roots than necessary.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, TempRootsFile> {
-        lock_mutex(&self.file)
-    }
 }
 
 impl Drop for SharedTempRoots {
     fn drop(&mut self) {
         // The file names the paths of the trees, so it must stay as long as the trees.
-        let trees = std::mem::take(&mut *lock_mutex(&self.recovered));
-        self.lock().is_kept = !trees.is_empty();
+        let trees = std::mem::take(&mut *self.recovered.lock());
+        self.file.lock().is_kept = !trees.is_empty();
         trees
             .into_values()
             .flatten()

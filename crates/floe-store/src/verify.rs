@@ -10,13 +10,13 @@ mod problem;
 
 use std::fs::{self, DirEntry};
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 
 use floe_format::{PathInfo, StoreDir, StorePath};
+use parking_lot::Mutex;
 
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
-use crate::locks::{GcLock, LockWait, lock_mutex};
+use crate::locks::{GcLock, LockWait};
 use crate::reader::StoreReader;
 use floe_hash::hash_pool::Worker;
 
@@ -208,10 +208,10 @@ fn check_all<T: Sync>(
     let should_continue = || observer.should_continue();
     let is_complete = hash_all(items, jobs, &should_continue, len, &|item, worker| {
         let problem = check(item, worker);
-        lock_mutex(&problems).extend(problem);
+        problems.lock().extend(problem);
     });
     match is_complete {
-        true => Ok(std::mem::take(&mut *lock_mutex(&problems))),
+        true => Ok(std::mem::take(&mut *problems.lock())),
         false => Err(StoreError::Interrupted),
     }
 }

@@ -6,18 +6,19 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
 use floe_format::{HashPart, PathInfo, StorePath};
+use parking_lot::Mutex;
 use rustix::fs::{Access, FallocateFlags, access};
 
 use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file};
+use crate::locks::{GcLock, LockWait, open_private_file};
 use crate::new_store::{NewStore, create_directories, lock_store};
 use crate::options::{StoreEvents, WriteOptions};
 use crate::temp_roots::SharedTempRoots;
@@ -137,7 +138,7 @@ impl StoreWriter {
 
     /// The name of the file of temporary roots.
     fn temp_roots_name(&self) -> String {
-        self.temp_roots.lock().name()
+        self.temp_roots.file.lock().name()
     }
 
     /// The directories of the store.
@@ -151,14 +152,14 @@ impl StoreWriter {
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
     ) -> Result<(), StoreError> {
-        self.temp_roots.lock().add(paths, &self.lock_wait)
+        self.temp_roots.file.lock().add(paths, &self.lock_wait)
     }
 
     /// Waits for the end of a collection that was running when paths were protected. Paths that are
     /// valid afterwards stay valid. Before that, an older collector may still delete a path that it
     /// has found to be garbage, unless a valid path refers to it.
     pub fn wait_for_gc(&self) -> Result<(), StoreError> {
-        self.temp_roots.lock().wait_for_gc(&self.lock_wait)
+        self.temp_roots.file.lock().wait_for_gc(&self.lock_wait)
     }
 
     /// Whether a collector may still remove the tree of a path that is not valid. The collector
@@ -172,7 +173,7 @@ impl StoreWriter {
         if GcLock::open(&self.layout)?.is_free()? {
             return Ok(false);
         }
-        let mut unregistered_since = lock_mutex(&self.unregistered_since);
+        let mut unregistered_since = self.unregistered_since.lock();
         let first_seen = unregistered_since.entry(path.clone());
         let first_seen = first_seen.or_insert_with(Instant::now);
         Ok(first_seen.elapsed() < REMOVAL_GRACE_PERIOD)

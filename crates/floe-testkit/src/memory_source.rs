@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use floe_format::{Compression, Hash, HashPart, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
@@ -11,6 +10,7 @@ use floe_transfer::{
     Body, CachePolicy, ChunkSource, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream,
     NextChunk, Source,
 };
+use parking_lot::Mutex;
 
 use crate::{nars, synthetic_cache};
 
@@ -94,18 +94,18 @@ impl MemorySource {
     /// Adds a path with its uncompressed NAR.
     pub fn insert(&self, narinfo: NarInfo, nar: Vec<u8>) {
         let part = narinfo.info.path.hash_part();
-        self.state().paths.insert(part, (narinfo, nar.into()));
+        self.state.lock().paths.insert(part, (narinfo, nar.into()));
     }
 
     /// Makes the source fail at a path that it has.
     pub fn inject(&self, path: &StorePath, fault: SourceFault) {
-        self.state().faults.insert(path.clone(), fault);
+        self.state.lock().faults.insert(path.clone(), fault);
     }
 
     /// Answers what [`SourceFault::Held`] and [`SourceFault::HeldQuery`] hold back, and forgets
     /// these faults.
     pub fn release(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_held =
             |fault: &SourceFault| matches!(fault, SourceFault::Held | SourceFault::HeldQuery);
         state.faults.retain(|_, fault| !is_held(fault));
@@ -122,22 +122,18 @@ impl MemorySource {
 
     /// Returns the hash parts of all queries so far.
     pub fn queries(&self) -> Vec<HashPart> {
-        self.state().queries.clone()
+        self.state.lock().queries.clone()
     }
 
     /// Returns the paths of all NARs that were opened so far.
     pub fn opened(&self) -> Vec<StorePath> {
-        self.state().opened.clone()
+        self.state.lock().opened.clone()
     }
 
     fn narinfo(&self, hash_part: HashPart) -> NarInfoResult {
-        let state = self.state();
+        let state = self.state.lock();
         let entry = state.paths.get(&hash_part);
         Ok(entry.map(|(narinfo, _)| narinfo.clone()).into())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
     }
 }
 
@@ -151,7 +147,7 @@ impl Source for MemorySource {
     }
 
     fn query(&self, hash_part: HashPart, _: CachePolicy, reply: NarInfoCallback) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.queries.push(hash_part);
         let path = state
             .paths
@@ -167,7 +163,7 @@ impl Source for MemorySource {
     }
 
     fn open_nar(&self, narinfo: &NarInfo, _: NarRequest) -> Result<NarStream, Error> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let path = &narinfo.info.path;
         state.opened.push(path.clone());
         let url = self.nar_url(narinfo);
@@ -199,7 +195,7 @@ impl Source for MemorySource {
 
     /// Breaks off the bodies that are held back, as a network does that stops.
     fn abort(&self) {
-        self.state().held_bodies.clear();
+        self.state.lock().held_bodies.clear();
     }
 }
 

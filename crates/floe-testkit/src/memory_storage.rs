@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use floe_cache::{
@@ -11,6 +11,7 @@ use floe_cache::{
     SmallObject, WriteStorage,
 };
 use floe_transfer::{Body, CachePolicy, ChunkSource, Error, NarRequest, NextChunk, RetryPolicy};
+use parking_lot::Mutex;
 
 /// A storage in memory. Its clones are the same storage.
 #[derive(Clone, Debug, Default)]
@@ -37,41 +38,37 @@ impl std::fmt::Debug for State {
 impl MemoryStorage {
     /// Adds an object.
     pub fn insert(&self, name: &str, contents: &[u8]) {
-        self.state().objects.insert(name.into(), contents.into());
+        self.0.lock().objects.insert(name.into(), contents.into());
     }
 
     /// Holds all replies back until [`MemoryStorage::release`].
     pub fn hold(&self) {
-        self.state().is_held = true;
+        self.0.lock().is_held = true;
     }
 
     /// Returns the number of replies that are held back.
     pub fn held(&self) -> usize {
-        self.state().held.len()
+        self.0.lock().held.len()
     }
 
     /// Sends the replies that are held back. Further ones are still held back.
     pub fn release(&self) {
-        let held = std::mem::take(&mut self.state().held);
+        let held = std::mem::take(&mut self.0.lock().held);
         held.into_iter().for_each(|reply| reply(self));
     }
 
     /// Makes every query of a length fail for this reason.
     pub fn fail_lengths(&self, reason: &'static str) {
-        self.state().len_error = Some(reason);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock().len_error = Some(reason);
     }
 
     fn object(&self, name: &str) -> Option<Vec<u8>> {
-        self.state().objects.get(name).cloned()
+        self.0.lock().objects.get(name).cloned()
     }
 
     /// Replies now or later.
     fn reply(&self, reply: impl FnOnce(&MemoryStorage) + Send + 'static) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.is_held {
             state.held.push(Box::new(reply));
             return;
@@ -130,7 +127,7 @@ impl ReadStorage for MemoryStorage {
 
 impl ListStorage for MemoryStorage {
     fn list(&self) -> Result<Vec<String>, Error> {
-        Ok(self.state().objects.keys().cloned().collect())
+        Ok(self.0.lock().objects.keys().cloned().collect())
     }
 }
 
@@ -138,7 +135,7 @@ impl WriteStorage for MemoryStorage {
     fn query_len(&self, name: &str, reply: LenCallback) {
         let name = name.to_owned();
         self.reply(move |storage| {
-            let error = storage.state().len_error;
+            let error = storage.0.lock().len_error;
             reply(match error {
                 Some(reason) => Err(Error::fetch(&name, reason, false)),
                 None => Ok(storage.object(&name).map(|object| object.len() as u64)),
@@ -167,7 +164,7 @@ impl WriteStorage for MemoryStorage {
     }
 
     fn delete(&self, name: &str) -> Result<(), Error> {
-        self.state().objects.remove(name);
+        self.0.lock().objects.remove(name);
         Ok(())
     }
 

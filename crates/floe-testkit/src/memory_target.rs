@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::sync::{Mutex, MutexGuard};
 
 use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
 use floe_transfer::{CommitOutcome, Error, IncomingNar, MissingPaths, NarSink, Target};
+use parking_lot::Mutex;
 
 /// How a [`MemoryTarget`] registers a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,46 +69,46 @@ impl MemoryTarget {
 
     /// Reports a path busy in its next commits.
     pub fn set_busy(&self, path: &StorePath, commits: u32) {
-        self.state().busy.insert(path.clone(), commits);
+        self.state.lock().busy.insert(path.clone(), commits);
     }
 
     /// Refuses a path in its commit.
     pub fn refuse(&self, path: &StorePath) {
-        self.state().refused.insert(path.clone());
+        self.state.lock().refused.insert(path.clone());
     }
 
     /// Fails to write the file of a path.
     pub fn fail_writes(&self, path: &StorePath) {
-        self.state().unwritable.insert(path.clone());
+        self.state.lock().unwritable.insert(path.clone());
     }
 
     /// Reads the NAR of a path twice, which no target may do.
     pub fn read_twice(&self, path: &StorePath) {
-        self.state().read_twice.insert(path.clone());
+        self.state.lock().read_twice.insert(path.clone());
     }
 
     /// Returns the valid paths in the order in which they became valid.
     pub fn valid(&self) -> Vec<StorePath> {
-        self.state().order.clone()
+        self.state.lock().order.clone()
     }
 
     /// Returns the NAR of a valid path.
     pub fn nar(&self, path: &StorePath) -> Option<Vec<u8>> {
-        self.state().valid.get(path).map(|(_, nar)| nar.clone())
+        self.state
+            .lock()
+            .valid
+            .get(path)
+            .map(|(_, nar)| nar.clone())
     }
 
     /// Returns the paths that are staged at the moment.
     pub fn staged(&self) -> Vec<StorePath> {
-        self.state().staged.keys().cloned().collect()
+        self.state.lock().staged.keys().cloned().collect()
     }
 
     /// Returns how many paths were staged since the target was created.
     pub fn received(&self) -> usize {
-        self.state().received
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock().received
     }
 }
 
@@ -118,7 +118,7 @@ impl Target for MemoryTarget {
     }
 
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.temp_roots.extend(paths.iter().cloned());
         let missing = paths.iter().filter(|path| !state.valid.contains_key(*path));
         Ok(missing.cloned().collect::<Vec<_>>().into())
@@ -132,10 +132,10 @@ impl Target for MemoryTarget {
         let info = nar.narinfo().info.clone();
         let mut buffer = NarBuffer(Vec::new());
         nar.write_to(&mut buffer)?;
-        if self.state().read_twice.contains(&info.path) {
+        if self.state.lock().read_twice.contains(&info.path) {
             nar.write_to(&mut buffer)?;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.unwritable.contains(&info.path) {
             return Err(Error::File {
                 action: "writing",
@@ -149,7 +149,7 @@ impl Target for MemoryTarget {
     }
 
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut outcome = CommitOutcome::default();
         let mut accepted = Vec::new();
         for path in batch {
@@ -178,13 +178,13 @@ impl Target for MemoryTarget {
     }
 
     fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
-        let state = self.state();
+        let state = self.state.lock();
         let mut valid = state.valid.keys();
         Ok(valid.find(|path| path.hash_part() == hash_part).cloned())
     }
 
     fn discard(&self, paths: &[StorePath]) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.staged.retain(|path, _| !paths.contains(path));
     }
 }

@@ -13,7 +13,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ use fuser::{
     FopenFlags, Generation, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use parking_lot::Mutex;
 
 use crate::command::run;
 use crate::poll::wait_until;
@@ -111,13 +112,13 @@ impl RecordingDisk {
 
     /// Returns the number of operations so far.
     pub fn position(&self) -> usize {
-        self.recorder.lock().unwrap().operations.len()
+        self.recorder.lock().operations.len()
     }
 
     /// Writes an image of the disk as a power cut after the first `position` operations may leave
     /// it. The seed chooses the blocks that were written since the last flush.
     pub fn write_image(&self, image: &Path, position: usize, seed: u64) {
-        let blocks = self.recorder.lock().unwrap().after_cut(position, seed);
+        let blocks = self.recorder.lock().after_cut(position, seed);
         let file = File::create(image).unwrap();
         file.set_len(self.len).unwrap();
         for (number, block) in blocks {
@@ -128,9 +129,9 @@ impl RecordingDisk {
 
     /// Cuts the power, and mounts what is left. No process may use the file system.
     pub fn cut_power(&mut self, seed: u64) {
-        self.recorder.lock().unwrap().is_off = true;
+        self.recorder.lock().is_off = true;
         self.detach();
-        let mut recorder = self.recorder.lock().unwrap();
+        let mut recorder = self.recorder.lock();
         let position = recorder.operations.len();
         let blocks = recorder.after_cut(position, seed);
         *recorder = Recorder {
@@ -318,10 +319,6 @@ struct Disk {
 }
 
 impl Disk {
-    fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        self.recorder.lock().unwrap()
-    }
-
     fn attributes(&self, inode: INodeNo) -> FileAttr {
         let (kind, size) = match inode {
             INodeNo::ROOT => (FileType::Directory, 0),
@@ -396,7 +393,7 @@ impl Filesystem for Disk {
         reply: ReplyData,
     ) {
         let len = self.len.saturating_sub(offset).min(u64::from(size));
-        reply.data(&self.recorder().read(offset, len as usize));
+        reply.data(&self.recorder.lock().read(offset, len as usize));
     }
 
     fn write(
@@ -411,7 +408,7 @@ impl Filesystem for Disk {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.recorder().write(offset, data);
+        self.recorder.lock().write(offset, data);
         reply.written(data.len() as u32);
     }
 
@@ -420,7 +417,7 @@ impl Filesystem for Disk {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.recorder().operations.push(Operation::Flush);
+        self.recorder.lock().operations.push(Operation::Flush);
         reply.ok();
     }
 }

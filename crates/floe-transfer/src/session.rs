@@ -3,7 +3,9 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::cancel::Cancel;
 use crate::error::Error;
@@ -61,7 +63,7 @@ impl Session {
     ///
     /// Errors: those of [`Service::start`].
     pub fn service<S: Service>(&self) -> Result<Arc<S>, Error> {
-        if let Some(service) = find(&self.started()) {
+        if let Some(service) = find(&self.started.lock()) {
             return Ok(service);
         }
         // The lock is free, because the start of a service may need another service.
@@ -70,7 +72,7 @@ impl Session {
             Some(options) => S::start(options, self)?,
             None => S::start(&S::Options::default(), self)?,
         };
-        let mut started = self.started();
+        let mut started = self.started.lock();
         // Another thread may have started it meanwhile, but the stores of a copy open one
         // after the other.
         if let Some(earlier) = find(&started) {
@@ -81,10 +83,6 @@ impl Session {
         let service = Arc::new(service);
         started.push(service.clone());
         Ok(service)
-    }
-
-    fn started(&self) -> MutexGuard<'_, Vec<Arc<dyn Service>>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,7 +102,7 @@ impl Default for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let started = std::mem::take(&mut *self.started());
+        let started = std::mem::take(&mut *self.started.lock());
         // A service may use those that started before it.
         for service in started.iter().rev() {
             service.shut_down();
@@ -115,7 +113,7 @@ impl Drop for Session {
 impl Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("started", &self.started())
+            .field("started", &self.started.lock())
             .finish_non_exhaustive()
     }
 }
@@ -190,6 +188,6 @@ mod tests {
             let error = session.service::<Dependent>().unwrap_err();
             assert!(matches!(error, Error::NoSources), "{error}");
         }
-        assert!(session.started().is_empty());
+        assert!(session.started.lock().is_empty());
     }
 }

@@ -1,7 +1,9 @@
 //! Counts the bytes and the round trips of each connection over a link.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// The connections of a client, by its ports.
 type Connections = HashMap<u16, Connection>;
@@ -53,8 +55,7 @@ impl SharedTraffic {
     }
 
     pub(super) fn take(&self) -> Traffic {
-        let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let connections = std::mem::take(&mut *connections);
+        let connections = std::mem::take(&mut *self.0.lock());
         let used = connections.values().filter(|it| it.sent > 0);
         used.fold(Traffic::default(), |sum, one| Traffic {
             connections: sum.connections + 1,
@@ -73,8 +74,7 @@ impl Direction {
         let Some(segment) = Segment::parse(packet) else {
             return false;
         };
-        let connections = self.shared.0.lock();
-        let mut connections = connections.unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.shared.0.lock();
         let (port, to) = match self.is_from_client {
             true => (segment.from, segment.to),
             false => (segment.to, segment.from),

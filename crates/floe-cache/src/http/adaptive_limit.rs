@@ -6,9 +6,9 @@
 //! much longer than the fastest reply of all. Each sign halves the limit, at most once for the
 //! queries that were in flight.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The limit of the queries of one cache.
@@ -78,7 +78,7 @@ impl AdaptiveLimit {
 
     /// Adapts the limit to a reply.
     pub(super) fn record(&self, outcome: QueryOutcome) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.limit;
         state.record(outcome);
         match state.limit.checked_sub(before) {
@@ -92,11 +92,6 @@ impl AdaptiveLimit {
                 state.excess += lowered - self.permits.forget_permits(lowered);
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change under the lock is complete in itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,7 +147,7 @@ pub(super) struct QueryPermit<'a> {
 
 impl Drop for QueryPermit<'_> {
     fn drop(&mut self) {
-        let mut state = self.limit.state();
+        let mut state = self.limit.state.lock();
         if let (Some(excess), Some(permit)) = (state.excess.checked_sub(1), self.permit.take()) {
             state.excess = excess;
             permit.forget();
@@ -178,7 +173,7 @@ mod tests {
 
     fn record(limit: &AdaptiveLimit, outcome: QueryOutcome, times: usize) -> usize {
         (0..times).for_each(|_| limit.record(outcome));
-        let limit_now = limit.state().limit;
+        let limit_now = limit.state.lock().limit;
         assert_eq!(limit.permits.available_permits(), limit_now);
         limit_now
     }

@@ -14,9 +14,10 @@
 //!   if the name of that host comes later; otherwise it returns the first one before it waits.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use reqwest::{Response, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -93,7 +94,7 @@ impl ConnectionLimits {
 
     fn host(&self, url: &Url) -> Arc<Host> {
         let name = url.origin().ascii_serialization();
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.hosts.lock();
         if hosts.len() >= HOSTS_MAX {
             hosts.retain(|_, host| Arc::strong_count(host) > 1);
         }
@@ -303,7 +304,7 @@ mod tests {
         let held = block_on(limits.acquire(&used));
         for number in 0..3 * HOSTS_MAX {
             limits.host(&url(&format!("http://{number}.example.org/")));
-            assert!(limits.hosts.lock().unwrap().len() <= HOSTS_MAX);
+            assert!(limits.hosts.lock().len() <= HOSTS_MAX);
         }
         assert_eq!(free(&limits, &used), 0);
         drop(held);

@@ -1,9 +1,10 @@
 //! The thread on which all requests run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use floe_transfer::{Error, Event, EventSink as _, Events, Service, Session};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
@@ -146,7 +147,7 @@ impl Service for Network {
     /// to a cache, nor to the disk cache, whose rows would be lost if the process ended before.
     fn shut_down(&self) {
         self.abort();
-        let mut handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handle = self.thread.lock();
         if let Some(thread) = handle.take() {
             // A task may drop the last owner. The thread cannot wait for its own end.
             if thread.thread().id() != thread::current().id() {

@@ -1,9 +1,9 @@
 //! The events of a copy with `--log-format json`. docs/interface.md lists them with their fields.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Error, Event, EventSink};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ impl JsonLines {
 
 impl EventSink for JsonLines {
     fn event(&self, event: Event<'_>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let (counts, last_progress) = &mut *state;
         match event {
             Event::Planned {

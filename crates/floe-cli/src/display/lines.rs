@@ -1,9 +1,10 @@
 //! The progress of a copy as plain lines.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Event, EventSink};
+use parking_lot::Mutex;
 
 use super::progress::Progress;
 use super::stderr::{eprint_error, eprint_line, warn};
@@ -31,7 +32,7 @@ impl Lines {
             began: Instant::now(),
         });
         let printed = shared.clone();
-        let print = move || eprint_line(printed.progress().text(printed.began.elapsed()));
+        let print = move || eprint_line(printed.progress.lock().text(printed.began.elapsed()));
         Lines {
             shared,
             verbose: VerboseLines::default(),
@@ -40,16 +41,10 @@ impl Lines {
     }
 }
 
-impl Shared {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl EventSink for Lines {
     fn event(&self, event: Event<'_>) {
         let shared = &self.shared;
-        shared.progress().apply(&event, shared.began.elapsed());
+        shared.progress.lock().apply(&event, shared.began.elapsed());
         self.verbose.lines(&event).into_iter().for_each(eprint_line);
         print_event(event);
     }

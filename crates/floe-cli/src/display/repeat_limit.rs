@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use floe_transfer::{Error, Event};
+use parking_lot::Mutex;
 
 /// Counts the failures and warnings of a copy.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl RepeatLimit {
             Event::DroppedSignatures { .. } => Cause::DroppedSignatures,
             _ => return true,
         };
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         let count = counts.entry(cause).or_default();
         *count += 1;
         *count <= LINES_MAX
@@ -33,7 +33,7 @@ impl RepeatLimit {
 
     /// Begins to count again.
     pub(crate) fn reset(&self) {
-        self.counts().clear();
+        self.0.lock().clear();
     }
 
     /// Returns how many failures were not shown.
@@ -47,15 +47,11 @@ impl RepeatLimit {
     }
 
     fn hidden(&self, is_counted: impl Fn(Cause) -> bool) -> usize {
-        let counts = self.counts();
+        let counts = self.0.lock();
         let counts = counts.iter().filter(|(cause, _)| is_counted(**cause));
         counts
             .map(|(_, count)| count.saturating_sub(LINES_MAX))
             .sum()
-    }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<Cause, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,11 @@
 //! One line of progress of a command that is not a copy.
 
 use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::stderr::{eprint_line, is_json, is_verbose, write_raw};
 use super::terminal::{Block, MARGIN, size};
@@ -41,7 +43,7 @@ impl StatusLine {
         let draw = move || {
             let (columns, _) = size();
             let frame = text().map(|text| truncated(&text, columns.saturating_sub(MARGIN)));
-            let mut block = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut block = drawn.lock();
             write_raw(&block.draw(frame.into_iter().collect(), columns));
         };
         StatusLine {
@@ -57,7 +59,7 @@ impl Drop for StatusLine {
         self.ticker = None;
         if let Some(block) = &self.block {
             let (columns, _) = size();
-            let mut block = block.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut block = block.lock();
             write_raw(&block.clear(columns));
         }
     }

@@ -1,9 +1,9 @@
 //! `--stats`: the times of the steps of a copy.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Event, ReceiveTimes};
+use parking_lot::Mutex;
 
 use crate::messages::stats::Stats;
 
@@ -36,7 +36,7 @@ impl StepTimes {
 
     /// Returns the sums so far.
     pub(crate) fn stats(&self) -> Stats {
-        let sums = self.sums();
+        let sums = self.sums.lock();
         Stats {
             connections: sums.connections,
             connect: sums.connect,
@@ -46,10 +46,6 @@ impl StepTimes {
             whole: self.began.elapsed(),
         }
     }
-
-    fn sums(&self) -> MutexGuard<'_, Sums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl StepTimes {
@@ -57,17 +53,17 @@ impl StepTimes {
     pub(crate) fn observe(&self, event: &Event<'_>) {
         match event {
             Event::Connected { time } => {
-                let mut sums = self.sums();
+                let mut sums = self.sums.lock();
                 sums.connections += 1;
                 sums.connect += *time;
             }
-            Event::Planned { .. } => self.sums().query = self.began.elapsed(),
-            Event::Received { times, .. } => self.sums().receive.add(*times),
+            Event::Planned { .. } => self.sums.lock().query = self.began.elapsed(),
+            Event::Received { times, .. } => self.sums.lock().receive.add(*times),
             Event::Committing { .. } => {
-                self.sums().committing.get_or_insert_with(Instant::now);
+                self.sums.lock().committing.get_or_insert_with(Instant::now);
             }
             Event::Registered { .. } => {
-                let mut sums = self.sums();
+                let mut sums = self.sums.lock();
                 if let Some(began) = sums.committing.take() {
                     sums.register += began.elapsed();
                 }

@@ -4,10 +4,11 @@
 
 mod block;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Event, EventSink};
+use parking_lot::Mutex;
 use rustix::stdio::stderr;
 use rustix::termios::tcgetwinsize;
 
@@ -53,13 +54,9 @@ impl Terminal {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn draw(&self) {
         let (columns, rows) = size();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let transfers = rows.saturating_sub(2).min(TRANSFERS_MAX);
         let width = columns.saturating_sub(MARGIN);
         let frame = state.progress.frame(width, transfers, self.began.elapsed());
@@ -69,7 +66,7 @@ impl Shared {
     fn print_line(&self, level: Level, line: &str) {
         let (columns, _) = size();
         let line = colored(level, printable(line));
-        write_raw(&self.state().block.print_above(&line, columns));
+        write_raw(&self.state.lock().block.print_above(&line, columns));
     }
 }
 
@@ -77,7 +74,8 @@ impl EventSink for Terminal {
     fn event(&self, event: Event<'_>) {
         let shared = &self.shared;
         shared
-            .state()
+            .state
+            .lock()
             .progress
             .apply(&event, shared.began.elapsed());
         for line in self.verbose.lines(&event) {
@@ -100,7 +98,7 @@ impl Drop for Terminal {
         self.ticker = None;
         // A message must not follow half-drawn lines.
         let (columns, _) = size();
-        write_raw(&self.shared.state().block.clear(columns));
+        write_raw(&self.shared.state.lock().block.clear(columns));
     }
 }
 

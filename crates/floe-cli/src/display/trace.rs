@@ -8,12 +8,12 @@ mod file;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::{HashPart, StorePath};
 use floe_transfer::Event;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::stderr::warn;
@@ -84,7 +84,7 @@ impl Trace {
 
     /// Adds an event to the trace.
     pub(crate) fn event(&self, event: &Event<'_>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         // The time is taken under the lock, so that times increase in the file.
         let now = state.now();
         state.event(event, now);
@@ -93,7 +93,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.get_mut();
         state.finish();
         if let Err(error) = state.file.finish() {
             warn(format_args!("ending the trace early: {error:#}"));

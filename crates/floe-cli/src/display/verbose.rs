@@ -1,10 +1,10 @@
 //! The lines of `-v` and `-vv`.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use floe_format::StorePath;
 use floe_transfer::Event;
+use parking_lot::Mutex;
 
 use super::stderr::is_verbose;
 use super::verbosity::Verbosity;
@@ -33,7 +33,7 @@ impl VerboseLines {
             _ if !is_verbose(Verbosity::Requests) => Vec::new(),
             event => request_line(event).into_iter().collect(),
         };
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         match event {
             Event::Planned { paths, .. } => counts.planned += paths,
             Event::Staged { path } => counts.waiting.push_back((*path).clone()),

@@ -10,12 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use floe_copy::{CopyRequest, RequestedPaths, resolve_store_uri};
 use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
 use floe_transfer::{CopyOptions, UriContext};
+use parking_lot::{Condvar, Mutex};
 
 use crate::support::floe;
 
@@ -54,7 +54,7 @@ impl SharedStore<'_> {
     /// Runs a Nix command and records its result.
     fn run_and_record(&self, name: &'static str, command: &mut Command) -> CommandOutput {
         let ran = run(command);
-        let mut results = self.results.lock().unwrap();
+        let mut results = self.results.lock();
         let results = results.entry(name).or_default();
         match ran.code {
             Some(0) => results.succeeded += 1,
@@ -140,7 +140,7 @@ impl SharedStore<'_> {
     /// command failed. Nix then leaves its lock file behind.
     #[track_caller]
     fn assert_commands_ran(&self, fetched: [u64; 2]) -> bool {
-        let results = self.results.lock().unwrap();
+        let results = self.results.lock();
         let deleted = self.deleted.load(Ordering::SeqCst);
         let during_copies = self.deleted_during_copies.load(Ordering::SeqCst);
         let all = format!(
@@ -320,11 +320,11 @@ fn collect(shared: &SharedStore<'_>, corpora: [&Corpus; 2]) {
         for corpus in corpora {
             shared.delete("gc", &["--gc"]);
             shared.delete("delete", &["--delete", &corpus.root]);
-            *shared.collections.lock().unwrap() += 1;
+            *shared.collections.lock() += 1;
             shared.collected.notify_all();
         }
     });
-    let _no_wait_begins = shared.collections.lock().unwrap();
+    let _no_wait_begins = shared.collections.lock();
     shared.collected.notify_all();
 }
 
@@ -347,10 +347,10 @@ fn add_and_optimise(shared: &SharedStore<'_>, corpus: &Corpus, exported: &Path) 
     shared.repeat_until_over(|| {
         for step in steps {
             step();
-            let seen = shared.collections.lock().unwrap();
+            let mut seen = shared.collections.lock();
             let turn = *seen + COLLECTIONS_BETWEEN;
             let is_not_yet = |seen: &mut usize| *seen < turn && !shared.is_over();
-            drop(shared.collected.wait_while(seen, is_not_yet).unwrap());
+            shared.collected.wait_while(&mut seen, is_not_yet);
         }
     });
 }

@@ -10,13 +10,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use floe_format::{Hash, NarInfo, StoreDir};
 use floe_testkit::recording_disk::{FileSystemKind, Mount, RecordingDisk, recording_disk};
 use floe_testkit::{Corpus, Scratch, XorShift, corpus, nixes, run, scratch};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::support::floe;
 
@@ -44,7 +44,7 @@ fn kinds() -> &'static [FileSystemKind] {
 /// mount namespace would keep a copy of an image mounted.
 fn run_alone() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
-    is_full().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+    is_full().then(|| ALONE.lock())
 }
 
 /// A recorded run of floe.

@@ -4,12 +4,13 @@ use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use floe_testkit::TIMEOUT;
 use floe_testkit::http_client::{Client, Response};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::serve_options::serve;
@@ -52,7 +53,7 @@ impl ServerProcess {
         let sink = stderr_text.clone();
         let stderr_reader = std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                let mut stderr_text = sink.lock().unwrap();
+                let mut stderr_text = sink.lock();
                 stderr_text.push_str(&line);
                 stderr_text.push('\n');
             }
@@ -79,7 +80,7 @@ impl ServerProcess {
 
     /// Returns stderr so far.
     pub(crate) fn stderr(&self) -> String {
-        self.stderr_text.lock().unwrap().clone()
+        self.stderr_text.lock().clone()
     }
 
     /// Connects from another address of the loopback network: 127.0.0.LAST.

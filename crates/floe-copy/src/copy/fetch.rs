@@ -14,13 +14,14 @@
 //!   waited for long may be stale, and its worker requests it again without counting an attempt.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 use floe_transfer::codec::DecoderBudget;
 use floe_transfer::{Buffering, Error, NarRequest, NarStream, PlannedPath, SMALL_LEN_MAX};
+use parking_lot::{Condvar, Mutex};
 
 use crate::sources::Sources;
 
@@ -112,7 +113,7 @@ impl<'a> Queue<'a> {
     /// Adds a path while the copy still resolves the closure, and prefetches its body if there is
     /// room.
     pub(crate) fn add_early(&self, planned: Arc<PlannedPath>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.insert(self.order, planned);
         self.prefetch(&mut state, QueueEnd::Largest);
         drop(state);
@@ -121,7 +122,7 @@ impl<'a> Queue<'a> {
 
     /// Adds the last paths.
     pub(crate) fn complete(&self, planned_paths: impl Iterator<Item = Arc<PlannedPath>>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for planned in planned_paths {
             state.insert(self.order, planned);
         }
@@ -137,7 +138,7 @@ impl<'a> Queue<'a> {
     /// Returns the next path with its NAR, or `None` if there are no more. Waits for a path if more
     /// may follow.
     pub(crate) fn next(&self, end: QueueEnd) -> Option<Job> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             let taken = match end {
                 QueueEnd::Largest => state.remaining.pop_first(),
@@ -147,8 +148,7 @@ impl<'a> Queue<'a> {
                 if state.is_complete || state.is_closed {
                     return None;
                 }
-                let woken = self.changed.wait(state);
-                state = woken.unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
                 continue;
             };
             let prefetch = state.prefetch_of(&planned);
@@ -209,12 +209,12 @@ impl<'a> Queue<'a> {
 
     /// Skips paths that no worker has taken. A worker that has taken one makes no further attempt.
     pub(crate) fn skip(&self, paths: impl IntoIterator<Item = StorePath>) {
-        self.state().skipped.extend(paths);
+        self.state.lock().skipped.extend(paths);
     }
 
     /// Closes the queue: workers get no more paths.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closed = true;
         state.remaining.clear();
         state.small = Prefetch::default();
@@ -230,7 +230,7 @@ impl<'a> Queue<'a> {
 
     /// Whether the copy still needs a path that a worker has taken.
     pub(crate) fn is_needed(&self, path: &StorePath) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         !state.is_closed && !state.skipped.contains(path)
     }
 
@@ -266,11 +266,6 @@ impl<'a> Queue<'a> {
                 candidates.remove(&rank);
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        // Every change under the lock is complete in itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -402,7 +397,7 @@ mod tests {
         all.sort_unstable();
         let expected: Vec<usize> = (0..140).filter(|number| *number != 3).collect();
         assert_eq!(all, expected);
-        let state = queue.state();
+        let state = queue.state.lock();
         assert!(state.small.bodies.is_empty() && state.large.bodies.is_empty());
     }
 
@@ -422,7 +417,7 @@ mod tests {
             });
             queue.add_early(planned(0, 10));
             // The worker takes the first path before the others come.
-            while !queue.state().remaining.is_empty() {
+            while !queue.state.lock().remaining.is_empty() {
                 std::thread::yield_now();
             }
             queue.complete([planned(1, 5), planned(2, 20)].into_iter());

@@ -1,7 +1,7 @@
 //! A local store as a target.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
@@ -10,6 +10,7 @@ use floe_transfer::{
     CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs, PlannedPath, Space,
     Target,
 };
+use parking_lot::Mutex;
 
 /// A local store that is open for writing.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl LocalTarget {
 
     /// Removes paths from the staged ones, and returns them in their order.
     fn take(&self, paths: &[StorePath]) -> Vec<StagedPath> {
-        let mut staged = self.staged();
+        let mut staged = self.staged.lock();
         let taken = paths.iter().filter_map(|path| staged.remove(path));
         taken.collect()
     }
@@ -83,12 +84,8 @@ impl LocalTarget {
 
     fn put(&self, path: StagedPath) -> StorePath {
         let name = path.info.path.clone();
-        self.staged().insert(name.clone(), path);
+        self.staged.lock().insert(name.clone(), path);
         name
-    }
-
-    fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedPath>> {
-        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

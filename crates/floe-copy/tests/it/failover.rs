@@ -1,11 +1,12 @@
 //! Sources that fail, and others that have the same paths.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use floe_copy::{ClosureCopy, CopyContext, Sources};
 use floe_format::StorePath;
 use floe_testkit::SourceFault;
 use floe_transfer::{Event, EventSink, PathSpec, RetryPolicy, Source};
+use parking_lot::Mutex;
 
 use crate::pipeline::{ATTEMPTS, batch_target, copy, options, source};
 
@@ -83,7 +84,7 @@ fn source_that_keeps_failing_is_avoided_with_one_warning() {
         "failed: {:?}",
         summary.failures
     );
-    assert_eq!(*warnings.0.lock().unwrap(), ["memory:a"]);
+    assert_eq!(*warnings.0.lock(), ["memory:a"]);
     assert_eq!(target.valid().len(), COUNT);
     assert_eq!(second.opened().len(), COUNT);
     // The attempts of both workers, and the prefetched bodies.
@@ -98,7 +99,7 @@ struct Warnings(Mutex<Vec<String>>);
 impl EventSink for Warnings {
     fn event(&self, event: Event<'_>) {
         if let Event::AvoidedSource { source, .. } = event {
-            self.0.lock().unwrap().push(source.to_owned());
+            self.0.lock().push(source.to_owned());
         }
     }
 }

@@ -4,11 +4,12 @@
 //! is used again, its generation increases, so an old handle no longer matches.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::Shared;
-use crate::locks::lock;
 
 #[derive(Default)]
 struct Slot {
@@ -26,7 +27,7 @@ thread_local! {
 /// Inserts the result of `make`, which receives a handle that is never zero. Returns `None` if all
 /// slots are used.
 pub(super) fn insert(make: impl FnOnce(u64) -> Shared) -> Option<Arc<Shared>> {
-    let mut slots = lock(&SLOTS);
+    let mut slots = SLOTS.lock();
     let index = match slots.iter().position(|slot| slot.engine.is_none()) {
         Some(index) => index,
         None if slots.len() < ENGINES_MAX => {
@@ -71,12 +72,12 @@ pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<
 
 /// Removes an engine. Returns `None` if another thread has removed it.
 pub(super) fn remove(handle: u64) -> Option<Arc<Shared>> {
-    slot_of(&mut lock(&SLOTS), handle)?.engine.take()
+    slot_of(&mut SLOTS.lock(), handle)?.engine.take()
 }
 
 #[cold]
 fn find(handle: u64) -> Option<Arc<Shared>> {
-    slot_of(&mut lock(&SLOTS), handle)?.engine.clone()
+    slot_of(&mut SLOTS.lock(), handle)?.engine.clone()
 }
 
 fn slot_of(slots: &mut [Slot], handle: u64) -> Option<&mut Slot> {

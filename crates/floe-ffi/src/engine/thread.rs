@@ -11,7 +11,6 @@ use super::active_request::ActiveRequest;
 use super::work_queue::WorkQueues;
 use super::{Delivery, Inbox, Shared};
 use crate::completion::{Completion, JobError, JobOutcome, Kind};
-use crate::locks::lock;
 use crate::request::Request;
 use crate::signals;
 
@@ -156,7 +155,7 @@ impl Engine {
 
     /// Ends all threads after all requests are completed.
     fn end(mut self) {
-        let servers = std::mem::take(&mut *lock(&self.shared.servers));
+        let servers = std::mem::take(&mut *self.shared.servers.lock());
         for server in servers.into_values() {
             // A second stop cuts connections, so that closing an engine does not wait for slow
             // clients.
@@ -166,7 +165,7 @@ impl Engine {
         }
         self.flush();
         self.work_queues.end();
-        let mut inbox = lock(&self.shared.inbox);
+        let mut inbox = self.shared.inbox.lock();
         inbox.is_over = true;
         inbox.acknowledge.clear();
         drop(inbox);

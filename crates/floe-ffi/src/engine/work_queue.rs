@@ -6,17 +6,17 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use floe_messages::{ErrorKind, Method};
+use parking_lot::Mutex;
 
 use super::Shared;
 use crate::completion::{Failure, JobError, JobOutcome};
 use crate::job_state::JobState;
 use crate::limits::Limits;
-use crate::locks::lock;
 use crate::request::Request;
 
 /// A request that is ready to be handled.
@@ -130,7 +130,7 @@ impl WorkQueue {
             shared.enter(false);
             loop {
                 // The lock is released before the job runs.
-                let next = lock(&jobs).recv();
+                let next = jobs.lock().recv();
                 let Ok(job) = next else {
                     return;
                 };

@@ -8,7 +8,6 @@ use floe_server::{Config, ServeError, Server};
 use super::{HandlerContext, failed, local_store, usage};
 use crate::completion::{JobError, JobOutcome, texts};
 use crate::engine::{RunningServer, new_id};
-use crate::locks::lock;
 
 impl HandlerContext<'_> {
     pub(super) fn serve(&self) -> JobOutcome {
@@ -37,7 +36,10 @@ impl HandlerContext<'_> {
                 failed(ErrorKind::Failed, text)
             })?;
         let id = new_id();
-        lock(&self.engine.servers).insert(id, RunningServer { shutdown, thread });
+        self.engine
+            .servers
+            .lock()
+            .insert(id, RunningServer { shutdown, thread });
         self.reply(&ServeReply {
             server: id,
             addresses: texts(&addresses),
@@ -47,7 +49,7 @@ impl HandlerContext<'_> {
     /// Stops a server. Running responses get ten seconds.
     pub(super) fn stop(&self) -> JobOutcome {
         let request: StopRequest = self.request()?;
-        let server = lock(&self.engine.servers).remove(&request.server);
+        let server = self.engine.servers.lock().remove(&request.server);
         let Some(server) = server else {
             let text = format!(
                 "cannot stop the server {}: this engine has no server with that handle",

@@ -1,8 +1,8 @@
 //! The contract of requests: accepted ones complete exactly once, refused ones never.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use floe_messages::{
     BytesReply, BytesRequest, Codec, EchoReply, EchoRequest, Empty, Error, ErrorKind, EventKind,
     Method, PathInfoRequest, Progress, Slow, StopRequest,
 };
+use parking_lot::Mutex;
 
 use crate::host::*;
 
@@ -274,7 +275,7 @@ fn callback_may_submit_and_cancel_but_not_wait() {
             let call = TestRequest::new(Method::Ping, &Empty {})
                 .call(engine)
                 .map(|_| ());
-            inside.lock().unwrap().extend([
+            inside.lock().extend([
                 more.submit(engine).map_or_else(|status| status, |_| OK),
                 floe::floe_cancel(engine, 12345),
                 call.map_or_else(|status| status, |()| OK),
@@ -289,7 +290,7 @@ fn callback_may_submit_and_cancel_but_not_wait() {
     // The callback stores its completion after it has submitted the second request.
     assert_eq!(tags, [1, 2]);
     assert_eq!(
-        *statuses.lock().unwrap(),
+        *statuses.lock(),
         [OK, OK, WOULD_DEADLOCK, WOULD_DEADLOCK, WOULD_DEADLOCK]
     );
 }
@@ -445,7 +446,7 @@ fn query_is_answered_while_copy_workers_are_busy() {
     ) -> i32 {
         // SAFETY: the test keeps it until the request has ended.
         let gate = unsafe { &*context.cast::<Mutex<()>>() };
-        drop(gate.lock().unwrap());
+        drop(gate.lock());
         0
     }
     let Some(corpus) = floe_testkit::corpus("jq") else {
@@ -456,7 +457,7 @@ fn query_is_answered_while_copy_workers_are_busy() {
     let host = Host::with(options, None);
     let store = corpus.store().display().to_string();
     let gate = Mutex::new(());
-    let held = gate.lock().unwrap();
+    let held = gate.lock();
     let nar = floe_messages::NarRequest {
         store: &store,
         path: &corpus.root,

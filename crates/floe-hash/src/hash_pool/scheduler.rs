@@ -11,9 +11,11 @@
 //! largest message, for which the copy waits at its end.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::lanes::{self, LANES, Lane};
 
@@ -79,7 +81,7 @@ impl LaneScheduler {
     /// Waits for a processor. The slot belongs to the calling thread from now on.
     pub(super) fn acquire_processor(&self, slot: usize) {
         let _: &Thread = self.slots[slot].thread.get_or_init(thread::current);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ready_slots.push_back(slot);
         self.grant_processors(state);
         self.wait_for_processor(slot);
@@ -88,7 +90,7 @@ impl LaneScheduler {
     /// Adds a processor: that of a worker which does not run any more, batched or sequential. If no
     /// slot can run, hashes the pending buffers first, because their workers wait for them.
     pub(super) fn release_processor(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.ready_slots.is_empty() && !state.pending.is_empty() {
             state = self.hash_pending(state);
         }
@@ -105,19 +107,19 @@ impl LaneScheduler {
     }
 
     pub(super) fn next_stream_id(&self) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.next_stream += 1;
         state.next_stream
     }
 
     /// Submits a full buffer for hashing.
     pub(super) fn submit(&self, buffer: PendingBuffer) {
-        self.lock().pending.push(buffer);
+        self.state.lock().pending.push(buffer);
     }
 
     /// Waits until the buffer of a stream is hashed, and returns it. Other slots run meanwhile.
     pub(super) fn wait_for_buffer(&self, slot: usize, stream: u64) -> PendingBuffer {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(buffer) = state.hashed.remove(&stream) {
                 return buffer;
@@ -131,7 +133,7 @@ impl LaneScheduler {
             state.free_processors += 1;
             self.grant_processors(state);
             self.wait_for_processor(slot);
-            state = self.lock();
+            state = self.state.lock();
         }
     }
 
@@ -148,7 +150,7 @@ impl LaneScheduler {
             .map(|buffer| (&mut buffer.lane, &*buffer.bytes))
             .collect();
         lanes::update(&mut parts);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for mut buffer in buffers {
             buffer.bytes.clear();
             if state.awaited_streams[buffer.slot] == Some(buffer.stream) {
@@ -159,7 +161,7 @@ impl LaneScheduler {
         }
         if state.free_processors > 0 && !state.ready_slots.is_empty() {
             self.grant_processors(state);
-            state = self.lock();
+            state = self.state.lock();
         }
         state
     }
@@ -188,18 +190,13 @@ impl LaneScheduler {
             thread::park();
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, SchedulerState> {
-        // Every change under the lock is complete in itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]
 impl LaneScheduler {
     /// Whether the scheduler holds no buffer of any stream.
     pub(super) fn is_idle(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.pending.is_empty() && state.hashed.is_empty() && state.ready_slots.is_empty()
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
+use parking_lot::{Mutex, RwLock};
 use ring::hmac;
 use ring::rand::SystemRandom;
 
@@ -123,7 +124,7 @@ impl Logins {
         let file =
             LoginFile::read(&self.path).inspect_err(|_| count(&self.counters.reloads_failed))?;
         self.warn_of(&file);
-        let mut current = lock(&self.file);
+        let mut current = self.file.lock();
         if has_new_authorities || *current != file {
             self.begin_generation(Arc::new(LoginTable::new(&file)));
             *current = file;
@@ -173,7 +174,7 @@ impl Logins {
         let table = &check.against.table;
         match table.verify_password(&check.name, &check.password) {
             Some(login) => {
-                let mut verified = lock(&self.verified);
+                let mut verified = self.verified.lock();
                 verified.put(check.key, (login.clone(), number), 1);
                 Verdict::Accepted(login, number)
             }
@@ -194,7 +195,7 @@ impl Logins {
         name: Option<&str>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let counted = lock(&self.throttle).count_attempt(network, now);
+        let counted = self.throttle.lock().count_attempt(network, now);
         counted.map_err(|throttled| {
             count(&self.counters.throttled);
             if throttled.is_warning_due {
@@ -206,7 +207,7 @@ impl Logins {
 
     /// Takes an attempt back that has succeeded.
     pub(crate) fn take_back(&self, network: Option<IpAddr>) {
-        lock(&self.throttle).take_back(network);
+        self.throttle.lock().take_back(network);
     }
 
     /// Finds the login of credentials that the connection has not used before.
@@ -262,7 +263,7 @@ impl Logins {
     }
 
     fn find_verified(&self, key: &PasswordKey, generation: u64) -> Option<Arc<Login>> {
-        let (login, number) = lock(&self.verified).get(key)?;
+        let (login, number) = self.verified.lock().get(key)?;
         (number == generation).then_some(login)
     }
 
@@ -275,17 +276,15 @@ impl Logins {
     }
 
     fn current(&self) -> Generation {
-        let current = self.current.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     fn begin_generation(&self, table: Arc<LoginTable>) {
-        let current = self.current.write();
-        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         current.number += 1;
         current.table = table;
         self.generation.store(current.number, Ordering::Release);
-        *lock(&self.verified) = LruCache::new(VERIFIED_MAX);
+        *self.verified.lock() = LruCache::new(VERIFIED_MAX);
     }
 
     /// Warns of the logins that let no client in.
@@ -373,11 +372,6 @@ fn logged_name(name: &str) -> Option<String> {
 
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The contents are consistent between any two operations, so a panic elsewhere does no harm.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many verified passwords are remembered, about 1 MB.

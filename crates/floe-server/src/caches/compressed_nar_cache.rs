@@ -14,13 +14,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use floe_format::{Hash, nix32};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
+use parking_lot::{Condvar, Mutex};
 
-use super::lock;
 use super::narinfo_cache::CachedNarInfo;
 use super::tree_identity::TreeIdentity;
 use crate::config::CompressedCacheOptions;
@@ -114,13 +113,13 @@ impl CompressedNarCache {
             index: Mutex::new(index),
             wake: Condvar::new(),
         };
-        cache.evict(&mut lock(&cache.index));
+        cache.evict(&mut cache.index.lock());
         Ok(cache)
     }
 
     /// Opens the compressed NAR with this hash, and returns it with its length.
     pub(crate) fn open_ready(&self, nar_hash: &str) -> Option<(File, u64)> {
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         index.uses += 1;
         let now = index.uses;
         index.files.get_mut(nar_hash)?.last_use = now;
@@ -138,7 +137,7 @@ impl CompressedNarCache {
     /// Queues a NAR for compression, unless the queue is full.
     pub(crate) fn enqueue(&self, narinfo: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
         let name = narinfo.nar_hash();
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         if index.uncacheable.get(name) == Some(&identity) {
             return;
         }
@@ -160,7 +159,7 @@ impl CompressedNarCache {
         let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);
         while let Some(job) = self.next_job() {
             let made = self.make(&job);
-            let mut index = lock(&self.index);
+            let mut index = self.index.lock();
             index.queued.remove(&job.name);
             match made {
                 // All other files would have to go for this one.
@@ -192,14 +191,14 @@ impl CompressedNarCache {
 
     /// Ends [`CompressedNarCache::run`], which abandons the NAR that it is compressing.
     pub(crate) fn stop(&self) {
-        lock(&self.index).is_stopped = true;
+        self.index.lock().is_stopped = true;
         self.wake.notify_all();
     }
 
     fn next_job(&self) -> Option<CompressionJob> {
         let must_wait = |index: &mut Index| index.queue.is_empty() && !index.is_stopped;
-        let woken = self.wake.wait_while(lock(&self.index), must_wait);
-        let mut index = woken.unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.index.lock();
+        self.wake.wait_while(&mut index, must_wait);
         match index.is_stopped {
             true => None,
             false => index.queue.pop_front(),
@@ -228,7 +227,7 @@ impl CompressedNarCache {
         let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
         dump_path::<StoreError>(&job.path, &mut |chunk| {
-            if lock(&self.index).is_stopped {
+            if self.index.lock().is_stopped {
                 return Err(writing(io::ErrorKind::Interrupted.into()));
             }
             hasher.update(chunk);

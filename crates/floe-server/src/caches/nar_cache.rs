@@ -4,16 +4,16 @@
 //! was deleted or replaced.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use floe_format::{Hash, HashPart};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
 use floe_store::tree::plan::{NarPlan, open_tree_root};
+use parking_lot::Mutex;
 
-use super::lock;
 use super::lru::LruCache;
 use super::narinfo_cache::CachedNarInfo;
 use super::small_file_packs::SmallFilePacks;
@@ -63,7 +63,7 @@ impl NarCache {
         narinfo: &CachedNarInfo,
         identity: TreeIdentity,
     ) -> Option<Arc<[u8]>> {
-        let found = lock(&self.small).get(&narinfo.hash)?;
+        let found = self.small.lock().get(&narinfo.hash)?;
         let is_current = found.nar_hash == narinfo.info.nar_hash && found.identity == identity;
         is_current.then_some(found.bytes)
     }
@@ -96,7 +96,9 @@ impl NarCache {
             nar_hash,
             bytes: bytes.clone(),
         };
-        lock(&self.small).put(narinfo.hash, small, bytes.len() + OVERHEAD);
+        self.small
+            .lock()
+            .put(narinfo.hash, small, bytes.len() + OVERHEAD);
         Ok(Some(bytes))
     }
 
@@ -109,12 +111,12 @@ impl NarCache {
         make: impl FnOnce() -> Result<Option<String>, StoreError>,
     ) -> Result<Option<Arc<str>>, StoreError> {
         let identity = TreeIdentity::read(path)?;
-        if let Some(text) = lock(&self.weak_texts).get(&key, identity) {
+        if let Some(text) = self.weak_texts.lock().get(&key, identity) {
             return Ok(Some(text));
         }
         let made: Option<Arc<str>> = make()?.map(Arc::from);
         if let Some(made) = &made {
-            lock(&self.weak_texts).put(key, identity, made);
+            self.weak_texts.lock().put(key, identity, made);
         }
         Ok(made)
     }
@@ -126,16 +128,16 @@ impl NarCache {
         identity: TreeIdentity,
         path: &Path,
     ) -> Result<Arc<NarPlan>, StoreError> {
-        if let Some(packed) = lock(&self.packs).get(hash, identity, Instant::now()) {
+        if let Some(packed) = self.packs.lock().get(hash, identity, Instant::now()) {
             return Ok(packed);
         }
-        if let Some(known) = lock(&self.plans).get(&hash)
+        if let Some(known) = self.plans.lock().get(&hash)
             && known.identity == identity
         {
             known.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(known.plan.clone());
         }
-        if let Some(plan) = lock(&self.weak_plans).get(&hash, identity) {
+        if let Some(plan) = self.weak_plans.lock().get(&hash, identity) {
             return Ok(plan);
         }
         let plan = Arc::new(NarPlan::new(path)?);
@@ -144,8 +146,10 @@ impl NarCache {
             plan: plan.clone(),
             hits: AtomicU32::new(0),
         });
-        lock(&self.plans).put(hash, cached, plan.memory() + OVERHEAD);
-        lock(&self.weak_plans).put(hash, identity, &plan);
+        self.plans
+            .lock()
+            .put(hash, cached, plan.memory() + OVERHEAD);
+        self.weak_plans.lock().put(hash, identity, &plan);
         Ok(plan)
     }
 
@@ -153,7 +157,7 @@ impl NarCache {
     /// nothing for a path that was requested only once, has few small files, or does not fit into
     /// the budget.
     pub(crate) fn pack(&self, hash: HashPart, path: &Path) -> Result<(), StoreError> {
-        let Some(known) = lock(&self.plans).get(&hash) else {
+        let Some(known) = self.plans.lock().get(&hash) else {
             return Ok(());
         };
         let (count, len) = known.plan.small_files(PACKED_FILE_MAX);
@@ -162,7 +166,7 @@ impl NarCache {
         }
         let weight = usize::try_from(len).unwrap_or(usize::MAX);
         let is_reserved = {
-            let mut packs = lock(&self.packs);
+            let mut packs = self.packs.lock();
             !packs.has(hash, known.identity) && packs.reserve(hash, weight, Instant::now())
         };
         if !is_reserved {
@@ -171,7 +175,7 @@ impl NarCache {
         let packed = pack(&known, path);
         let plan = packed.as_ref().ok().cloned().flatten();
         let kept = plan.map(|plan| (known.identity, plan));
-        lock(&self.packs).finish(hash, kept, Instant::now());
+        self.packs.lock().finish(hash, kept, Instant::now());
         packed.map(drop)
     }
 }
@@ -220,10 +224,10 @@ mod tests {
         let nars = NarCache::new();
         let identity = TreeIdentity::read(dir.path()).unwrap();
         let first = nars.plan(hash, identity, dir.path()).unwrap();
-        lock(&nars.plans).remove(&hash);
+        nars.plans.lock().remove(&hash);
         let second = nars.plan(hash, identity, dir.path()).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
-        assert!(lock(&nars.weak_plans).get(&hash, identity).is_none());
+        assert!(nars.weak_plans.lock().get(&hash, identity).is_none());
     }
 }

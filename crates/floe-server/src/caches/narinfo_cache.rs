@@ -24,13 +24,13 @@
 //! change that the other one noticed. The session then keeps the epoch that it began with, and
 //! looks again in its next batch.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
+use parking_lot::{Mutex, RwLock};
 
-use super::lock;
 use super::lru::LruCache;
 use crate::http::response::CacheUse;
 
@@ -117,20 +117,20 @@ impl NarInfoCache {
         hash: HashPart,
     ) -> Result<Option<(Arc<CachedNarInfo>, CacheUse)>, StoreError> {
         self.refresh(session)?;
-        if !self.index().may_contain(hash) {
+        if !self.index.read().may_contain(hash) {
             return Ok(None);
         }
         // Another thread may increment the epoch in this moment. A comparison with the view of
         // this session proves no more than the session's epoch.
         let epoch = session.epoch;
-        let known = lock(&self.narinfos).get(&hash);
+        let known = self.narinfos.lock().get(&hash);
         if let Some(known) = &known
             && known.epoch.load(Ordering::Acquire) >= epoch
         {
             return Ok(Some((known.clone(), CacheUse::Hit)));
         }
         let Some(info) = session.store.path_info_from_hash_part(hash)? else {
-            lock(&self.narinfos).remove(&hash);
+            self.narinfos.lock().remove(&hash);
             return Ok(None);
         };
         if let Some(known) = known
@@ -141,7 +141,7 @@ impl NarInfoCache {
         }
         let rendered = Arc::new(self.render(hash, info, epoch));
         let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
-        lock(&self.narinfos).put(hash, rendered.clone(), weight);
+        self.narinfos.lock().put(hash, rendered.clone(), weight);
         Ok(Some((rendered, CacheUse::Miss)))
     }
 
@@ -162,13 +162,15 @@ impl NarInfoCache {
         }
         let generation = session.store.generation()?;
         let has_changed = session.generation != Some(generation);
-        if has_changed || (epoch_advanced && !self.index().matches_database_of(&session.store)?) {
+        if has_changed
+            || (epoch_advanced && !self.index.read().matches_database_of(&session.store)?)
+        {
             // The index is not locked while the database is read, which may take long. If another
             // thread has updated the index meanwhile, these news may be older, and are read again.
             loop {
-                let mark = self.index().cursor();
+                let mark = self.index.read().cursor();
                 let news = mark.delta(&session.store)?;
-                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                let mut index = self.index.write();
                 if index.apply(news) {
                     break;
                 }
@@ -224,10 +226,6 @@ impl NarInfoCache {
             text: text.into(),
             epoch: AtomicU64::new(epoch),
         }
-    }
-
-    fn index(&self) -> RwLockReadGuard<'_, HashPartIndex> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Metrics;
 use super::counters::{DURATION_BOUNDS, ListenerKind, STATUSES};
 use super::families::{Families, Histogram};
-use super::{Metrics, lock};
 use crate::auth::logins::LoginCounters;
 use crate::http::refusal::Refusal;
 use crate::http::response::CacheKind;
@@ -191,7 +191,7 @@ fn add_security(families: &mut Families, metrics: &Metrics) {
     // Without logins, all of them are 0: an alert needs the zero.
     let none = LoginCounters::default();
     add_logins(families, metrics.logins.as_deref().unwrap_or(&none));
-    let certificates = lock(&metrics.certificates).clone();
+    let certificates = metrics.certificates.lock().clone();
     families.gauge(
         "floe_tls_certificate_expiry_timestamp_seconds",
         "The time at which a certificate expires, in seconds since 1970.",

@@ -1,14 +1,13 @@
 //! The figures of the process, under the names that all Prometheus clients use.
 
 use std::fs;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::families::Families;
-use super::lock;
 
 /// Reads the figures of the process, at most once in [`AGE_MAX`].
 #[derive(Debug)]
@@ -80,7 +79,7 @@ impl ProcessFigures {
     /// Returns recent figures. To count the descriptors of thousands of connections takes
     /// milliseconds, in which a network thread serves no client.
     fn read(&self, now: Instant) -> Figures {
-        let mut latest = lock(&self.latest);
+        let mut latest = self.latest.lock();
         match *latest {
             Some((at, figures)) if now.duration_since(at) < AGE_MAX => figures,
             _ => {

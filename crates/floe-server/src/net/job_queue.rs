@@ -1,7 +1,8 @@
 //! Connections on their way from the network threads to the workers.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
 
@@ -30,32 +31,28 @@ pub(crate) struct Job {
 
 impl JobQueue {
     pub(crate) fn push(&self, job: Job) {
-        self.state().jobs.push_back(job);
+        self.state.lock().jobs.push_back(job);
         self.ready.notify_one();
     }
 
     /// Ends each worker when it has returned the connection that it works on.
     pub(crate) fn stop(&self) {
-        self.state().is_stopped = true;
+        self.state.lock().is_stopped = true;
         self.ready.notify_all();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.state().jobs.is_empty()
+        self.state.lock().jobs.is_empty()
     }
 
     /// Waits for a job. `None` when the queue is stopped.
     pub(crate) fn pop(&self) -> Option<Job> {
         let must_wait = |state: &mut QueueState| state.jobs.is_empty() && !state.is_stopped;
-        let woken = self.ready.wait_while(self.state(), must_wait);
-        let mut state = woken.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.ready.wait_while(&mut state, must_wait);
         match state.is_stopped {
             true => None,
             false => state.jobs.pop_front(),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

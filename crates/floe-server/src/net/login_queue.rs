@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::job_queue::Job;
 use crate::auth::connection_login::Verdict;
@@ -59,7 +61,7 @@ impl LoginQueue {
         let Some(check) = job.connection.take_password_check() else {
             return Err(job);
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Err(refusal) = self.admit(&state, &check, &job, now) {
             drop(state);
             job.connection.set_verdict(Verdict::Refused(refusal));
@@ -81,8 +83,8 @@ impl LoginQueue {
     /// Waits for a password. [`LoginQueue::finish`] must follow. `None` when the queue is stopped.
     pub(crate) fn next(&self) -> Option<Arc<PasswordCheck>> {
         let must_wait = |state: &mut QueueState| state.attempts.is_empty() && !state.is_stopped;
-        let woken = self.ready.wait_while(self.state(), must_wait);
-        let state = woken.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.ready.wait_while(&mut state, must_wait);
         match state.is_stopped {
             true => None,
             false => state.attempts.front().map(|attempt| attempt.check.clone()),
@@ -91,7 +93,7 @@ impl LoginQueue {
 
     /// Takes out the connections that wait for the password of the last [`LoginQueue::next`].
     pub(crate) fn finish(&self) -> Option<Attempt> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let attempt = state.attempts.pop_front();
         self.note_waiting(&state);
         attempt
@@ -99,7 +101,7 @@ impl LoginQueue {
 
     /// Ends the thread that verifies passwords.
     pub(crate) fn stop(&self) {
-        self.state().is_stopped = true;
+        self.state.lock().is_stopped = true;
         self.ready.notify_all();
     }
 
@@ -131,10 +133,6 @@ impl LoginQueue {
         let waiting = state.connections() as u64;
         let counters = &self.logins.counters;
         counters.waiting.store(waiting, Ordering::Relaxed);
-    }
-
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

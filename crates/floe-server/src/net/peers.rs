@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// The number of open connections of each address.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl PeerCounts {
     ) -> Result<CountedPeer, usize> {
         let network = network(address);
         let share = (free * SHARE_OF_FREE).max(PEER_CONNECTIONS_MIN);
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let count = counts.entry(network).or_default();
         if *count >= share.min(self.max) {
             return Err(*count);
@@ -56,15 +58,11 @@ impl PeerCounts {
             network,
         })
     }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for CountedPeer {
     fn drop(&mut self) {
-        let mut counts = self.counts.counts();
+        let mut counts = self.counts.counts.lock();
         if let Some(count) = counts.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
@@ -122,7 +120,7 @@ mod tests {
         );
         assert_eq!(fill(&counts, &mut open, 200, "2001:db8:0:1::1"), 38);
         drop(open);
-        assert!(counts.counts().is_empty(), "nothing is kept");
+        assert!(counts.counts.lock().is_empty(), "nothing is kept");
     }
 
     #[test]

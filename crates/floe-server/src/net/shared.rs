@@ -1,9 +1,10 @@
 //! The state that network threads and workers share, and the signals between them.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::Connection;
@@ -88,9 +89,7 @@ impl ServerShared {
     }
 
     pub(crate) fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.listeners.lock()
     }
 
     /// Returns how many connections are free.
@@ -170,7 +169,7 @@ impl Mailbox {
     }
 
     fn push(&self, returned: Returned) {
-        let mut all = self.returned();
+        let mut all = self.returned.lock();
         all.push(returned);
         // Otherwise the thread was woken already, and has not looked yet.
         let is_first = all.len() == 1;
@@ -186,15 +185,11 @@ impl Mailbox {
         // The event is cleared first, so that a connection that is pushed from now on raises it
         // again.
         let _: rustix::io::Result<usize> = rustix::io::read(&self.wake, &mut count);
-        std::mem::take(&mut *self.returned())
+        std::mem::take(&mut *self.returned.lock())
     }
 
     fn notify(&self) {
         // If the counter is full, the event is raised already.
         let _: rustix::io::Result<usize> = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-
-    fn returned(&self) -> MutexGuard<'_, Vec<Returned>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,8 @@
 //! Warnings about clients, which must not fill the log.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// A warning that many events would repeat.
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub(crate) struct RepeatedWarning {
 impl RepeatedWarning {
     /// Whether the warning has to be shown now: it was not shown within [`WARNING_INTERVAL`].
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.lock();
         let is_due = latest.is_none_or(|latest| now.duration_since(latest) >= WARNING_INTERVAL);
         if is_due {
             *latest = Some(now);

@@ -16,12 +16,12 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::{thread, vec};
 
 use floe_format::{HashPart, StorePath};
+use parking_lot::Mutex;
 
 use super::garbage::{DeadPaths, UnregisteredFile, lock_unused_directory};
 use super::path_graph::{PathGraph, PathNumber, index};
@@ -30,7 +30,6 @@ use super::{DeleteFailure, GcObserver, GcResults};
 use crate::db::Database;
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
-use crate::locks::lock_mutex;
 use crate::tree::remove_and_count;
 
 /// The deletion of dead paths.
@@ -190,7 +189,7 @@ impl Deletion<'_> {
 
     /// Takes the next valid paths that are still dead, and marks them as being deleted.
     fn take_valid(&self, remaining: &mut Remaining, limit: BatchLimit) -> Vec<PathNumber> {
-        let mut state = self.remover.roots.lock();
+        let mut state = self.remover.roots.state.lock();
         remaining.mark_new_roots(&mut state.new);
         let (mut taken, mut bytes) = (Vec::new(), 0_u64);
         while taken.len() < limit.paths
@@ -232,7 +231,7 @@ impl Deletion<'_> {
             }
         }
         let mut entries = Vec::new();
-        let mut state = self.remover.roots.lock();
+        let mut state = self.remover.roots.state.lock();
         for file in files {
             let hash_part = file.path.as_ref().map(StorePath::hash_part);
             if hash_part.is_some_and(|it| state.temporary.contains(&it)) {
@@ -251,14 +250,14 @@ impl Deletion<'_> {
 
 impl Remover<'_> {
     fn bytes_freed(&self) -> u64 {
-        lock_mutex(self.results).bytes_freed
+        self.results.lock().bytes_freed
     }
 
     /// Removes files until the collector has no more. After an interrupt the rest stays: the next
     /// collection deletes it.
     fn remove_entries(&self, receive: &Mutex<Receiver<DeadEntry>>) {
         loop {
-            let received = lock_mutex(receive).recv();
+            let received = receive.lock().recv();
             let Ok(entry) = received else {
                 return;
             };
@@ -286,7 +285,7 @@ impl Remover<'_> {
             lock => lock.flatten(),
         };
         let removed = remove_and_count(self.directory.as_fd(), name);
-        let mut results = lock_mutex(self.results);
+        let mut results = self.results.lock();
         let bytes = match removed {
             Ok(bytes) => {
                 results.paths += 1;

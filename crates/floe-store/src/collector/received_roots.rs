@@ -11,22 +11,21 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
 use floe_format::{HashPart, StoreDir, StorePath};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::lock_mutex;
 use crate::new_store::create_directory;
 
 /// The temporary roots, and the paths in deletion. The socket's threads and the collector share it.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedRoots {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Signals that the deletion of a path has ended, or that a client has left.
     changed: Condvar,
 }
@@ -58,14 +57,9 @@ impl State {
 }
 
 impl ReceivedRoots {
-    /// Returns the state. A panic of another thread leaves it usable.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        lock_mutex(&self.state)
-    }
-
     /// Ends a deletion that [`State::begin_deletion`] has begun.
     pub(super) fn end_deletion(&self, hash_part: Option<HashPart>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.files_in_deletion -= 1;
         if let Some(hash_part) = hash_part
             && let Some(files) = state.in_deletion.get_mut(&hash_part)
@@ -87,7 +81,7 @@ impl ReceivedRoots {
     /// Adds a root. Returns when no file of its path is being deleted.
     fn add(&self, path: &StorePath) {
         let hash_part = path.hash_part();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.temporary.insert(hash_part) {
             state.new.push(hash_part);
         }
@@ -97,9 +91,10 @@ impl ReceivedRoots {
     }
 
     fn wait_while(&self, mut is_waiting: impl FnMut(&State) -> bool) -> MutexGuard<'_, State> {
-        let state = self.lock();
-        let waited = self.changed.wait_while(state, |state| is_waiting(state));
-        waited.unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock();
+        self.changed
+            .wait_while(&mut state, |state| is_waiting(state));
+        state
     }
 }
 
@@ -162,7 +157,7 @@ impl<'a> RootsServer<'a> {
                 return;
             }
             let Ok((stream, _)) = self.listener.accept() else {
-                if self.roots.lock().is_over {
+                if self.roots.state.lock().is_over {
                     return;
                 }
                 // Descriptors ran out. Clients repeat their attempt.
@@ -172,8 +167,8 @@ impl<'a> RootsServer<'a> {
             let Ok(copy) = stream.try_clone() else {
                 continue;
             };
-            let mut streams = lock_mutex(&self.streams);
-            let mut state = self.roots.lock();
+            let mut streams = self.streams.lock();
+            let mut state = self.roots.state.lock();
             if state.is_over {
                 return;
             }
@@ -196,8 +191,8 @@ impl<'a> RootsServer<'a> {
     }
 
     fn forget(&self, number: u64) {
-        lock_mutex(&self.streams).remove(&number);
-        self.roots.lock().clients -= 1;
+        self.streams.lock().remove(&number);
+        self.roots.state.lock().clients -= 1;
         self.roots.changed.notify_all();
     }
 
@@ -217,7 +212,7 @@ impl<'a> RootsServer<'a> {
             let path = str::from_utf8(path).ok();
             if let Some(path) = path.and_then(|path| self.store_dir.parse(path).ok()) {
                 self.roots.add(&path);
-                if self.roots.lock().is_over {
+                if self.roots.state.lock().is_over {
                     return Ok(());
                 }
             }
@@ -237,10 +232,10 @@ pub(super) struct RunningServer<'a> {
 
 impl Drop for RunningServer<'_> {
     fn drop(&mut self) {
-        self.roots.lock().is_over = true;
+        self.roots.state.lock().is_over = true;
         self.roots.changed.notify_all();
         let _: Result<(), rustix::io::Errno> = shutdown(self.listener, Shutdown::Both);
-        for stream in lock_mutex(self.streams).values() {
+        for stream in self.streams.lock().values() {
             let _: io::Result<()> = stream.shutdown(std::net::Shutdown::Both);
         }
     }

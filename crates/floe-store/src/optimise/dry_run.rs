@@ -6,15 +6,14 @@ use std::fs::{self, File, Metadata};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use floe_format::{Hash, StorePath};
 use floe_hash::hash_pool::{Stream, Worker};
+use parking_lot::Mutex;
 
 use super::{OptimiseObserver, OptimiseResults, inodes};
 use crate::error::{IoContext as _, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
-use crate::locks::lock_mutex;
 use crate::reader::StoreReader;
 
 /// The properties that two equal files have in common before they are read.
@@ -71,7 +70,7 @@ impl StoreReader {
             },
         );
         match is_complete {
-            true => Ok(std::mem::take(&mut *lock_mutex(&search.results))),
+            true => Ok(std::mem::take(&mut *search.results.lock())),
             false => Err(StoreError::Interrupted),
         }
     }
@@ -112,7 +111,7 @@ impl Search {
             return;
         }
         if metadata.is_file() && metadata.mode() & 0o200 != 0 {
-            lock_mutex(&self.results).writable.push(file.to_path_buf());
+            self.results.lock().writable.push(file.to_path_buf());
             return;
         }
         if self.shapes.get(&Shape::of(metadata)) == Some(&false) {
@@ -120,16 +119,16 @@ impl Search {
         }
         let hash = match hash_tree(file, worker.stream(metadata.len())) {
             Ok((hash, _)) => hash,
-            Err(error) => return lock_mutex(&self.results).failures.push(error),
+            Err(error) => return self.results.lock().failures.push(error),
         };
         let own = KnownFile::of(metadata);
-        let mut known = lock_mutex(&self.known);
+        let mut known = self.known.lock();
         let target = *known
             .entry(hash)
             .or_insert_with(|| self.existing_link(&hash).unwrap_or(own));
         drop(known);
         if target.inode != own.inode && target.replaceable == own.replaceable {
-            let mut results = lock_mutex(&self.results);
+            let mut results = self.results.lock();
             results.files_linked += 1;
             results.bytes_freed += metadata.len();
         }
@@ -143,7 +142,7 @@ impl Search {
         if found.is_ok_and(|(found, _)| found == *hash) {
             return Some(KnownFile::of(&metadata));
         }
-        lock_mutex(&self.results).damaged_links += 1;
+        self.results.lock().damaged_links += 1;
         None
     }
 }

@@ -5,7 +5,7 @@
 //! NARs wait for each other. Larger windows share a second budget, so that a cache that declares
 //! them does not fill the memory.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex};
 
 use super::WINDOW_LEN_MAX;
 
@@ -75,25 +75,22 @@ impl Budget {
     }
 
     fn try_acquire(&self, len: u64) -> Option<BudgetPermit<'_>> {
-        let mut free = self.free();
+        let mut free = self.free.lock();
         *free = free.checked_sub(len)?;
         Some(BudgetPermit { budget: self, len })
     }
 
     fn acquire(&self, len: u64) -> BudgetPermit<'_> {
-        let free = self.released.wait_while(self.free(), |free| *free < len);
-        *free.unwrap_or_else(PoisonError::into_inner) -= len;
+        let mut free = self.free.lock();
+        self.released.wait_while(&mut free, |free| *free < len);
+        *free -= len;
         BudgetPermit { budget: self, len }
-    }
-
-    fn free(&self) -> MutexGuard<'_, u64> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for BudgetPermit<'_> {
     fn drop(&mut self) {
-        *self.budget.free() += self.len;
+        *self.budget.free.lock() += self.len;
         self.budget.released.notify_all();
     }
 }
@@ -130,8 +127,8 @@ mod tests {
         let all = budget.try_acquire(u64::MAX, MANY).unwrap();
         assert!(budget.try_acquire(9 * MIB, MANY).is_none());
         drop((all, small));
-        assert_eq!(*budget.large.free(), 128 * MIB);
-        assert_eq!(*budget.small.free(), 160 * MIB);
+        assert_eq!(*budget.large.free.lock(), 128 * MIB);
+        assert_eq!(*budget.small.free.lock(), 160 * MIB);
     }
 
     #[test]

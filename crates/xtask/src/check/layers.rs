@@ -41,7 +41,15 @@ const PURE: &[(&str, &[&str])] = &[
     // Its hash pool starts threads; apart from them it is computation only.
     (
         "floe-hash",
-        &["blake3", "md-5", "ring", "sha1", "sha2", "thiserror"],
+        &[
+            "blake3",
+            "md-5",
+            "parking_lot",
+            "ring",
+            "sha1",
+            "sha2",
+            "thiserror",
+        ],
     ),
     ("floe-queue", &["libc", "loom"]),
     ("floe-messages", &["thiserror"]),

@@ -1,10 +1,10 @@
 //! The recipients of a copy's events.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use floe_copy::{CopySummary, OpenCopy};
 use floe_transfer::{Error, Event, EventSink};
+use parking_lot::RwLock;
 
 use crate::display::trace::Trace;
 use crate::display::{Display, RepeatLimit, StepTimes, eprint_line, is_json, warn};
@@ -62,7 +62,7 @@ impl CopyObservers {
 
     /// Writes further events into a trace. `None` completes the file.
     pub(super) fn set_trace(&self, trace: Option<Trace>) {
-        *self.trace.write().unwrap_or_else(PoisonError::into_inner) = trace;
+        *self.trace.write() = trace;
     }
 
     fn count(&self, event: &Event<'_>) {
@@ -87,7 +87,7 @@ impl EventSink for CopyObservers {
         if let Some(times) = &self.times {
             times.observe(&event);
         }
-        if let Some(trace) = &*self.trace.read().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(trace) = &*self.trace.read() {
             trace.event(&event);
         }
         if is_json() || self.limit.allows(&event) {

@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use floe_format::StoreDir;
@@ -14,6 +14,7 @@ use floe_store::{
     Collector, GcObserver, GcSettings, StoreLayout, StoreReader, Unreadable, WriteOptions,
 };
 use floe_testkit::{corpus, nixes, run, scratch};
+use parking_lot::Mutex;
 
 use super::garbage_store::place;
 use super::install;
@@ -52,7 +53,7 @@ impl Sender {
                 continue;
             };
             match store.path_info(&path).unwrap() {
-                Some(_) => drop(self.valid.lock().unwrap().insert(line.clone())),
+                Some(_) => drop(self.valid.lock().insert(line.clone())),
                 None => assert!(!place(&self.root, line).exists(), "{line} is half deleted"),
             }
         }
@@ -76,7 +77,7 @@ impl GcObserver for Observer {
     fn deleted(&self, _name: &Path, _nar_bytes: u64) {
         let sender = self.sender.clone();
         if sender.deletions.fetch_add(1, Ordering::SeqCst) + 1 == sender.after {
-            *self.thread.lock().unwrap() = Some(thread::spawn(move || sender.send()));
+            *self.thread.lock() = Some(thread::spawn(move || sender.send()));
         }
     }
 }
@@ -96,7 +97,7 @@ fn collect(sender: &Arc<Sender>) -> u64 {
     let limit = Some(u64::MAX);
     let (results, collected) = collector.collect(&GcSettings::default(), limit, &observer);
     collected.unwrap();
-    let thread = observer.thread.into_inner().unwrap();
+    let thread = observer.thread.into_inner();
     thread.map_or(Ok(()), JoinHandle::join).unwrap();
     assert!(results.failures.is_empty(), "{:?}", results.failures);
     results.paths
@@ -139,7 +140,7 @@ fn root_during_a_deletion_is_whole_or_gone() {
         let count = lines.len();
         let sender = sender(root.clone(), lines, after);
         collect(&sender);
-        let valid = sender.valid.lock().unwrap().clone();
+        let valid = sender.valid.lock().clone();
         let store = StoreReader::open(layout(&root)).unwrap();
         for path in &valid {
             let path = StoreDir::default().parse(path).unwrap();

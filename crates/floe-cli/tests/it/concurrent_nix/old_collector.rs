@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use floe_copy::CopyRequest;
@@ -14,6 +14,7 @@ use floe_format::StoreDir;
 use floe_store::tree::remove_tree;
 use floe_testkit::{corpus, nixes, run, scratch};
 use floe_transfer::{Event, EventSink, Events};
+use parking_lot::Mutex;
 
 use super::copy_of;
 use crate::faulty_cache::assert_verified;
@@ -52,7 +53,7 @@ impl Collector {
                 }
             }
         });
-        *self.lock.lock().unwrap() = Some(lock);
+        *self.lock.lock() = Some(lock);
     }
 
     fn delete_everything(&self) {
@@ -75,7 +76,7 @@ impl EventSink for Collector {
     fn event(&self, event: Event<'_>) {
         if let Event::Planned { .. } = event {
             // At this point the copy has seen its paths as valid.
-            if let Some(lock) = self.lock.lock().unwrap().take() {
+            if let Some(lock) = self.lock.lock().take() {
                 self.delete_everything();
                 lock.unlock().unwrap();
             }

@@ -35,7 +35,7 @@ impl Fixture {
         write(&dir, text, 0o600);
         let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let sink = warnings.clone();
-        let warn: Warn = Arc::new(move |text| sink.lock().unwrap().push(text.to_owned()));
+        let warn: Warn = Arc::new(move |text| sink.lock().push(text.to_owned()));
         let logins = Logins::open(&dir.path().join("logins"), warn).unwrap();
         let state = ConnectionLogin::default();
         Fixture {
@@ -154,7 +154,7 @@ fn expired_login_and_missing_scope_are_told_apart() {
     let mut server = Fixture::new(&(ci("::2020-01-01") + &alice("a")));
     assert_refused(&server.check(&bearer(TOKEN)), Refusal::LoginExpired);
     assert_eq!(server.state.user(), Some("ci"));
-    let warnings = server.warnings.lock().unwrap().join("\n");
+    let warnings = server.warnings.lock().join("\n");
     assert!(
         warnings.contains("ci") && warnings.contains("2020-01-01"),
         "{warnings}"
@@ -224,7 +224,7 @@ fn failures_throttle_wrong_logins_and_not_known_ones() {
     assert_refused(&server.check(&basic("x", "no")), Refusal::TooManyLogins);
     assert_granted(&server.check(&bearer(TOKEN)));
     assert_eq!(server.counts(), [1, u64::from(FAILURES_MAX), 1]);
-    let warnings = server.warnings.lock().unwrap();
+    let warnings = server.warnings.lock();
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].contains("192.0.2.1") && warnings[0].contains("\"x\""));
 }

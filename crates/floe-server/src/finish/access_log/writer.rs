@@ -4,11 +4,13 @@
 //! them, so that no client waits for the log.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::config::{LogOutput, Warn};
 use crate::error::ServeError;
@@ -78,7 +80,7 @@ impl LogWriter {
 
     /// Ends the thread, and waits up to [`FINISH_TIMEOUT`] until it has written all lines.
     pub(crate) fn finish(&self) {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.lock();
         if self.batches.try_send(None).is_ok() {
             // No message is ever sent: the channel is closed, or the time is over.
             let _: Result<(), _> = ended.recv_timeout(FINISH_TIMEOUT);
@@ -169,7 +171,7 @@ mod tests {
         }
 
         fn texts(&self) -> Vec<String> {
-            let files = self.0.lock().unwrap();
+            let files = self.0.lock();
             let texts = files.iter().map(|file| String::from_utf8_lossy(file));
             texts.map(String::from).collect()
         }
@@ -177,7 +179,7 @@ mod tests {
 
     impl Write for Files {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().last_mut().unwrap().write(bytes)
+            self.0.lock().last_mut().unwrap().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -187,7 +189,7 @@ mod tests {
 
     impl LogOutput for Files {
         fn reopen(&mut self) -> io::Result<()> {
-            let mut files = self.0.lock().unwrap();
+            let mut files = self.0.lock();
             if files.len() == 2 {
                 return Err(io::Error::other("no third file"));
             }
@@ -208,7 +210,7 @@ mod tests {
     impl Write for BlockedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _: Result<(), _> = self.0.recv();
-            self.1.lock().unwrap().write(bytes)
+            self.1.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -222,25 +224,22 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let (output, said) = (BlockedWriter(wait, written.clone()), warnings.clone());
-        let warn = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
+        let warn = Arc::new(move |text: &str| said.lock().push(text.to_owned()));
         let log = LogWriter::start(Box::new(output), warn).unwrap();
         for _ in 0..2 * BATCHES_MAX {
             log.write("a line\nanother\n");
         }
-        assert!(
-            written.lock().unwrap().is_empty(),
-            "the output did not block"
-        );
+        assert!(written.lock().is_empty(), "the output did not block");
         drop(go);
         while log.batches.try_send(None).is_err() {
             thread::yield_now();
         }
-        let _: Result<(), _> = log.ended.lock().unwrap().recv();
-        let kept = written.lock().unwrap().len() / "a line\nanother\n".len();
+        let _: Result<(), _> = log.ended.lock().recv();
+        let kept = written.lock().len() / "a line\nanother\n".len();
         assert!((BATCHES_MAX..2 * BATCHES_MAX).contains(&kept), "{kept}");
         let dropped = 2 * (2 * BATCHES_MAX - kept);
         assert!(
-            warnings.lock().unwrap()[0].starts_with(&format!("dropping {dropped} lines")),
+            warnings.lock()[0].starts_with(&format!("dropping {dropped} lines")),
             "{warnings:?}"
         );
     }
@@ -264,7 +263,7 @@ mod tests {
             dropped: Arc::default(),
             must_reopen: Arc::default(),
             is_failing: false,
-            warn: Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned())),
+            warn: Arc::new(move |text: &str| said.lock().push(text.to_owned())),
         };
         for is_full in [true, true, false, true] {
             thread.note_write(match is_full {
@@ -273,7 +272,7 @@ mod tests {
             });
         }
         let warning = "dropping lines of the access log: no storage space";
-        assert_eq!(*warnings.lock().unwrap(), [warning; 2]);
+        assert_eq!(*warnings.lock(), [warning; 2]);
     }
 
     #[test]
@@ -293,7 +292,7 @@ mod tests {
     fn log_that_cannot_be_reopened_keeps_its_file() {
         let (files, warnings) = (Files::new(), Arc::new(Mutex::new(Vec::new())));
         let said = warnings.clone();
-        let warn = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
+        let warn = Arc::new(move |text: &str| said.lock().push(text.to_owned()));
         let log = LogWriter::start(Box::new(files.clone()), warn).unwrap();
         for _ in 0..2 {
             log.reopen();
@@ -304,7 +303,7 @@ mod tests {
         log.write("line\n");
         log.finish();
         assert_eq!(files.texts(), ["", "line\n"]);
-        let warnings = warnings.lock().unwrap();
+        let warnings = warnings.lock();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].ends_with("no third file"), "{warnings:?}");
     }
