@@ -3,12 +3,12 @@
 //! Errors have the form `cannot VERB OBJECT: cause; try FIX`. Warnings begin with a verb. The texts
 //! of the libraries' errors stand with their error types.
 
-mod amounts;
 pub(crate) mod arguments;
 pub(crate) mod auth;
 pub(crate) mod bench;
 pub(crate) mod collect;
 pub(crate) mod copy;
+mod elapsed;
 pub(crate) mod manage;
 pub(crate) mod outcome;
 pub(crate) mod progress;
@@ -22,8 +22,9 @@ use std::path::Path;
 
 use floe_config::UnknownSetting;
 use floe_store::LostRecord;
+use floe_transfer::Size;
 
-pub(crate) use amounts::{Elapsed, Size};
+pub(crate) use elapsed::Elapsed;
 
 /// `1 path`, `2 paths`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {

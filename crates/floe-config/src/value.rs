@@ -45,11 +45,7 @@ impl Value for bool {
     const ALLOWED: &'static str = "true or false, which may also be written yes and no or 1 and 0";
 
     fn parse(text: &[u8]) -> Option<bool> {
-        match text {
-            b"true" | b"yes" | b"1" => Some(true),
-            b"false" | b"no" | b"0" => Some(false),
-            _ => None,
-        }
+        nix_conf::parse_bool(text)
     }
 
     fn json(&self) -> Json {

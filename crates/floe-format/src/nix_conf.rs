@@ -120,6 +120,15 @@ pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
+/// Parses a value that is true or false, in the words of Nix; `None` if it is neither.
+pub fn parse_bool(value: &[u8]) -> Option<bool> {
+    match value {
+        b"true" | b"yes" | b"1" => Some(true),
+        b"false" | b"no" | b"0" => Some(false),
+        _ => None,
+    }
+}
+
 /// Returns the part of a first word that an error may show.
 ///
 /// In `access-tokens=host=secret`, the first word contains a secret, so the part ends at `=`.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::size::Size;
+
 /// A resource of which a file system has less than a copy needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
@@ -36,8 +38,8 @@ impl fmt::Display for Shortage {
         let bound = if self.is_certain { "at least" } else { "about" };
         let (needed, free) = match self.resource {
             Resource::Bytes => (
-                format!("about {}", Bytes(self.wanted)),
-                Bytes(self.free).to_string(),
+                format!("about {}", Size(self.wanted)),
+                Size(self.free).to_string(),
             ),
             Resource::Inodes => (
                 format!("{bound} {} inodes", self.wanted),
@@ -50,36 +52,5 @@ impl fmt::Display for Shortage {
             write!(f, " ({kind})")?;
         }
         write!(f, " has {free} free")
-    }
-}
-
-/// Prints a number of bytes with a binary unit.
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.0 as f64;
-        let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        let scaled = units
-            .iter()
-            .zip(1..)
-            .map(|(unit, n)| (unit, size / 1024_f64.powi(n)));
-        match scaled.take_while(|(_, scaled)| *scaled >= 1.0).last() {
-            Some((unit, scaled)) => write!(f, "{scaled:.1} {unit}"),
-            None => write!(f, "{} bytes", self.0),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_display_uses_binary_units() {
-        let said = |bytes| Bytes(bytes).to_string();
-        assert_eq!(said(1023), "1023 bytes");
-        assert_eq!(said(4 << 30), "4.0 GiB");
-        assert_eq!(said(u64::MAX), "16.0 EiB");
     }
 }

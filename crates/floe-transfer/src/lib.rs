@@ -20,6 +20,7 @@ mod path_spec;
 mod planned_path;
 mod receive_times;
 mod session;
+mod size;
 mod source;
 mod space;
 mod store_config;
@@ -41,6 +42,7 @@ pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;
 pub use receive_times::ReceiveTimes;
 pub use session::{Service, Session};
+pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
     NarRequest, SMALL_LEN_MAX, Source, large_prefetch_max,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use floe_format::nix_conf;
+
 use crate::error::Error;
 use crate::url::{percent_decode, redact_credentials};
 
@@ -74,11 +76,8 @@ pub fn parse_number(name: &str, value: &str) -> Result<i32, String> {
 
 /// Parses the value of a parameter that is a boolean, in the words of Nix's settings.
 pub fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
-    match value {
-        "true" | "yes" | "1" => Ok(true),
-        "false" | "no" | "0" => Ok(false),
-        _ => Err(format!("{name} is neither true nor false: {value:?}")),
-    }
+    let parsed = nix_conf::parse_bool(value.as_bytes());
+    parsed.ok_or_else(|| format!("{name} is neither true nor false: {value:?}"))
 }
 
 /// Makes a path absolute.

@@ -3,7 +3,7 @@
 use floe_copy::check_writable;
 use floe_format::{StoreDir, StorePath};
 use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, StoreReader};
-use floe_transfer::{Cancel, PathSpec};
+use floe_transfer::{Cancel, PathSpec, Size};
 use serde_json::json;
 
 use super::gc::{CollectionDisplay, dead_to_json, gc_settings, print_dead, report};
@@ -14,7 +14,6 @@ use crate::args::{DeleteArgs, read_paths};
 use crate::display::eprint_line;
 use crate::exit::UsageError;
 use crate::links::StoreNames;
-use crate::messages::Size;
 use crate::messages::collect as messages;
 use crate::options::{self, Settings};
 

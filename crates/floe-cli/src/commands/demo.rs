@@ -20,11 +20,10 @@ use floe_copy::{CopyRequest, CopySummary, RequestedPaths, local_store};
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter};
-use floe_transfer::{Cancel, Error, ErrorKind, StoreConfig};
+use floe_transfer::{Cancel, Error, ErrorKind, Size, StoreConfig};
 
 use super::{key, print};
 use crate::messages;
-use crate::messages::Size;
 use crate::options;
 
 pub(crate) fn run(keep: Option<&Path>) -> Result<()> {

@@ -12,7 +12,7 @@ use floe_copy::check_writable;
 use floe_store::{
     Collector, FileSystem, Garbage, GcSettings, RuntimeRoots, StoreLayout, StoreReader,
 };
-use floe_transfer::Cancel;
+use floe_transfer::{Cancel, Size};
 use serde_json::{Value, json};
 
 use super::manage::{local_store, warn_of_unreadable};
@@ -20,7 +20,6 @@ use super::mount;
 use super::print;
 use crate::args::GcArgs;
 use crate::display::eprint_line;
-use crate::messages::Size;
 use crate::messages::collect as messages;
 use crate::options::{self, Settings};
 pub(super) use collection::{CollectionDisplay, dead_to_json, failed, print_dead, report};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use floe_copy::check_writable;
 use floe_store::{OptimiseObserver, OptimiseResults, StoreReader, StoreWriter};
-use floe_transfer::Cancel;
+use floe_transfer::{Cancel, Size};
 use serde_json::json;
 
 use super::gc::failed;
@@ -13,7 +13,6 @@ use super::mount;
 use super::print;
 use crate::args::OptimiseArgs;
 use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, warn};
-use crate::messages::Size;
 use crate::messages::collect as messages;
 use crate::options::{self, Settings};
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use floe_transfer::Size;
 use parking_lot::Mutex;
 
 use super::stderr::{eprint_line, is_json, is_verbose, write_raw};
 use super::terminal::{Block, MARGIN, size};
 use super::ticker::Ticker;
 use super::verbosity::Verbosity;
-use crate::messages::Size;
 use crate::messages::progress::truncated;
 
 /// A line that changes in place on a terminal, and is printed every few seconds elsewhere. Dropping

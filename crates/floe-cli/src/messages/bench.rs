@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use floe_transfer::Size;
+
 pub(crate) const NO_ITERATIONS: &str = "cannot use --iters 0: it would measure nothing";
 
 pub(crate) const INTERRUPTED: &str = "floe: interrupted; kept the measurements so far";
@@ -63,8 +65,10 @@ pub(crate) fn unknown_medium(directory: &str, medium: impl Display) -> String {
 
 pub(crate) fn low_space(directory: &Path, free: u64, needed: u64) -> String {
     format!(
-        "floe: {} has {free} bytes free, and the closure needs about {needed}",
-        directory.display()
+        "floe: {} has {} free, and the closure needs about {}",
+        directory.display(),
+        Size(free),
+        Size(needed)
     )
 }
 

@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::path::Path;
 
 use floe_store::{AlivePath, DeleteFailure, RootPlace};
+use floe_transfer::Size;
 
+use super::counted;
 pub(crate) use super::manage::escaped;
-use super::{Size, counted};
 
 /// The line of `nix-store --gc --print-roots`.
 pub(crate) fn root(place: impl Display, path: &str) -> String {

@@ -6,9 +6,9 @@ use std::path::Path;
 use floe_copy::CopySummary;
 use floe_format::StorePath;
 use floe_format::path_info::OTHER_SIGNATURES_LEN_MAX;
-use floe_transfer::{Error, Event, Space};
+use floe_transfer::{Error, Event, Size, Space};
 
-use super::{Size, counted, waiting_for_resource};
+use super::{counted, waiting_for_resource};
 
 // Before the copy
 

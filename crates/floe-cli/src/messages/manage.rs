@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::path::Path;
 
 use floe_format::drv_name::name_and_version;
+use floe_transfer::Size;
 use rustix::process::geteuid;
 
-use super::{Size, counted};
+use super::counted;
 
 pub(crate) fn not_a_local_store(store: impl Display) -> String {
     format!(

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use floe_copy::CopySummary;
+use floe_transfer::Size;
 
-use super::{Elapsed, Size, counted};
+use super::{Elapsed, counted};
 
 /// The participle of a command: `installed` or `copied`.
 pub(crate) fn participle(command: &str) -> &'static str {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Elapsed, Size, counted};
+use floe_transfer::Size;
+
+use super::{Elapsed, counted};
 
 /// The amounts of a copy. Pairs are the part that is done, and the total.
 #[derive(Clone, Copy, Debug)]

@@ -240,7 +240,7 @@ fn progress_messages() {
             shortage: &shortage(false),
         }),
         &expect![
-            "floe: warning: not sure whether the copy fits: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free"
+            "floe: warning: not sure whether the copy fits: it needs about 20 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free"
         ],
     );
     check_text(
@@ -320,7 +320,7 @@ fn copy_errors() {
     check(
         Error::NoSpace(Box::new(shortage(true))),
         &expect![
-            "cannot copy: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free; nothing was installed; free some space, choose another target, or try --no-check-space"
+            "cannot copy: it needs about 20 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free; nothing was installed; free some space, choose another target, or try --no-check-space"
         ],
     );
     check(

@@ -11,6 +11,7 @@ use toml::Value as Toml;
 use toml::de::DeValue;
 
 use super::choice::{AccessLogFormat, Choice, StderrFormat};
+use crate::value::Value as _;
 
 /// A type that a key of the configuration file takes.
 pub(super) trait TomlValue: Sized {
@@ -45,20 +46,9 @@ impl FromStr for ByteSize {
     type Err = NoByteSize;
 
     fn from_str(text: &str) -> Result<ByteSize, NoByteSize> {
-        let power = |letter: char| {
-            let letter = letter.to_ascii_uppercase();
-            UNITS.iter().position(|unit| *unit == letter)
-        };
-        let (digits, unit) = match text.chars().next_back().and_then(power) {
-            Some(power) => (&text[..text.len() - 1], 1024_u64.pow(power as u32 + 1)),
-            None => (text, 1),
-        };
-        // `parse` alone would accept a sign.
-        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(NoByteSize);
-        }
-        let number: u64 = digits.parse().map_err(|_| NoByteSize)?;
-        number.checked_mul(unit).map(ByteSize).ok_or(NoByteSize)
+        // Nix's settings may have a sign.
+        let bytes = u64::parse(text.as_bytes()).filter(|_| !text.starts_with('+'));
+        bytes.map(ByteSize).ok_or(NoByteSize)
     }
 }
 

@@ -98,7 +98,7 @@ fn shortage_message_names_amounts_and_mount_point() {
     let message = |space: Space| space.shortages()[0].to_string();
     assert_eq!(
         message(space(Some(142 * 1024), None, true)),
-        "it needs about 63.8 MiB in /mnt/nix/store, but /mnt (tmpfs) has 142.0 KiB free"
+        "it needs about 64 MiB in /mnt/nix/store, but /mnt (tmpfs) has 142 KiB free"
     );
     assert_eq!(
         message(space(None, Some(3), true)),

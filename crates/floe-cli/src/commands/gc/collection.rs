@@ -6,14 +6,13 @@ use std::sync::Arc;
 use anyhow::Error;
 use floe_format::{StoreDir, StorePath};
 use floe_store::{DeadFile, GcObserver, GcResults, Unreadable};
-use floe_transfer::{Cancel, ErrorKind};
+use floe_transfer::{Cancel, ErrorKind, Size};
 use serde_json::{Value, json};
 
 use super::super::manage::warn_of_unreadable;
 use super::super::print;
 use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
-use crate::messages::Size;
 use crate::messages::collect as messages;
 
 /// Shows the progress of a deletion, and stops it when the user interrupts it.

@@ -6,13 +6,13 @@ use std::time::SystemTime;
 
 use floe_format::StorePath;
 use floe_store::{ClosureSize, FoundRoots, ReferenceGraph, Root};
+use floe_transfer::Size;
 use serde_json::{Value, json};
 
 use super::super::print;
 use super::{link_path, open_and_find_roots, open_store, profile_generation, warn_of_unreadable};
 use crate::args::ListArgs;
 use crate::display::eprint_line;
-use crate::messages::Size;
 use crate::messages::manage as messages;
 use crate::messages::table::Table;
 use crate::times;

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{ReferenceGraph, Root, StoreReader};
-use floe_transfer::PathSpec;
+use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use super::super::print;
@@ -11,7 +11,6 @@ use super::open_and_find_roots;
 use crate::args::RootsArgs;
 use crate::display::eprint_line;
 use crate::links::StoreNames;
-use crate::messages::Size;
 use crate::messages::manage as messages;
 
 pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {

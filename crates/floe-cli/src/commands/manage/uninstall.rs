@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use floe_format::{StoreDir, StorePath};
 use floe_store::{GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader};
-use floe_transfer::PathSpec;
+use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use super::super::print;
@@ -16,7 +16,6 @@ use crate::args::UninstallArgs;
 use crate::display::eprint_line;
 use crate::exit::UsageError;
 use crate::links::StoreNames;
-use crate::messages::Size;
 use crate::messages::manage as messages;
 use crate::options;
 
