@@ -60,7 +60,7 @@ fn copy_tarballs(from: &Path, to: &Path) {
     }
 }
 
-/// Makes a tarball with the floe of this build and one file for each of the names.
+/// Makes a tarball with the floe of this build, its unit, and one file for each of the names.
 fn make_tarball(release: &Path, version: &str, names: &[&str]) {
     let files = scratch();
     let top = format!("floe-{version}-{}", platform());
@@ -70,6 +70,10 @@ fn make_tarball(release: &Path, version: &str, names: &[&str]) {
         fs::create_dir_all(&share).unwrap();
         fs::write(share.join("floe"), name).unwrap();
     }
+    let documents = directory.join("share/doc/floe");
+    fs::create_dir_all(&documents).unwrap();
+    let unit = repository().join("packaging/systemd/floe.service");
+    fs::copy(unit, documents.join("floe.service")).unwrap();
     fs::create_dir(directory.join("bin")).unwrap();
     copy_program(
         Path::new(env!("CARGO_BIN_EXE_floe")),
@@ -184,6 +188,7 @@ fn update_replaces_files_and_removes_those_that_are_gone() {
     };
     let expected = [
         "bin/floe",
+        "share/doc/floe/floe.service",
         "share/doc/floe/installed",
         "share/man/floe",
         "share/new/floe",
@@ -433,6 +438,34 @@ fn root_installs_for_all_users_and_never_over_a_directory() {
             .iter()
             .all(|file| !file.contains("floe-new"))
     );
+}
+
+#[test]
+fn foreign_program_is_kept_and_the_unit_names_the_installed_one() {
+    let Some(served) = served() else { return };
+    let prefix = served.scratch.join("prefix");
+    let floe = prefix.join("bin/floe");
+    fs::create_dir_all(prefix.join("bin")).unwrap();
+    fs::write(&floe, "another program").unwrap();
+    served
+        .install(&prefix)
+        .expect(1)
+        .stderr_contains("bin/floe: this script has not installed it; remove it, or try another");
+    assert_eq!(fs::read_to_string(&floe).unwrap(), "another program");
+    let left = ["bin", "bin/floe"].map(str::to_owned);
+    assert_eq!(files_below(&prefix), left.into());
+    fs::remove_file(&floe).unwrap();
+    // Also a link to nothing belongs to another program.
+    std::os::unix::fs::symlink("/nowhere", &floe).unwrap();
+    served
+        .install(&prefix)
+        .expect(1)
+        .stderr_contains("this script has not installed it");
+    fs::remove_file(&floe).unwrap();
+    served.install(&prefix).expect(0);
+    let unit = fs::read_to_string(prefix.join("share/doc/floe/floe.service")).unwrap();
+    let start = format!("\nExecStart={} serve ", floe.display());
+    assert!(unit.contains(&start), "{unit}");
 }
 
 #[test]
