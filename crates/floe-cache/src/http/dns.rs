@@ -57,10 +57,24 @@ impl Resolve for HostsAndDnsResolver {
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
             }
-            let found = servers.lookup(record_name(name.as_str())?).await?;
+            let found = servers.lookup(record_name(name.as_str())?).await;
+            let found = found.map_err(|error| describe(&error))?;
             let addresses: Vec<SocketAddr> = found.iter().map(|ip| (ip, 0).into()).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
+    }
+}
+
+/// Describes why the name servers found no address. The texts of the library repeat its structures.
+fn describe(error: &NetError) -> String {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => "there is no such host".into(),
+            ResponseCode::NoError => "the host has no address".into(),
+            code => format!("the name server replied {:?}", code.to_str()),
+        },
+        NetError::Timeout => "no name server replied in time".into(),
+        other => other.to_string(),
     }
 }
 
@@ -224,44 +238,44 @@ mod tests {
     }
 
     /// Replies to each query with this code, and sends a message each time.
-    fn answer_with_code(socket: &UdpSocket, code: u8, answered: &Sender<()>) {
+    fn reply_with_code(socket: &UdpSocket, code: u8, replied: &Sender<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
             // A response, with "recursion available".
             packet[2] |= 0x80;
             packet[3] = 0x80 | code;
             socket.send_to(&packet[..len], from).unwrap();
-            answered.send(()).ok();
+            replied.send(()).ok();
         }
     }
 
     /// Replies with 192.0.2.7, but not before the other server has replied.
-    fn answer_after(socket: &UdpSocket, other: &Receiver<()>) {
+    fn reply_after(socket: &UdpSocket, other: &Receiver<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
-            let mut answer = packet[..len].to_vec();
-            answer[2] |= 0x80;
-            answer[3] = 0x80;
+            let mut reply = packet[..len].to_vec();
+            reply[2] |= 0x80;
+            reply[3] = 0x80;
             if packet[len - 4..len] == [0, 1, 0, 1] {
                 // One record for the queried name, valid for a minute.
-                answer[7] = 1;
-                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+                reply[7] = 1;
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
             }
             if other.recv().is_err() {
                 return;
             }
-            socket.send_to(&answer, from).unwrap();
+            socket.send_to(&reply, from).unwrap();
         }
     }
 
     #[test]
-    fn nxdomain_from_fast_server_does_not_hide_slow_answer() {
+    fn nxdomain_from_fast_server_does_not_hide_slow_reply() {
         const NO_SUCH_NAME: u8 = 3;
         assert_eq!(lookup_with_failing_server(NO_SUCH_NAME), ["192.0.2.7"]);
     }
 
     #[test]
-    fn failure_of_fast_server_does_not_hide_slow_answer() {
+    fn failure_of_fast_server_does_not_hide_slow_reply() {
         const SERVER_FAILURE: u8 = 2;
         const REFUSED: u8 = 5;
         for code in [SERVER_FAILURE, REFUSED] {
@@ -273,37 +287,64 @@ mod tests {
         }
     }
 
+    #[test]
+    fn failed_lookup_is_described_without_structures_of_the_library() {
+        let described = |code| describe(&lookup_with_failing_servers(code));
+        assert_eq!(described(3), "there is no such host");
+        assert_eq!(described(0), "the host has no address");
+        assert_eq!(described(5), "the name server replied \"Query Refused\"");
+    }
+
+    /// Looks up a name while both servers reply with this code and without records.
+    fn lookup_with_failing_servers(code: u8) -> NetError {
+        let sockets = ["127.0.0.1", "127.0.0.2"].map(|host| UdpSocket::bind((host, 0)).unwrap());
+        let servers = sockets
+            .each_ref()
+            .map(|socket| socket.local_addr().unwrap());
+        for socket in sockets {
+            let (replied, _) = channel();
+            thread::spawn(move || reply_with_code(&socket, code, &replied));
+        }
+        lookup_at(servers).unwrap_err()
+    }
+
     /// Looks up a name while the first server replies with this code, and the second one later.
     fn lookup_with_failing_server(code: u8) -> Vec<String> {
+        let sockets = ["127.0.0.1", "127.0.0.2"].map(|host| UdpSocket::bind((host, 0)).unwrap());
+        let servers = sockets
+            .each_ref()
+            .map(|socket| socket.local_addr().unwrap());
+        let [first, second] = sockets;
+        let (replied, other) = channel();
+        // The threads end with the program.
+        thread::spawn(move || reply_with_code(&first, code, &replied));
+        thread::spawn(move || reply_after(&second, &other));
+        let found = lookup_at(servers).unwrap();
+        found.iter().map(|address| address.to_string()).collect()
+    }
+
+    /// Looks up a name at these servers, with the settings of a resolv.conf.
+    fn lookup_at(addresses: [SocketAddr; 2]) -> Result<LookupIp, NetError> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resolv.conf");
-        let hosts = ["127.0.0.1", "127.0.0.2"];
-        let text = format!("nameserver {}\nnameserver {}\n", hosts[0], hosts[1]);
-        fs::write(&file, text).unwrap();
+        let [first, second] = addresses.map(|address| address.ip());
+        fs::write(&file, format!("nameserver {first}\nnameserver {second}\n")).unwrap();
         let (config, options) = configure(&file).unwrap();
-        let sockets = hosts.map(|host| UdpSocket::bind((host, 0)).unwrap());
-        let servers = zip(config.name_servers(), &sockets).map(|(server, socket)| {
+        let servers = zip(config.name_servers(), addresses).map(|(server, address)| {
             let mut server = server.clone();
             // resolv.conf cannot name a port.
             server.connections.truncate(1);
-            server.connections[0].port = socket.local_addr().unwrap().port();
+            server.connections[0].port = address.port();
             server
         });
         let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
-        let [first, second] = sockets;
-        let (answered, other) = channel();
-        // The threads end with the program.
-        thread::spawn(move || answer_with_code(&first, code, &answered));
-        thread::spawn(move || answer_after(&second, &other));
-
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
-        let found = runtime.block_on(async {
+        runtime.block_on(async {
             let servers = NameServers::new(&config, &options).unwrap();
             let name = record_name("cache.floe.test.").unwrap();
-            servers.lookup(name).await.unwrap()
-        });
-        found.iter().map(|address| address.to_string()).collect()
+            servers.lookup(name).await
+        })
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::io;
 
 use rustls::InvalidMessage;
 
+use super::client::INVALID_CERT_TEXT;
+use super::tls::lacks_issuer;
+
 /// Describes why a request failed. The outermost error says only that it failed, and the layers of
 /// the libraries say nothing that a user could change.
 pub(super) fn describe(error: &reqwest::Error) -> String {
@@ -13,8 +16,8 @@ pub(super) fn describe(error: &reqwest::Error) -> String {
         causes.push(cause);
         next = cause.source();
     }
-    if causes.iter().any(|cause| is_plain_http(*cause)) {
-        return NO_TLS.to_owned();
+    if let Some(text) = causes.iter().find_map(|cause| tls_failure(*cause)) {
+        return text;
     }
     let texts = causes.iter().map(ToString::to_string);
     let mut texts: Vec<String> = texts.filter(|text| !LAYERS.contains(&&**text)).collect();
@@ -29,18 +32,33 @@ pub(super) fn describe(error: &reqwest::Error) -> String {
             other => *text = other.trim_start_matches(LOOKUP_PREFIX).to_owned(),
         }
     }
+    texts.dedup();
     texts.join(": ")
 }
 
-/// Whether the server replied to the begin of TLS with something else, nearly always with HTTP.
-fn is_plain_http(mut cause: &(dyn Error + 'static)) -> bool {
+/// Describes an error of TLS that the user may correct.
+fn tls_failure(mut cause: &(dyn Error + 'static)) -> Option<String> {
     // An error of the system hides the error in it from the chain of causes.
     while let Some(inner) = cause.downcast_ref().and_then(io::Error::get_ref) {
         cause = inner;
     }
-    let no_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
-    cause.downcast_ref() == Some(&no_tls)
+    let error: &rustls::Error = cause.downcast_ref()?;
+    match error {
+        // The server replied with something else, nearly always with HTTP.
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS.into()),
+        rustls::Error::InvalidCertificate(reason) => {
+            let text = match lacks_issuer(error) {
+                true => NO_ISSUER.to_owned(),
+                false => reason.to_string(),
+            };
+            Some(format!("{INVALID_CERT_TEXT}: {text}"))
+        }
+        _ => None,
+    }
 }
+
+const NO_ISSUER: &str = "no trusted authority has issued it; name the file of the authority in \
+                         SSL_CERT_FILE or ssl-cert-file";
 
 const NO_TLS: &str = "the server does not speak TLS on this port; try http://";
 

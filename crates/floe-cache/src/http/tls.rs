@@ -74,17 +74,23 @@ fn to_io(error: pem::Error) -> io::Error {
 
 /// Loads the certificates of a file, or without a file those of the system.
 ///
-/// Errors: the reason why the file cannot be read.
+/// Errors: the file cannot be read, or has no certificates. The text says why.
 pub(super) fn load_certificates(
     file: Option<&Path>,
 ) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = file else {
         return Ok(rustls_native_certs::load_native_certs().certs);
     };
-    open_regular_file(path)
+    let certificates = open_regular_file(path)
         .map_err(pem::Error::Io)
-        .and_then(|file| CertificateDer::pem_reader_iter(file).collect())
-        .map_err(|error| format!("cannot read certificates from {}: {error}", path.display()))
+        .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
+        .map_err(|error| error.to_string());
+    certificates
+        .and_then(|found| match found.is_empty() {
+            true => Err("it has none in PEM".into()),
+            false => Ok(found),
+        })
+        .map_err(|reason| format!("cannot read certificates from {}: {reason}", path.display()))
 }
 
 /// Makes a client configuration that trusts the listed certificates and the authorities. Without
@@ -170,7 +176,7 @@ impl ServerCertVerifier for Verifier {
 
 /// Whether the only problem of a certificate is its issuer. rustls checks the dates first, so an
 /// expired certificate fails with another error.
-fn lacks_issuer(error: &Error) -> bool {
+pub(super) fn lacks_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
         Error::InvalidCertificate(CertificateError::Other(OtherError(error))) => {

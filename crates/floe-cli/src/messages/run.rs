@@ -121,9 +121,19 @@ pub(crate) fn no_user_map(file: &str, error: impl Display) -> String {
     )
 }
 
-pub(crate) fn no_mounts(error: impl Display) -> String {
-    format!("cannot mount the store: the system forbids mounts in a namespace ({error}); {INSTEAD}")
+pub(crate) fn no_mounts(error: rustix::io::Errno) -> String {
+    match error {
+        // The kernel changes mount points only.
+        rustix::io::Errno::INVAL => format!("cannot mount the store: {CHROOT}"),
+        _ => format!(
+            "cannot mount the store: the system forbids mounts in a namespace ({error}); {INSTEAD}"
+        ),
+    }
 }
+
+const CHROOT: &str = "the root directory is no mount point, as in a chroot; mount the directory of \
+                      the chroot onto itself before (mount --bind DIR DIR), or install into \
+                      /nix/store";
 
 pub(crate) fn no_mount(place: &Path, error: rustix::io::Errno) -> String {
     let place = place.display();

@@ -1,5 +1,6 @@
 //! Caches over TLS, with HTTP/1.1 and HTTP/2.
 
+use std::fs;
 use std::process::Command;
 
 use floe_testkit::fault_server::FaultServer;
@@ -40,10 +41,15 @@ fn http1_and_http2_work_over_tls_with_trusted_authority_only() {
     install(both, None)
         .expect(4)
         .stderr_contains("nix-cache-info")
-        .stderr_contains("certificate");
+        .stderr_contains("no trusted authority has issued it");
     install(both, Some(&name("absent.pem")))
         .expect(4)
         .stderr_contains("absent.pem");
+    let empty = name("empty.pem");
+    fs::write(&empty, "").unwrap();
+    install(both, Some(&empty))
+        .expect(4)
+        .stderr_contains("empty.pem: it has none in PEM");
     assert_eq!(server.log(), "", "the server received a request");
     // Over HTTP/2, a request for nix-cache-info opens each connection of the bodies.
     for (port, protocol, openings) in [(both, "HTTP/2.0", 6), (old, "HTTP/1.1", 0)] {
@@ -117,7 +123,7 @@ fn listed_leaf_certificate_is_trusted_for_its_own_names() {
         };
         install(&url, &other_name[0])
             .expect(4)
-            .stderr_contains("certificate");
+            .stderr_contains("no trusted authority has issued it");
         assert_eq!(server.log(), "", "the server received a request");
         install(&url, &pair[0]).expect(0);
         assert!(server.log().contains(".narinfo"), "{}", server.log());
