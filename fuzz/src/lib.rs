@@ -41,17 +41,14 @@ pub fn check_nar(data: &[u8]) {
 /// Checks that a narinfo that parses equals what its text form parses to.
 pub fn check_narinfo(data: &[u8]) {
     let dir = StoreDir::default();
-    let Ok(nar_info) = NarInfo::parse(data, &dir) else {
+    let Ok(narinfo) = NarInfo::parse(data, &dir) else {
         return;
     };
-    let text = nar_info.to_text(&dir);
-    assert_eq!(
-        NarInfo::parse(text.as_bytes(), &dir).as_ref(),
-        Ok(&nar_info)
-    );
-    nar_info.to_json(&dir);
-    nar_info.info.matches_content_address(&dir);
-    nar_info.info.is_signed_by(&dir, &trusted_keys());
+    let text = narinfo.to_text(&dir);
+    assert_eq!(NarInfo::parse(text.as_bytes(), &dir).as_ref(), Ok(&narinfo));
+    narinfo.to_json(&dir);
+    narinfo.info.matches_content_address(&dir);
+    narinfo.info.is_signed_by(&dir, &trusted_keys());
 }
 
 /// Checks that a hash that parses also parses from all of its text forms.

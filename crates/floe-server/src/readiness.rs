@@ -41,7 +41,7 @@ pub(crate) struct Report {
 
 /// The way to respond to a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     Report(Arc<Report>),
     /// A worker has to call [`Readiness::check`].
     Check,
@@ -63,23 +63,23 @@ impl Readiness {
     }
 
     /// Decides about a request without waiting.
-    pub(crate) fn ask(&self, now: Instant) -> Answer {
+    pub(crate) fn query(&self, now: Instant) -> Reply {
         let mut state = self.state.lock();
         if now.saturating_duration_since(state.checked_at) < RESULT_AGE_MAX {
-            return Answer::Report(state.latest.clone());
+            return Reply::Report(state.latest.clone());
         }
         match state.running_since {
             Some(since) => {
                 let running = now.saturating_duration_since(since);
                 let is_overdue = running >= CHECK_TIME_MAX;
-                Answer::Report(match is_overdue {
+                Reply::Report(match is_overdue {
                     true => Arc::new(overdue(running)),
                     false => state.latest.clone(),
                 })
             }
             None => {
                 state.running_since = Some(now);
-                Answer::Check
+                Reply::Check
             }
         }
     }
@@ -205,10 +205,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_ready(answer: &Answer) -> bool {
-        match answer {
-            Answer::Report(report) => report.is_ready,
-            Answer::Check => panic!("a check is requested"),
+    fn is_ready(reply: &Reply) -> bool {
+        match reply {
+            Reply::Report(report) => report.is_ready,
+            Reply::Check => panic!("a check is requested"),
         }
     }
 
@@ -217,11 +217,11 @@ mod tests {
         let start = Instant::now();
         let readiness = readiness(start);
         let after = |millis| start + Duration::from_millis(millis);
-        assert!(is_ready(&readiness.ask(after(999))));
-        assert!(matches!(readiness.ask(after(1000)), Answer::Check));
-        assert!(is_ready(&readiness.ask(after(1001))), "the former result");
-        assert!(is_ready(&readiness.ask(after(3999))));
-        let Answer::Report(overdue) = readiness.ask(after(4000)) else {
+        assert!(is_ready(&readiness.query(after(999))));
+        assert!(matches!(readiness.query(after(1000)), Reply::Check));
+        assert!(is_ready(&readiness.query(after(1001))), "the former result");
+        assert!(is_ready(&readiness.query(after(3999))));
+        let Reply::Report(overdue) = readiness.query(after(4000)) else {
             panic!("a second check");
         };
         assert!(!overdue.is_ready && overdue.text.contains("for 3 seconds"));
@@ -233,15 +233,15 @@ mod tests {
         let start = Instant::now().checked_sub(Duration::from_secs(9)).unwrap();
         let readiness = readiness(start);
         let layout = layout(dir.path());
-        assert!(matches!(readiness.ask(Instant::now()), Answer::Check));
+        assert!(matches!(readiness.query(Instant::now()), Reply::Check));
         let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
             readiness.check(&layout, || panic!("a bug"))
         }));
         assert!(panicked.is_err());
-        assert!(matches!(readiness.ask(Instant::now()), Answer::Check));
+        assert!(matches!(readiness.query(Instant::now()), Reply::Check));
         let report = readiness.check(&layout, || Ok(()));
         assert!(!report.is_ready, "there is no store directory");
-        assert!(!is_ready(&readiness.ask(Instant::now())));
+        assert!(!is_ready(&readiness.query(Instant::now())));
     }
 
     #[test]

@@ -16,7 +16,7 @@ struct Connection {
     received: u64,
     /// How often the client has sent something after the server.
     round_trips: u64,
-    is_answered: bool,
+    has_reply: bool,
     /// Whether all its further packets are lost.
     is_stalled: bool,
 }
@@ -87,13 +87,13 @@ impl Direction {
         }
         if self.is_from_client {
             connection.sent += segment.data_len;
-            if connection.sent == segment.data_len || connection.is_answered {
+            if connection.sent == segment.data_len || connection.has_reply {
                 connection.round_trips += 1;
             }
-            connection.is_answered = false;
+            connection.has_reply = false;
         } else {
             connection.received += segment.data_len;
-            connection.is_answered = true;
+            connection.has_reply = true;
         }
         false
     }

@@ -14,9 +14,9 @@ impl ReplyGuard {
         ReplyGuard(Some(callback))
     }
 
-    pub(super) fn send(mut self, answer: GetResult) {
+    pub(super) fn send(mut self, reply: GetResult) {
         if let Some(callback) = self.0.take() {
-            callback(answer);
+            callback(reply);
         }
     }
 }
@@ -41,21 +41,21 @@ mod tests {
 
     #[test]
     fn reply_guard_replies_once_even_if_task_panics() {
-        let (sender, answers) = mpsc::channel();
+        let (sender, replies) = mpsc::channel();
         let guard = || {
             let sender = sender.clone();
-            ReplyGuard::new(Box::new(move |answer| sender.send(answer).unwrap()))
+            ReplyGuard::new(Box::new(move |reply| sender.send(reply).unwrap()))
         };
         let missing = Found::missing("it is not there");
         guard().send(Ok(missing.clone()));
-        assert_eq!(answers.try_recv().unwrap().unwrap(), missing);
+        assert_eq!(replies.try_recv().unwrap().unwrap(), missing);
         let pending = guard();
         let panicked = catch_unwind(AssertUnwindSafe(move || {
             let _pending = pending;
             panic!("a library has a fault");
         }));
         assert!(panicked.is_err());
-        assert!(answers.try_recv().unwrap().is_err());
-        assert!(answers.try_recv().is_err(), "a second answer");
+        assert!(replies.try_recv().unwrap().is_err());
+        assert!(replies.try_recv().is_err(), "a second reply");
     }
 }

@@ -18,7 +18,7 @@
 //! queries the next source for the same paths, and takes the first good reply. Further queries go
 //! to an unresponsive source only if no other source is left.
 //!
-//! The narinfo disk cache may answer for references. For requested paths it may answer only with
+//! The narinfo disk cache may reply for references. For requested paths it may reply only with
 //! narinfos: the user may know that a path has appeared in the cache since. If a remembered narinfo
 //! fails the trust check, the source itself is queried, because the path may have been signed
 //! since. Before a path fails, every source is queried that lacks it only according to the disk
@@ -67,14 +67,14 @@ struct PendingQuery {
 enum QueryState {
     NotSent,
     Sent,
-    Answered,
+    Replied,
 }
 
 /// The responsiveness of a source.
 struct SourceHealth {
     /// The time of the last reply, or of the oldest query since.
     waiting_since: Instant,
-    unanswered: usize,
+    pending: usize,
 }
 
 /// Receives a path that the target lacks and a source has.
@@ -110,7 +110,7 @@ pub(crate) fn resolve<'a>(
     let (sender, receiver) = mpsc::channel();
     let health = || SourceHealth {
         waiting_since: Instant::now(),
-        unanswered: 0,
+        pending: 0,
     };
     let mut resolver = Resolver {
         copy,
@@ -134,13 +134,13 @@ pub(crate) fn resolve<'a>(
     while !resolver.queries.is_empty() {
         copy.check_cancelled()?;
         match receiver.recv_timeout(CANCEL_POLL) {
-            Ok((tag, answer)) => resolver.handle_reply(tag, answer)?,
+            Ok((tag, result)) => resolver.handle_reply(tag, result)?,
             // The resolver itself has a sender, so the channel is never disconnected.
             Err(_) => resolver.skip_unresponsive(),
         }
         // All replies that have arrived share one query of the database.
-        while let Ok((tag, answer)) = receiver.try_recv() {
-            resolver.handle_reply(tag, answer)?;
+        while let Ok((tag, result)) = receiver.try_recv() {
+            resolver.handle_reply(tag, result)?;
         }
         while !resolver.frontier.is_empty() {
             resolver.expand_frontier()?;
@@ -215,7 +215,7 @@ impl Resolver<'_> {
         let states = sources.iter().map(|source| match source.is_for(dir) {
             true => QueryState::NotSent,
             // A source for another store directory cannot have the path.
-            false => QueryState::Answered,
+            false => QueryState::Replied,
         });
         let query = PendingQuery {
             states: states.collect(),
@@ -266,10 +266,10 @@ impl Resolver<'_> {
         let (id, source) = tag;
         query.states[source] = QueryState::Sent;
         let health = &mut self.health[source];
-        if health.unanswered == 0 {
+        if health.pending == 0 {
             health.waiting_since = Instant::now();
         }
-        health.unanswered += 1;
+        health.pending += 1;
         let sender = self.sender.clone();
         let reply = Box::new(move |result| {
             // The receiver is gone only when the copy has failed.
@@ -319,18 +319,18 @@ impl Resolver<'_> {
         }
     }
 
-    fn handle_reply(&mut self, (id, source): QueryTag, answer: NarInfoResult) -> Result<(), Error> {
+    fn handle_reply(&mut self, (id, source): QueryTag, result: NarInfoResult) -> Result<(), Error> {
         let health = &mut self.health[source];
         health.waiting_since = Instant::now();
-        health.unanswered -= 1;
+        health.pending -= 1;
         // Another source may have been faster.
         let Some(mut query) = self.queries.remove(&id) else {
             return Ok(());
         };
-        query.states[source] = QueryState::Answered;
-        let from_disk_cache = matches!(&answer, Ok(reply) if reply.from_disk_cache);
+        query.states[source] = QueryState::Replied;
+        let from_disk_cache = matches!(&result, Ok(reply) if reply.from_disk_cache);
         let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
-        match answer.and_then(|reply| reply.narinfo.map(check).transpose()) {
+        match result.and_then(|reply| reply.narinfo.map(check).transpose()) {
             Ok(Some(planned)) => self.add_path(query.spec_index, planned)?,
             Ok(None) => {
                 if from_disk_cache {
@@ -406,7 +406,7 @@ impl Resolver<'_> {
 
 impl SourceHealth {
     fn is_unresponsive(&self) -> bool {
-        self.unanswered > 0 && self.waiting_since.elapsed() > UNRESPONSIVE_AFTER
+        self.pending > 0 && self.waiting_since.elapsed() > UNRESPONSIVE_AFTER
     }
 }
 

@@ -31,7 +31,7 @@ impl Engine {
         }
         let mut reply = mem::take(&mut self.buffer);
         reply.clear();
-        match self.answer(&request, &mut reply) {
+        match self.reply_to(&request, &mut reply) {
             Ok(true) => self.complete(&active, Kind::Done, reply),
             Ok(false) => {
                 self.buffer = reply;
@@ -42,7 +42,7 @@ impl Engine {
     }
 
     /// Answers requests that take no time. Returns `false` for all others.
-    fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, Failure> {
+    fn reply_to(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, Failure> {
         let (codec, bytes) = (request.codec, request.payload.bytes());
         match request.method {
             Method::Ping => Ok(true),

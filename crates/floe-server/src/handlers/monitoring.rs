@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::http::response::Response;
-use crate::readiness::{Answer, Report};
+use crate::readiness::{Reply, Report};
 
 /// Responds that this network thread turns.
 pub(crate) fn health() -> Response {
@@ -15,9 +15,9 @@ pub(crate) fn health() -> Response {
 
 /// Responds with the latest result of the checks. `None` if a worker has to run them.
 pub(crate) fn try_ready(context: &Context) -> Option<Response> {
-    match context.readiness.ask(Instant::now()) {
-        Answer::Report(report) => Some(ready(&report)),
-        Answer::Check => None,
+    match context.readiness.query(Instant::now()) {
+        Reply::Report(report) => Some(ready(&report)),
+        Reply::Check => None,
     }
 }
 

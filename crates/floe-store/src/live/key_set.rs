@@ -121,21 +121,21 @@ mod tests {
             merged in any::<bool>(),
             asked in prop::collection::vec(key(), 0..100),
         ) {
-            let mut oracle: BTreeSet<u64> = first.iter().copied().collect();
+            let mut expected: BTreeSet<u64> = first.iter().copied().collect();
             let mut keys = SortedKeySet::new(first);
             for batch in more {
-                oracle.extend(&batch);
+                expected.extend(&batch);
                 keys.extend(batch);
                 if merged {
                     keys.merge();
                 }
-                prop_assert_eq!(keys.len(), oracle.len());
+                prop_assert_eq!(keys.len(), expected.len());
             }
-            for key in oracle.iter().chain(&asked) {
-                prop_assert_eq!(keys.contains(*key), oracle.contains(key));
+            for key in expected.iter().chain(&asked) {
+                prop_assert_eq!(keys.contains(*key), expected.contains(key));
             }
             keys.merge();
-            prop_assert_eq!(keys.main, oracle.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(keys.main, expected.into_iter().collect::<Vec<_>>());
         }
     }
 

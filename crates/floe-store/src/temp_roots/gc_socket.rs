@@ -54,7 +54,7 @@ impl GcSocket {
             let sent = stream.write_all(line.as_bytes());
             match sent.and_then(|()| read_reply(stream, lock_wait)) {
                 Ok(b'1') => {}
-                Ok(answer) => return Err(refused(format!("it answered {answer:?} to {path}"))),
+                Ok(reply) => return Err(refused(format!("it answered {reply:?} to {path}"))),
                 Err(error) if is_disconnected(&error) => {
                     self.stream = None;
                     return Ok(false);

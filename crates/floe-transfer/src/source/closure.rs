@@ -23,7 +23,7 @@ impl dyn Source + '_ {
         recursive: bool,
         cancel: &Cancel,
     ) -> Result<BTreeMap<StorePath, NarInfo>, Error> {
-        let (sender, answers) = channel();
+        let (sender, replies) = channel();
         let mut closure = ClosureQuery {
             source: self,
             sender,
@@ -35,14 +35,14 @@ impl dyn Source + '_ {
             closure.query(spec.clone(), CachePolicy::Bypass)?;
         }
         while closure.pending > 0 {
-            let (spec, answer) = match answers.recv_timeout(CANCEL_POLL) {
-                Ok(answered) => answered,
+            let (spec, reply) = match replies.recv_timeout(CANCEL_POLL) {
+                Ok(replied) => replied,
                 Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => continue,
                 Err(RecvTimeoutError::Timeout) => return Err(Error::Cancelled),
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
             };
             closure.pending -= 1;
-            let narinfo = closure.expect_path(&spec, answer)?;
+            let narinfo = closure.expect_path(&spec, reply)?;
             if recursive {
                 for path in &narinfo.info.references {
                     closure.query(PathSpec::Path(path.clone()), CachePolicy::HitsOnly)?;
@@ -81,9 +81,9 @@ impl ClosureQuery<'_> {
         Ok(())
     }
 
-    fn expect_path(&self, spec: &PathSpec, answer: NarInfoResult) -> Result<NarInfo, Error> {
+    fn expect_path(&self, spec: &PathSpec, reply: NarInfoResult) -> Result<NarInfo, Error> {
         let source_name = || self.source.name();
-        match answer?.narinfo {
+        match reply?.narinfo {
             Some(narinfo) if spec.matches(&narinfo.info.path) => Ok(narinfo),
             Some(narinfo) => Err(Error::WrongName {
                 wanted: spec.text(),

@@ -1,6 +1,6 @@
 //! Words and names that must not return: see STYLE.md and the glossary of CONTRIBUTING.md.
 
-use super::{Fault, prose};
+use super::{Fault, code, prose};
 
 /// Names that were replaced, as whole identifiers or options. Each has its successor.
 const RETIRED_NAMES: &[(&str, &str)] = &[
@@ -28,6 +28,27 @@ const RETIRED_NAMES: &[(&str, &str)] = &[
     ("waitingFor", "waitingForDatabase"),
 ];
 
+/// Words that were replaced in the identifiers of the code below a folder, with their successors.
+const RETIRED_WORDS: &[(&str, &str, &str)] = &[
+    ("answer", "", "reply, or response for HTTP"),
+    ("answers", "", "replies, or responses for HTTP"),
+    ("answered", "", "replied"),
+    ("belief", "", "trust check"),
+    ("contestant", "", "variant"),
+    ("crew", "", "hash_pool"),
+    ("item", "crates/floe-copy/", "planned path"),
+    ("items", "crates/floe-copy/", "planned paths"),
+    ("leftovers", "", "recovered trees"),
+    ("nar_info", "", "narinfo"),
+    ("oracle", "", "reference tool"),
+    ("patience", "", "lock_wait"),
+    ("side_cache", "", "compressed_nar_cache"),
+    ("surroundings", "", "environment"),
+];
+
+/// Identifiers that belong to a library, or to the standard library, or to Nix.
+const FOREIGN: &[&str] = &["Item", "NarInfo", "answers"];
+
 /// Checks the prose and the names of one file.
 pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
     if !prose::is_judged(file) {
@@ -54,7 +75,39 @@ pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
             }
         }
     }
+    if file.ends_with(".rs") && file.contains("/src/") {
+        faults.extend(retired_words(file, text));
+    }
     faults
+}
+
+/// Finds retired words inside the identifiers of a source file.
+fn retired_words(file: &str, text: &str) -> Vec<Fault> {
+    let tokens = code::tokens(text);
+    let own = tokens.iter().filter(|it| !FOREIGN.contains(&it.text));
+    let pairs = own.flat_map(|token| RETIRED_WORDS.iter().map(move |word| (token, word)));
+    let found = pairs.filter(|(token, (word, folder, _))| {
+        file.starts_with(folder) && contains_word(token.text, word)
+    });
+    let fault = |(token, (word, _, successor)): (&code::Piece<'_>, &(&str, &str, &str))| {
+        let why = format!("`{word}` in `{}` is retired; use {successor}", token.text);
+        Fault::new(file, token.line, "words", &why)
+    };
+    found.map(fault).collect()
+}
+
+/// Whether an identifier in snake case or camel case contains a word, or several joined by `_`.
+fn contains_word(identifier: &str, word: &str) -> bool {
+    let mut snake = String::from("_");
+    for letter in identifier.replace("NarInfo", "Narinfo").chars() {
+        if letter.is_uppercase() && !snake.ends_with('_') && identifier.contains(char::is_lowercase)
+        {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake.push('_');
+    snake.contains(&format!("_{word}_"))
 }
 
 /// Whether a line contains a name that is not a part of a longer one.
@@ -91,6 +144,32 @@ mod tests {
             found("CHANGELOG.md", "`Mover` is now `ClosureCopy`"),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn retired_words_are_faults_inside_identifiers() {
+        for text in [
+            "let late_answer = 1;",
+            "enum Answer {}",
+            "struct LateAnswer;",
+            "const ANSWER_MAX: u8 = 1;",
+            "fn nar_info() {}",
+            "use side_cache;",
+        ] {
+            assert_eq!(found("crates/a/src/b.rs", text).len(), 1, "{text}");
+        }
+        for text in [
+            "// The answer is \"answer\".",
+            "let text = \"answer\";",
+            "struct CachedNarInfo;",
+            "type Item = u8;",
+            "let narinfo = message.answers();",
+            "let items = 1;",
+        ] {
+            assert_eq!(found("crates/a/src/b.rs", text), [""; 0], "{text}");
+        }
+        let items = "let items = 1;";
+        assert_eq!(found("crates/floe-copy/src/b.rs", items).len(), 1);
     }
 
     #[test]
