@@ -68,11 +68,10 @@ impl CopyRequest {
         }
     }
 
-    /// Checks the request before any connection. Returns the number of requested paths, without
-    /// duplicates if the target is a store; `None` means all paths.
+    /// Checks the request before any connection.
     ///
     /// Errors: [`Error::InvalidStorePath`], [`Error::NotALocalStore`].
-    pub fn check(&self) -> Result<Option<usize>, Error> {
+    pub fn check(&self) -> Result<CheckedRequest<'_>, Error> {
         let layout = self.target.layout();
         if layout.is_none() && (self.options.optimise || self.options.reuse.is_used()) {
             return Err(Error::NotALocalStore {
@@ -80,32 +79,69 @@ impl CopyRequest {
                 target: self.target.to_string(),
             });
         }
-        Ok(match (&self.paths, layout) {
-            (RequestedPaths::All, _) => None,
-            (RequestedPaths::Named(paths), None) => Some(paths.len()),
+        let specs = match (&self.paths, layout) {
             (RequestedPaths::Named(paths), Some(layout)) => {
-                Some(parse_path_specs(paths, &layout.store_dir)?.len())
+                Some(parse_path_specs(paths, &layout.store_dir)?)
             }
+            _ => None,
+        };
+        Ok(CheckedRequest {
+            request: self,
+            specs,
         })
     }
 
     /// Checks the request, and opens the sources and the target.
     ///
-    /// Errors: those of [`CopyRequest::open_sources`] and [`CopyRequest::open_target`].
+    /// Errors: those of [`CopyRequest::check`], [`CheckedRequest::open_sources`] and
+    /// [`CheckedRequest::open_target`].
     pub fn open(&self) -> Result<OpenCopy<'_>, Error> {
-        self.open_target(self.open_sources()?)
+        let checked = self.check()?;
+        let sources = checked.open_sources()?;
+        checked.open_target(sources)
     }
 
-    /// Checks the request, and opens the sources. A local store as target opens while they connect.
-    /// If it has all requested paths, it needs no source.
+    /// Makes the session of the stores.
+    fn session(&self) -> Session {
+        let network = NetworkOptions {
+            workers: HashPool::workers_for(self.options.jobs),
+            ..self.network.clone()
+        };
+        Session::new(self.options.cancel.clone(), self.events.clone())
+            .with_options::<Network>(network)
+    }
+}
+
+/// A request without the errors that show before any connection.
+#[derive(Debug)]
+pub struct CheckedRequest<'a> {
+    request: &'a CopyRequest,
+    /// The requested paths, each once. `None` for all paths, and for a binary cache as target:
+    /// its store directory is not known yet.
+    specs: Option<Vec<PathSpec>>,
+}
+
+impl<'a> CheckedRequest<'a> {
+    /// Returns the number of requested paths, without duplicates if the target is a store. `None`
+    /// means all paths.
+    pub fn path_count(&self) -> Option<usize> {
+        match (&self.specs, &self.request.paths) {
+            (Some(specs), _) => Some(specs.len()),
+            (None, RequestedPaths::Named(paths)) => Some(paths.len()),
+            (None, RequestedPaths::All) => None,
+        }
+    }
+
+    /// Opens the sources. A local store as target opens while they connect. If it has all requested
+    /// paths, it needs no source.
     ///
-    /// Errors: those of [`CopyRequest::check`] and [`Sources::open`].
+    /// Errors: those of [`Sources::open`].
     pub fn open_sources(&self) -> Result<OpenSources, Error> {
-        self.check()?;
-        let session = self.session();
-        let opening = Sources::begin_open(&self.sources, self.order, &session)?;
+        let request = self.request;
+        let session = request.session();
+        let opening = Sources::begin_open(&request.sources, request.order, &session)?;
         // A local store does not depend on the sources.
-        let is_independent = self.target.layout().is_some();
+        let is_independent = request.target.layout().is_some();
         let target = is_independent.then(|| self.open_target_for(None, &session));
         match opening.wait() {
             Ok(sources) => Ok(OpenSources {
@@ -118,7 +154,7 @@ impl CopyRequest {
                 if let Some(Ok(found)) = &target
                     && self.has_all(&*found.opened.target)?
                 {
-                    let names = self.sources.iter().map(ToString::to_string);
+                    let names = request.sources.iter().map(ToString::to_string);
                     let names: Vec<String> = names.collect();
                     let sources = Sources::none_needed(names.join(", "), error);
                     return Ok(OpenSources {
@@ -141,14 +177,15 @@ impl CopyRequest {
     ///
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
     /// cannot list them.
-    pub fn open_target(&self, open: OpenSources) -> Result<OpenCopy<'_>, Error> {
+    pub fn open_target(self, open: OpenSources) -> Result<OpenCopy<'a>, Error> {
         // The stores are dropped before the session, also after an error.
         let OpenSources {
             session,
             sources,
             target,
         } = open;
-        let all = match &self.paths {
+        let request = self.request;
+        let all = match &request.paths {
             RequestedPaths::All => Some(all_paths(&sources)?),
             RequestedPaths::Named(_) => None,
         };
@@ -156,14 +193,14 @@ impl CopyRequest {
             let first = sources.list.first();
             self.open_target_for(first.map(|first| first.store_dir().clone()), &session)
         })?;
-        let specs = match (all, &self.paths) {
+        let specs = match (all.or(self.specs), &request.paths) {
             (None, RequestedPaths::Named(paths)) => {
                 parse_path_specs(paths, target.opened.target.store_dir())?
             }
-            (all, _) => all.unwrap_or_default(),
+            (known, _) => known.unwrap_or_default(),
         };
         Ok(OpenCopy {
-            options: &self.options,
+            options: &request.options,
             session,
             sources,
             target: target.opened.target,
@@ -174,16 +211,6 @@ impl CopyRequest {
         })
     }
 
-    /// Makes the session of the stores.
-    fn session(&self) -> Session {
-        let network = NetworkOptions {
-            workers: HashPool::workers_for(self.options.jobs),
-            ..self.network.clone()
-        };
-        Session::new(self.options.cancel.clone(), self.events.clone())
-            .with_options::<Network>(network)
-    }
-
     /// Opens the target. `store_dir` is the store directory of a new cache if the request names
     /// none.
     fn open_target_for(
@@ -191,17 +218,18 @@ impl CopyRequest {
         store_dir: Option<StoreDir>,
         session: &Session,
     ) -> Result<WritableTarget, Error> {
-        let is_new = !self.options.dry_run && self.target.is_new();
+        let request = self.request;
+        let is_new = !request.options.dry_run && request.target.is_new();
         let mut context = TargetContext {
             session,
-            store_dir: self.store_dir.clone().or(store_dir),
-            write: &self.write,
-            dry_run: self.options.dry_run,
+            store_dir: request.store_dir.clone().or(store_dir),
+            write: &request.write,
+            dry_run: request.options.dry_run,
         };
-        let (opened, not_writable) = match self.target.open_target(&context) {
+        let (opened, not_writable) = match request.target.open_target(&context) {
             Err(Error::Store(error)) if error.may_not_write() => {
                 context.dry_run = true;
-                match self.target.open_target(&context) {
+                match request.target.open_target(&context) {
                     Ok(opened) if self.has_all(&*opened.target)? => (opened, Some(error)),
                     _ => return Err(error.into()),
                 }
@@ -215,16 +243,16 @@ impl CopyRequest {
         })
     }
 
-    /// Whether all requested paths are valid in the target.
+    /// Whether the target is a local store in which all requested paths are valid.
     fn has_all(&self, target: &dyn Target) -> Result<bool, Error> {
-        let RequestedPaths::Named(paths) = &self.paths else {
+        let Some(specs) = &self.specs else {
             return Ok(false);
         };
         let mut valid = Vec::new();
-        for spec in parse_path_specs(paths, target.store_dir())? {
+        for spec in specs {
             valid.extend(match spec {
-                PathSpec::Path(path) => Some(path),
-                PathSpec::HashPart(part) => match target.query_path_from_hash_part(part)? {
+                PathSpec::Path(path) => Some(path.clone()),
+                PathSpec::HashPart(part) => match target.query_path_from_hash_part(*part)? {
                     None => return Ok(false),
                     found => found,
                 },

@@ -10,7 +10,9 @@ mod registry;
 mod sources;
 
 pub use copy::{ClosureCopy, CopyContext, CopySummary};
-pub use copy_request::{CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory};
+pub use copy_request::{
+    CheckedRequest, CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory,
+};
 pub use local::config::{check_root, check_writable, local_store};
 pub use registry::resolve_store_uri;
 pub use sources::{SourceOrder, Sources};

@@ -61,7 +61,8 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         mount::make_writable(&layout.real_store_dir)?;
     }
     // Fail early: validate before any download.
-    let path_count = request.check()?;
+    let checked = request.check()?;
+    let path_count = checked.path_count();
     let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
     let trace = args.trace.as_deref().map(|file| Trace::create(file, name));
@@ -70,11 +71,11 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     secret_key_warnings(key_files, &options::environment())
         .iter()
         .for_each(warn);
-    let open = request.open_sources()?;
+    let open = checked.open_sources()?;
     for (name, error) in &open.sources.unavailable {
         warn(copy::skipped_source(name, error));
     }
-    let mut open = request.open_target(open)?;
+    let mut open = checked.open_target(open)?;
     if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
         return Err(error.into());
     }
