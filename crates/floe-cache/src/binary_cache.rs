@@ -10,6 +10,7 @@ use floe_transfer::{
 };
 use parking_lot::Mutex;
 
+use crate::error::CacheError;
 use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait};
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
@@ -117,13 +118,13 @@ impl Shared {
 
     /// Parses `nix-cache-info`, and passes on to the storage how many queries the cache wants.
     fn parse_info(&self, found: GetResult) -> Result<CacheInfo, Error> {
-        let not_a_cache = |reason: String| Error::NotACache {
+        let not_a_cache = |reason: String| CacheError::NotACache {
             url: self.storage.name(),
             reason,
         };
         let object = match found? {
             Found::Object(object) => object,
-            Found::Missing { reason, .. } => return Err(not_a_cache(reason.into())),
+            Found::Missing { reason, .. } => return Err(not_a_cache(reason.into()).into()),
         };
         let info = CacheInfo::parse(&object.contents).map_err(|error| {
             self.storage.forget(CACHE_INFO);
@@ -202,13 +203,14 @@ impl Shared {
 
     fn parse_narinfo(&self, name: &str, contents: &[u8]) -> Result<NarInfo, Error> {
         let dir = self.store_dir().ok_or(Error::Internal(TOO_EARLY))?;
-        NarInfo::parse(contents, dir).map_err(|source| {
+        let parsed = NarInfo::parse(contents, dir).map_err(|source| {
             self.storage.forget(name);
-            Error::NarInfo {
+            CacheError::NarInfo {
                 url: format!("{}/{name}", self.storage.name().trim_end_matches('/')),
                 source: Box::new(source),
             }
-        })
+        });
+        Ok(parsed?)
     }
 
     fn known_info(&self) -> Option<&CacheInfo> {

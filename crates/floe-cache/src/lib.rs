@@ -6,6 +6,7 @@
 
 mod binary_cache;
 mod disk_cached_storage;
+mod error;
 mod file;
 mod http;
 mod narinfo_disk_cache;
@@ -16,6 +17,7 @@ mod writer;
 
 pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
+pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
 pub use http::{ClientCertificate, HttpCacheUri, HttpStorage, Network, RequestOptions};
 pub use narinfo_disk_cache::NarInfoDiskCache;

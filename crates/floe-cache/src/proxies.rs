@@ -4,6 +4,8 @@ use floe_transfer::{Error, redact_credentials};
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
 
+use crate::error::CacheError;
+
 /// The proxies of requests. The default uses none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
@@ -84,7 +86,7 @@ impl Proxies {
 
     /// Makes a client use these proxies and no others.
     ///
-    /// Errors: [`Error::Proxy`].
+    /// Errors: [`CacheError::Proxy`].
     pub fn configure(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
         let mut client = client.no_proxy();
         if self.exempts_all_hosts() {
@@ -98,7 +100,7 @@ impl Proxies {
             // The error of reqwest may contain the password, and reqwest accepts every scheme.
             let proxy = make(&variable.value).ok();
             let proxy = proxy.filter(|_| has_known_scheme(&variable.value));
-            let proxy = proxy.ok_or_else(|| Error::Proxy {
+            let proxy = proxy.ok_or_else(|| CacheError::Proxy {
                 variable: variable.name,
                 value: variable.redacted(),
             })?;

@@ -25,6 +25,7 @@ use floe_transfer::{
 use parking_lot::Mutex;
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
+use crate::error::CacheError;
 use crate::storage::{Durability, WriteStorage, file_error, get_and_wait, len_and_wait};
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
@@ -51,7 +52,7 @@ impl BinaryCacheWriter {
     /// Opens a cache. If there is none, [`Target::prepare`] creates one with a `nix-cache-info` for
     /// `store_dir`.
     ///
-    /// Errors: those of the storage; [`Error::SecretKey`]; [`Error::NotACache`] for a
+    /// Errors: those of the storage; [`CacheError::SecretKey`]; [`CacheError::NotACache`] for a
     /// `nix-cache-info` that does not parse.
     pub fn open(
         storage: Arc<dyn WriteStorage>,
@@ -78,7 +79,7 @@ impl BinaryCacheWriter {
     ) -> Result<BinaryCacheWriter, Error> {
         let text = get_and_wait(&*storage, CACHE_INFO, cancel)?;
         let info = text.as_deref().map(CacheInfo::parse).transpose();
-        let info = info.map_err(|error| Error::NotACache {
+        let info = info.map_err(|error| CacheError::NotACache {
             url: storage.name(),
             reason: error.to_string(),
         })?;
@@ -306,15 +307,16 @@ impl Target for BinaryCacheWriter {
 
 /// Reads the file of a secret key.
 ///
-/// Errors: [`Error::File`]; [`Error::SecretKey`], which never contains the key.
+/// Errors: [`Error::File`]; [`CacheError::SecretKey`], which never contains the key.
 pub fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
     let bytes = read_regular_file(path, SECRET_KEY_LEN_MAX)
         .map_err(file_error("read the secret key", path))?;
     let text = String::from_utf8(bytes).unwrap_or_default();
-    SecretKey::parse(text.trim()).map_err(|error| Error::SecretKey {
+    let key = SecretKey::parse(text.trim()).map_err(|error| CacheError::SecretKey {
         path: path.to_path_buf(),
         reason: error.reason(),
-    })
+    });
+    Ok(key?)
 }
 
 /// The largest file of a secret key that floe reads, in bytes: far beyond any key with a sensible

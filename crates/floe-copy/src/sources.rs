@@ -110,8 +110,8 @@ impl Sources {
     /// If a source can be used, the copy does not wait long for the others. It queries each of them
     /// once that has replied.
     ///
-    /// Errors: that of the first source, if none can be used; [`Error::Proxy`];
-    /// [`Error::Cancelled`].
+    /// Errors: that of the first source, if none can be used; one that concerns all sources, such
+    /// as an invalid proxy; [`Error::Cancelled`].
     pub fn open(
         stores: &[Arc<dyn StoreConfig>],
         order: SourceOrder,
@@ -122,7 +122,7 @@ impl Sources {
 
     /// Begins to open sources: connects to caches, and does not wait for them.
     ///
-    /// Errors: [`Error::Proxy`], because no source behind the network can be used then.
+    /// Errors: one that concerns all sources.
     pub(crate) fn begin_open(
         stores: &[Arc<dyn StoreConfig>],
         order: SourceOrder,
@@ -138,7 +138,9 @@ impl Sources {
         for store in stores {
             match store.open_source(&context) {
                 Ok(source) => sources.list.push(source),
-                Err(error @ Error::Proxy { .. }) => return Err(error),
+                Err(Error::OfKind(failure)) if failure.concerns_all_sources() => {
+                    return Err(Error::OfKind(failure));
+                }
                 Err(error) => sources.unavailable.push((store.to_string(), error.into())),
             }
         }

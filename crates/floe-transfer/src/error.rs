@@ -1,6 +1,7 @@
 //! The errors of a copy, with the path and the URL as data.
 
 mod cause;
+mod store_failure;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use floe_format::narinfo::NarInfoError;
 use floe_format::{Compression, StorePath};
 use floe_store::{StoreError, is_out_of_space};
 
 use crate::disk_space::Shortage;
 use crate::error_kind::ErrorKind;
 use cause::{describe_io, explain, list};
+pub use store_failure::StoreFailure;
 
 /// A failure of a copy.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub enum Error {
     /// The local store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A failure that only one kind of store has.
+    #[error("{0}")]
+    OfKind(Box<dyn StoreFailure>),
     /// A request or a transfer failed.
     #[error("cannot fetch {url}: {reason}")]
     Fetch {
@@ -64,17 +68,6 @@ pub enum Error {
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
-    },
-    /// A URL does not lead to a binary cache.
-    #[error(
-        "cannot use {url} as a binary cache: it has no valid nix-cache-info ({reason}); check the \
-         URL"
-    )]
-    NotACache {
-        /// The URL without credentials.
-        url: String,
-        /// The cause.
-        reason: String,
     },
     /// A source has paths for another store directory.
     #[error(
@@ -119,14 +112,6 @@ pub enum Error {
         /// The cause and its remedy.
         reason: &'static str,
     },
-    /// The URL of a proxy is invalid.
-    #[error("cannot use the proxy {value} of {variable}: it must look like http://HOST:PORT")]
-    Proxy {
-        /// The variable or option.
-        variable: &'static str,
-        /// Its value, without credentials.
-        value: String,
-    },
     /// No source has a path.
     #[error("cannot find {path} in {}", sources.join(", "))]
     NotFound {
@@ -154,24 +139,6 @@ pub enum Error {
     /// The error that disabled a source.
     #[error(transparent)]
     SourceDisabled(Arc<Error>),
-    /// A narinfo does not parse.
-    #[error("cannot use the narinfo {url}: {source}")]
-    NarInfo {
-        /// Its URL.
-        url: String,
-        /// The cause.
-        source: Box<NarInfoError>,
-    },
-    /// A narinfo has a URL that leads to no NAR.
-    #[error("cannot use a narinfo of {source_name}: its URL {url:?} is invalid: {reason}")]
-    NarUrl {
-        /// The source.
-        source_name: String,
-        /// The URL.
-        url: String,
-        /// The cause.
-        reason: String,
-    },
     /// A narinfo describes another path than the requested one.
     #[error("cannot use the narinfo {url}: it is for {found}, not for {wanted}")]
     WrongPath {
@@ -283,18 +250,6 @@ pub enum Error {
         /// The path.
         path: StorePath,
     },
-    /// A file contains no secret key. The error repeats nothing of the file, which may contain a
-    /// part of a secret.
-    #[error(
-        "cannot read the secret key in {}: {reason}",
-        path.display()
-    )]
-    SecretKey {
-        /// The file.
-        path: PathBuf,
-        /// The cause and its remedy.
-        reason: &'static str,
-    },
     /// A feature that needs a local store is used with another target.
     #[error("cannot use {feature}: {target} is a binary cache; use a local store as the target")]
     NotALocalStore {
@@ -355,12 +310,9 @@ impl Error {
             Error::Store(error) => ErrorKind::of_store(error),
             Error::File { source, .. } if is_out_of_space(source) => ErrorKind::NoSpace,
             Error::Nar { source, .. } => source.kind(),
-            Error::Fetch { .. } | Error::NotACache { .. } | Error::UnreadableFile { .. } => {
-                ErrorKind::Network
-            }
-            Error::NarInfo { .. }
-            | Error::NarUrl { .. }
-            | Error::WrongPath { .. }
+            Error::OfKind(failure) => failure.kind(),
+            Error::Fetch { .. } | Error::UnreadableFile { .. } => ErrorKind::Network,
+            Error::WrongPath { .. }
             | Error::Untrusted { .. }
             | Error::ContentAddressMismatch { .. }
             | Error::WeakContentAddress { .. }
@@ -370,7 +322,6 @@ impl Error {
             | Error::InvalidStoreUri { .. }
             | Error::InvalidStorePath { .. }
             | Error::StoreDirMismatch { .. }
-            | Error::Proxy { .. }
             | Error::NotALocalStore { .. }
             | Error::Unlistable { .. }
             | Error::InvalidPublicKey { .. } => ErrorKind::Usage,
@@ -382,7 +333,6 @@ impl Error {
             | Error::MissingReferences { .. }
             | Error::Busy { .. }
             | Error::Vanished { .. }
-            | Error::SecretKey { .. }
             | Error::Thread(_)
             | Error::NotNeeded
             | Error::Internal(_)
@@ -453,13 +403,12 @@ impl Error {
     pub fn url(&self) -> Option<&str> {
         match self {
             Error::Fetch { url, .. }
-            | Error::NotACache { url, .. }
-            | Error::NarInfo { url, .. }
             | Error::WrongPath { url, .. }
             | Error::WeakContentAddress { url, .. }
             | Error::Mismatch { url, .. }
             | Error::Decode { url, .. } => Some(url),
             Error::SourceDisabled(error) => error.url(),
+            Error::OfKind(failure) => failure.url(),
             Error::Nar { source, .. } => source.url(),
             _ => None,
         }

@@ -32,7 +32,7 @@ pub mod url;
 pub use backoff::RetryPolicy;
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use disk_space::{Resource, Shortage};
-pub use error::Error;
+pub use error::{Error, StoreFailure};
 pub use error_kind::ErrorKind;
 pub use events::{Event, EventSink, Events};
 pub use incoming_nar::{IncomingNar, NarContext, NarSink};

@@ -12,6 +12,7 @@ use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
 use rustix::io::Errno;
 use tempfile::TempPath;
 
+use crate::error::CacheError;
 use crate::storage::{
     Durability, Found, GetCallback, LenCallback, ListStorage, NewObject, QueryLimit, ReadStorage,
     SmallObject, WriteStorage, file_error, read_error,
@@ -65,11 +66,12 @@ impl FileStorage {
         let path = self.directory.join(relative);
         let has_parent = |path: &Path| path.components().any(|part| part == Component::ParentDir);
         if !path.starts_with(&self.directory) || has_parent(Path::new(relative)) {
-            return Err(Error::NarUrl {
+            return Err(CacheError::NarUrl {
                 source_name: self.name(),
                 url: url.to_owned(),
                 reason: "it leads out of the cache".into(),
-            });
+            }
+            .into());
         }
         Ok(path)
     }

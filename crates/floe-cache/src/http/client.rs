@@ -42,7 +42,8 @@ impl Clients {
     /// Makes the clients, and the reason if they trust no certificate because they could not read
     /// any. This is no error yet, because plain HTTP needs no certificates.
     ///
-    /// Errors: [`Error::Proxy`], [`Error::File`] for a client certificate, [`Error::Fetch`].
+    /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), [`Error::File`] for a client
+    /// certificate, [`Error::Fetch`].
     pub(super) fn new(
         options: &NetworkOptions,
         events: &Events,

@@ -102,7 +102,8 @@ impl Service for Network {
 
     /// Starts the thread, reads the netrc files, and opens the disk cache.
     ///
-    /// Errors: [`Error::Proxy`], and [`Error::Fetch`] if the client cannot be set up.
+    /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), and [`Error::Fetch`] if the client
+    /// cannot be set up.
     fn start(options: &NetworkOptions, session: &Session) -> Result<Network, Error> {
         let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
         let runtime = tokio::runtime::Builder::new_current_thread()

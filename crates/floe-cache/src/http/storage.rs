@@ -23,6 +23,7 @@ use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
 use super::tls::ClientCertificate;
 use crate::binary_cache::CACHE_INFO;
+use crate::error::CacheError;
 use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
 
 /// The storage of a cache behind HTTP.
@@ -65,7 +66,7 @@ impl HttpStorage {
             true => parse_url(url),
             false => self.shared.object_url(url),
         };
-        let url = parsed.map_err(|error| Error::NarUrl {
+        let url = parsed.map_err(|error| CacheError::NarUrl {
             source_name: self.name(),
             url: redact_credentials(url),
             reason: match error {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use expect_test::{Expect, expect};
+use floe_cache::CacheError;
 use floe_config::{Config, Environment, ProcessUser, StoreFlags, served_store};
 use floe_copy::resolve_store_uri;
 use floe_format::{NarInfo, SecretKey, StoreDir, StorePath};
@@ -125,12 +126,12 @@ fn argument_errors_name_the_fix() {
         ]],
     );
     check(
-        Error::SecretKey {
+        Error::from(CacheError::SecretKey {
             path: "/etc/nix/cache.key".into(),
             reason: SecretKey::parse(&key.public().to_string())
                 .unwrap_err()
                 .reason(),
-        },
+        }),
         &expect![
             "cannot read the secret key in /etc/nix/cache.key: it is a public key; try the secret key of the pair"
         ],
@@ -263,10 +264,10 @@ fn source_errors() {
         &expect!["cannot fetch https://cache.example.org/0.narinfo: the server answered 503"],
     );
     check(
-        Error::NotACache {
+        Error::from(CacheError::NotACache {
             url: "https://example.org".into(),
             reason: "a web page came instead".into(),
-        },
+        }),
         &expect![
             "cannot use https://example.org as a binary cache: it has no valid nix-cache-info (a web page came instead); check the URL"
         ],
@@ -296,10 +297,10 @@ fn source_errors() {
         ],
     );
     check(
-        Error::NarInfo {
+        Error::from(CacheError::NarInfo {
             url: "https://cache.example.org/0.narinfo".into(),
             source: Box::new(NarInfo::parse(b"<html>", &StoreDir::default()).unwrap_err()),
-        },
+        }),
         &expect![
             "cannot use the narinfo https://cache.example.org/0.narinfo: cannot parse narinfo: line 1 has no colon"
         ],

@@ -1,0 +1,86 @@
+//! The failures that only binary caches have.
+
+use std::path::PathBuf;
+
+use floe_format::narinfo::NarInfoError;
+use floe_transfer::{Error, ErrorKind, StoreFailure};
+
+/// A failure of a binary cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// A URL does not lead to a binary cache.
+    #[error(
+        "cannot use {url} as a binary cache: it has no valid nix-cache-info ({reason}); check the \
+         URL"
+    )]
+    NotACache {
+        /// The URL without credentials.
+        url: String,
+        /// The cause.
+        reason: String,
+    },
+    /// A narinfo does not parse.
+    #[error("cannot use the narinfo {url}: {source}")]
+    NarInfo {
+        /// Its URL.
+        url: String,
+        /// The cause.
+        source: Box<NarInfoError>,
+    },
+    /// A narinfo has a URL that leads to no NAR.
+    #[error("cannot use a narinfo of {source_name}: its URL {url:?} is invalid: {reason}")]
+    NarUrl {
+        /// The source.
+        source_name: String,
+        /// The URL.
+        url: String,
+        /// The cause.
+        reason: String,
+    },
+    /// The URL of a proxy is invalid.
+    #[error("cannot use the proxy {value} of {variable}: it must look like http://HOST:PORT")]
+    Proxy {
+        /// The variable or option.
+        variable: &'static str,
+        /// Its value, without credentials.
+        value: String,
+    },
+    /// A file contains no secret key. The error repeats nothing of the file, which may contain a
+    /// part of a secret.
+    #[error("cannot read the secret key in {}: {reason}", path.display())]
+    SecretKey {
+        /// The file.
+        path: PathBuf,
+        /// The cause and its remedy.
+        reason: &'static str,
+    },
+}
+
+impl StoreFailure for CacheError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            CacheError::NotACache { .. } => ErrorKind::Network,
+            CacheError::NarInfo { .. } | CacheError::NarUrl { .. } => ErrorKind::Untrusted,
+            CacheError::Proxy { .. } => ErrorKind::Usage,
+            CacheError::SecretKey { .. } => ErrorKind::Failed,
+        }
+    }
+
+    fn url(&self) -> Option<&str> {
+        match self {
+            CacheError::NotACache { url, .. } | CacheError::NarInfo { url, .. } => Some(url),
+            _ => None,
+        }
+    }
+
+    fn concerns_all_sources(&self) -> bool {
+        matches!(self, CacheError::Proxy { .. })
+    }
+}
+
+impl From<CacheError> for Error {
+    fn from(error: CacheError) -> Error {
+        Error::OfKind(Box::new(error))
+    }
+}

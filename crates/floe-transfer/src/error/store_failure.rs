@@ -1,0 +1,17 @@
+//! The failures of one kind of store.
+
+use std::error::Error;
+
+use crate::error_kind::ErrorKind;
+
+/// A failure that only one kind of store has. Its text has the cause and the remedy.
+pub trait StoreFailure: Error + Send + Sync {
+    /// Returns the meaning of the failure for the caller.
+    fn kind(&self) -> ErrorKind;
+
+    /// Returns the URL that the failure is about, without credentials.
+    fn url(&self) -> Option<&str>;
+
+    /// Whether all sources of the kind fail in the same way.
+    fn concerns_all_sources(&self) -> bool;
+}
