@@ -244,7 +244,7 @@ install_files() {
 		[ ! -d "$prefix/$file" ] ||
 			fail "cannot write $prefix/$file: it is a directory; try another --prefix"
 		{ [ ! -e "$prefix/$file" ] && [ ! -L "$prefix/$file" ]; } || is_ours "$file" ||
-			fail "cannot replace $prefix/$file: this script has not installed it; remove it, or try another --prefix"
+			fail "cannot replace $prefix/$file: this script has not installed it; nothing was changed; remove it, or try another --prefix"
 		make_directory "$(dirname "$prefix/$file")"
 		cp -- "$temporary/$package/$file" "$prefix/$file$new" ||
 			fail "cannot write $prefix/$file: see the message above; nothing was changed"
@@ -256,7 +256,8 @@ install_files() {
 	old_files | while read -r file; do
 		grep -q -x -F -e "$file" "$temporary/files" || rm -f -- "$prefix/$file"
 	done
-	# The record comes first, so that each file below its final name is in it.
+	# The record comes first, so that each file below its final name is in it. After an interrupted
+	# first run it also has files that are not there yet.
 	mv -f -- "$prefix/$record$new" "$prefix/$record"
 	while read -r file; do
 		mv -f -- "$prefix/$file$new" "$prefix/$file"
@@ -269,12 +270,13 @@ is_ours() {
 	old_files | grep -q -x -F -e "$1"
 }
 
-# The unit of the packages starts /usr/bin/floe. A prefix with other characters would need quotes.
+# The unit of the packages starts /usr/bin/floe. It cannot start a program below a home directory,
+# and a prefix with other characters would need quotes.
 name_program_in_unit() {
 	unit=share/doc/floe/floe.service
 	[ -f "$temporary/$package/$unit" ] || return 0
 	case $prefix in
-	*[!A-Za-z0-9/._-]*) ;;
+	/home/* | "${HOME:-/home}"/* | *[!A-Za-z0-9/._+@,=-]*) ;;
 	*)
 		sed "s|^ExecStart=/usr/bin/|ExecStart=$prefix/bin/|" "$temporary/$package/$unit" \
 			>"$prefix/$unit$new" || fail "cannot write $prefix/$unit; nothing was changed"

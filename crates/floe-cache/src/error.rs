@@ -67,6 +67,16 @@ impl StoreFailure for CacheError {
         }
     }
 
+    fn cause_name(&self) -> &'static str {
+        match self {
+            CacheError::NotACache { .. } => "cache",
+            CacheError::NarInfo { .. } => "narinfo",
+            CacheError::NarUrl { .. } => "nar-url",
+            CacheError::Proxy { .. } => "proxy",
+            CacheError::SecretKey { .. } => "secret-key",
+        }
+    }
+
     fn url(&self) -> Option<&str> {
         match self {
             CacheError::NotACache { url, .. } | CacheError::NarInfo { url, .. } => Some(url),

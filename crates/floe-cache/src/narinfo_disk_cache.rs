@@ -34,7 +34,7 @@ struct PendingRow {
     name: String,
     contents: Option<Vec<u8>>,
     uses_http2: bool,
-    replied: i64,
+    replied_at: i64,
 }
 
 impl NarInfoDiskCache {
@@ -77,7 +77,7 @@ impl NarInfoDiskCache {
         let row = query.query_row([url, name], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         });
-        let (contents, uses_http2, replied): (Option<Vec<u8>>, _, _) = row.ok()?;
+        let (contents, uses_http2, replied_at): (Option<Vec<u8>>, _, _) = row.ok()?;
         let ttl = match &contents {
             _ if name == CACHE_INFO => self.options.meta_ttl,
             Some(_) => self.options.positive_ttl,
@@ -94,7 +94,7 @@ impl NarInfoDiskCache {
                 from_disk_cache: true,
             },
         };
-        is_fresh(replied, ttl).then_some(found)
+        is_fresh(replied_at, ttl).then_some(found)
     }
 
     pub(crate) fn insert(&self, url: &str, name: &str, found: &Found) {
@@ -110,7 +110,7 @@ impl NarInfoDiskCache {
             name: name.to_owned(),
             contents,
             uses_http2,
-            replied: now(),
+            replied_at: now(),
         });
         // Other copies that begin now need no request for the `nix-cache-info`.
         if inner.pending.len() >= BATCH_LEN || name == CACHE_INFO {
@@ -169,7 +169,7 @@ impl Inner {
             let mut insert = transaction.prepare_cached(sql)?;
             for row in &pending {
                 let (contents, http2) = (&row.contents, row.uses_http2);
-                insert.execute(params![row.url, row.name, contents, http2, row.replied])?;
+                insert.execute(params![row.url, row.name, contents, http2, row.replied_at])?;
             }
             drop(insert);
             transaction.commit()
@@ -202,8 +202,8 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
 
 /// Whether a reply of that time is still valid. A reply from the future is not: the clock was set
 /// back.
-fn is_fresh(replied: i64, ttl: Duration) -> bool {
-    (replied..replied.saturating_add(seconds(ttl))).contains(&now())
+fn is_fresh(replied_at: i64, ttl: Duration) -> bool {
+    (replied_at..replied_at.saturating_add(seconds(ttl))).contains(&now())
 }
 
 fn now() -> i64 {

@@ -112,7 +112,7 @@ impl CopyRequest {
     }
 }
 
-/// A request without the errors that show before any connection.
+/// A request that has passed the checks that need no connection.
 #[derive(Debug)]
 pub struct CheckedRequest<'a> {
     request: &'a CopyRequest,
@@ -176,7 +176,7 @@ impl<'a> CheckedRequest<'a> {
     /// Opens the target for a copy from open sources.
     ///
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
-    /// cannot list them.
+    /// cannot list them; [`Error::InvalidStorePath`] if the target is a binary cache.
     pub fn open_target(self, open: OpenSources) -> Result<OpenCopy<'a>, Error> {
         // The stores are dropped before the session, also after an error.
         let OpenSources {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 pub use fault::Fault;
 
@@ -106,7 +106,7 @@ impl FaultServer {
     /// Injects a fault into the first `times` requests whose path ends with `suffix`.
     pub fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
         let suffix = suffix.to_owned();
-        lock(&self.shared.rules).push(Rule {
+        self.shared.rules.lock().push(Rule {
             suffix,
             fault,
             times,
@@ -115,7 +115,7 @@ impl FaultServer {
 
     /// Responds with 401 unless `Authorization` has this value.
     pub fn require_authorization(&self, authorization: &str) {
-        *lock(&self.shared.authorization) = Some(authorization.to_owned());
+        *self.shared.authorization.lock() = Some(authorization.to_owned());
     }
 
     /// Sends an `ETag` for each file, and serves range requests.
@@ -126,12 +126,12 @@ impl FaultServer {
 
     /// Removes all faults.
     pub fn clear_faults(&self) {
-        lock(&self.shared.rules).clear();
+        self.shared.rules.lock().clear();
     }
 
     /// Returns the requests so far, in the order of their responses.
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        lock(&self.shared.requests).clone()
+        self.shared.requests.lock().clone()
     }
 
     /// Returns the requests so far whose path ends with `suffix`.
@@ -145,7 +145,7 @@ impl FaultServer {
     /// head until the last byte of the response is about to be sent, so a client cannot start its
     /// next request earlier.
     pub fn max_in_flight(&self) -> usize {
-        lock(&self.shared.in_flight).most
+        self.shared.in_flight.lock().most
     }
 
     /// Returns how many bytes of endless bodies the server has sent.
@@ -183,7 +183,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(CLIENT_TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(CLIENT_TIMEOUT)).unwrap();
-        lock(&shared.streams).push(stream.try_clone().unwrap());
+        shared.streams.lock().push(stream.try_clone().unwrap());
         let shared = shared.clone();
         threads.push(thread::spawn(move || {
             // The client may disconnect at any time.
@@ -191,7 +191,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             let _: io::Result<()> = stream.shutdown(Shutdown::Both);
         }));
     }
-    for stream in lock(&shared.streams).drain(..) {
+    for stream in shared.streams.lock().drain(..) {
         let _: io::Result<()> = stream.shutdown(Shutdown::Both);
     }
     for thread in threads {
@@ -218,7 +218,7 @@ fn serve_connection(connection: usize, stream: &TcpStream, shared: &Shared) -> i
         let fields = fields(&request);
         let fault = shared.fault_for(&path);
         let body = fs::read(shared.directory.join(path.trim_start_matches('/'))).ok();
-        let required = lock(&shared.authorization).clone();
+        let required = shared.authorization.lock().clone();
         let is_authorized = required.is_none() || fields.get("authorization") == required.as_ref();
         let has_validators = shared.has_validators.load(Ordering::SeqCst);
         let mut response = Response::new(body, fault);
@@ -228,7 +228,7 @@ fn serve_connection(connection: usize, stream: &TcpStream, shared: &Shared) -> i
         if !is_authorized {
             response.status = 401;
         }
-        lock(&shared.requests).push(RecordedRequest {
+        shared.requests.lock().push(RecordedRequest {
             connection,
             method,
             path,
@@ -261,7 +261,7 @@ fn fields(request: &str) -> HashMap<String, String> {
 
 impl Shared {
     fn fault_for(&self, path: &str) -> Option<Fault> {
-        let mut rules = lock(&self.rules);
+        let mut rules = self.rules.lock();
         let rule = rules
             .iter_mut()
             .find(|rule| rule.times > 0 && path.ends_with(&rule.suffix))?;
@@ -275,7 +275,7 @@ struct InFlightRequest<'a>(&'a Shared);
 
 impl InFlightRequest<'_> {
     fn new(shared: &Shared) -> InFlightRequest<'_> {
-        let mut in_flight = lock(&shared.in_flight);
+        let mut in_flight = shared.in_flight.lock();
         in_flight.now += 1;
         in_flight.most = in_flight.most.max(in_flight.now);
         InFlightRequest(shared)
@@ -284,7 +284,7 @@ impl InFlightRequest<'_> {
 
 impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
-        lock(&self.0.in_flight).now -= 1;
+        self.0.in_flight.lock().now -= 1;
     }
 }
 
@@ -468,10 +468,6 @@ fn send_response(
 
 /// The length of an endless body that no client has ended.
 const ENDLESS_LEN: usize = 1 << 30;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
 
 /// More connections than any test needs. Stops a client that connects in an endless loop.
 const CONNECTIONS_MAX: usize = 1000;

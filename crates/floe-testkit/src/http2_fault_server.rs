@@ -14,7 +14,7 @@ pub use h2::Reason;
 use h2::RecvStream;
 use h2::server::{Connection, SendResponse};
 use http::{Request, Response, StatusCode};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
@@ -104,7 +104,10 @@ impl Http2FaultServer {
 
     /// Injects a fault into the next `times` requests for each file whose path ends so.
     pub fn fail_times(&self, suffix: &str, fault: Http2Fault, times: usize) {
-        lock(&self.shared.faults).insert(suffix.to_owned(), (fault, times));
+        self.shared
+            .faults
+            .lock()
+            .insert(suffix.to_owned(), (fault, times));
     }
 
     /// Returns the number of injected faults.
@@ -119,7 +122,7 @@ impl Http2FaultServer {
 
     /// Returns the number of requests for files whose path ends so.
     pub fn request_count(&self, suffix: &str) -> usize {
-        let requests = lock(&self.shared.requests);
+        let requests = self.shared.requests.lock();
         requests
             .iter()
             .filter(|path| path.ends_with(suffix))
@@ -191,7 +194,7 @@ fn respond_to(
     shared: &Arc<Shared>,
 ) {
     let path = request.uri().path().to_owned();
-    lock(&shared.requests).push(path.clone());
+    shared.requests.lock().push(path.clone());
     let fault = shared.take_fault(&path);
     match fault {
         Some(Http2Fault::Reset(reason)) => return respond.send_reset(reason),
@@ -247,7 +250,7 @@ fn respond_to(
 
 impl Shared {
     fn take_fault(&self, path: &str) -> Option<Http2Fault> {
-        let mut faults = lock(&self.faults);
+        let mut faults = self.faults.lock();
         let (_, (fault, left)) = faults
             .iter_mut()
             .find(|(suffix, (_, left))| path.ends_with(&***suffix) && *left > 0)?;
@@ -255,8 +258,4 @@ impl Shared {
         self.injected.fetch_add(1, Ordering::SeqCst);
         Some(*fault)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }

@@ -102,7 +102,7 @@ impl MemorySource {
         self.state.lock().faults.insert(path.clone(), fault);
     }
 
-    /// Answers what [`SourceFault::Held`] and [`SourceFault::HeldQuery`] hold back, and forgets
+    /// Replies to what [`SourceFault::Held`] and [`SourceFault::HeldQuery`] hold back, and forgets
     /// these faults.
     pub fn release(&self) {
         let mut state = self.state.lock();

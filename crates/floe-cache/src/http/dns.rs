@@ -70,8 +70,8 @@ fn describe(error: &NetError) -> String {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
             ResponseCode::NXDomain => "there is no such host".into(),
-            ResponseCode::NoError => "the host has no address".into(),
-            code => format!("the name server replied {:?}", code.to_str()),
+            ResponseCode::NoError => "the name servers know no address of the host".into(),
+            code => format!("the name server replied: {code}"),
         },
         NetError::Timeout => "no name server replied in time".into(),
         other => other.to_string(),
@@ -291,8 +291,8 @@ mod tests {
     fn failed_lookup_is_described_without_structures_of_the_library() {
         let described = |code| describe(&lookup_with_failing_servers(code));
         assert_eq!(described(3), "there is no such host");
-        assert_eq!(described(0), "the host has no address");
-        assert_eq!(described(5), "the name server replied \"Query Refused\"");
+        assert_eq!(described(0), "the name servers know no address of the host");
+        assert_eq!(described(5), "the name server replied: Query Refused");
     }
 
     /// Looks up a name while both servers reply with this code and without records.

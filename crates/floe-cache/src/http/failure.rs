@@ -57,8 +57,7 @@ fn tls_failure(mut cause: &(dyn Error + 'static)) -> Option<String> {
     }
 }
 
-const NO_ISSUER: &str = "no trusted authority has issued it; name the file of the authority in \
-                         SSL_CERT_FILE or ssl-cert-file";
+pub(super) const NO_ISSUER: &str = "no trusted authority has issued it";
 
 const NO_TLS: &str = "the server does not speak TLS on this port; try http://";
 

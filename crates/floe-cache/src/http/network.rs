@@ -12,6 +12,7 @@ use floe_format::Netrc;
 
 use super::auth::read_netrc_files;
 use super::client::{Clients, INVALID_CERT_TEXT};
+use super::failure::NO_ISSUER;
 use super::limiter::ConnectionLimits;
 use super::request_options::RequestOptions;
 use super::tls::ClientCertificate;
@@ -76,12 +77,17 @@ impl HttpContext {
         self.events.event(Event::Retrying { path: None, error });
     }
 
-    /// Adds the certificate error to the error of a request that failed because of it.
+    /// Adds the certificate error to the error of a request that failed because of it, or else the
+    /// remedy for an unknown authority.
     pub(super) fn explain(&self, mut error: Error) -> Error {
-        if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.certificate_error)
+        if let Error::Fetch { reason, .. } = &mut error
             && reason.contains(INVALID_CERT_TEXT)
         {
-            *reason = format!("{reason} ({why})");
+            match &self.certificate_error {
+                Some(why) => *reason += &format!(" ({why})"),
+                None if reason.contains(NO_ISSUER) => *reason += AUTHORITY_ADVICE,
+                None => {}
+            }
         }
         error
     }
@@ -180,3 +186,5 @@ impl Drop for Network {
 /// for each of the bodies of 4 workers and for as many prefetched ones, or about 25 MiB. More
 /// workers compete for the processor, so their bodies gain nothing from longer queues.
 const WAITING_CHUNKS_MAX: usize = 64;
+
+const AUTHORITY_ADVICE: &str = "; name the file of the authority in SSL_CERT_FILE or ssl-cert-file";

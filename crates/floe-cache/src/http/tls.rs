@@ -1,5 +1,6 @@
 //! The certificates that TLS connections trust, and the client certificate that they present.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,16 +82,16 @@ pub(super) fn load_certificates(
     let Some(path) = file else {
         return Ok(rustls_native_certs::load_native_certs().certs);
     };
-    let certificates = open_regular_file(path)
-        .map_err(pem::Error::Io)
-        .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
-        .map_err(|error| error.to_string());
-    certificates
-        .and_then(|found| match found.is_empty() {
-            true => Err("it has none in PEM".into()),
-            false => Ok(found),
-        })
-        .map_err(|reason| format!("cannot read certificates from {}: {reason}", path.display()))
+    let fail = |reason: &dyn Display| {
+        format!("cannot read certificates from {}: {reason}", path.display())
+    };
+    let found = open_regular_file(path).map_err(pem::Error::Io);
+    let found =
+        found.and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>());
+    match found {
+        Ok(found) if found.is_empty() => Err(fail(&"it has none in PEM")),
+        found => found.map_err(|error| fail(&error)),
+    }
 }
 
 /// Makes a client configuration that trusts the listed certificates and the authorities. Without

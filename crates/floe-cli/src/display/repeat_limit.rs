@@ -14,6 +14,8 @@ pub(crate) struct RepeatLimit(Mutex<HashMap<Cause, usize>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Cause {
     Failure(Discriminant<Error>),
+    /// A failure of one kind of store.
+    StoreFailure(&'static str),
     DroppedSignatures,
 }
 
@@ -21,6 +23,9 @@ impl RepeatLimit {
     /// Counts an event. Returns whether it may be shown.
     pub(crate) fn allows(&self, event: &Event<'_>) -> bool {
         let cause = match event {
+            Event::Failed {
+                error: Error::OfKind(failure),
+            } => Cause::StoreFailure(failure.cause_name()),
             Event::Failed { error } => Cause::Failure(discriminant(*error)),
             Event::DroppedSignatures { .. } => Cause::DroppedSignatures,
             _ => return true,
@@ -60,6 +65,8 @@ pub(crate) const LINES_MAX: usize = 20;
 
 #[cfg(test)]
 mod tests {
+    use floe_cache::CacheError;
+
     use super::*;
 
     #[test]
@@ -73,8 +80,20 @@ mod tests {
         let shown = (0..LINES_MAX + 5).filter(|it| failed(&not_found(*it)));
         assert_eq!(shown.count(), LINES_MAX);
         assert!(failed(&Error::NoSources));
+        let nar_url = |number: usize| CacheError::NarUrl {
+            source_name: String::new(),
+            url: number.to_string(),
+            reason: String::new(),
+        };
+        let shown = (0..LINES_MAX + 1).filter(|it| failed(&nar_url(*it).into()));
+        assert_eq!(shown.count(), LINES_MAX);
+        let not_a_cache = CacheError::NotACache {
+            url: String::new(),
+            reason: String::new(),
+        };
+        assert!(failed(&not_a_cache.into()));
         assert!(limit.allows(&Event::KeptForResume { paths: 1 }));
-        assert_eq!(limit.hidden_failures(), 5);
+        assert_eq!(limit.hidden_failures(), 6);
         assert_eq!(limit.hidden_signatures(), 0);
         limit.reset();
         assert!(failed(&not_found(0)));

@@ -131,8 +131,8 @@ pub(crate) fn no_mounts(error: rustix::io::Errno) -> String {
     }
 }
 
-const CHROOT: &str = "the root directory is no mount point, as in a chroot; mount the directory of \
-                      the chroot onto itself before (mount --bind DIR DIR), or install into \
+const CHROOT: &str = "the root directory is no mount point, as in a chroot; first mount the \
+                      directory of the chroot onto itself (mount --bind DIR DIR), or install into \
                       /nix/store";
 
 pub(crate) fn no_mount(place: &Path, error: rustix::io::Errno) -> String {

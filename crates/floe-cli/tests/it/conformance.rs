@@ -103,6 +103,31 @@ fn cache_in_directory_conforms_as_source() {
 }
 
 #[test]
+fn abort_of_one_cache_spares_the_others() {
+    let place = place();
+    let servers = [(); 2].map(|()| FaultServer::start(&place.contents.directory));
+    let [first, second] = servers.each_ref().map(FaultServer::url);
+    let session = session(NetworkOptions::default());
+    with_source(&first, &session, |first| {
+        let query = || {
+            let part = place.contents.paths[0].path().hash_part();
+            first.query_path_info(part, &Cancel::default())
+        };
+        assert!(query().unwrap().is_some());
+        with_source(&second, &session, |second| {
+            first.abort();
+            let ended = query();
+            assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+            check_source(&SourceFixture {
+                source: second,
+                contents: &place.contents,
+                lists: false,
+            });
+        });
+    });
+}
+
+#[test]
 fn local_store_conforms_as_source() {
     let place = place();
     let root = place.local_store();

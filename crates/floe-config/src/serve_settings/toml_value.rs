@@ -46,7 +46,7 @@ impl FromStr for ByteSize {
     type Err = NoByteSize;
 
     fn from_str(text: &str) -> Result<ByteSize, NoByteSize> {
-        // Nix's settings may have a sign.
+        // The parser of Nix's settings accepts a plus sign.
         let bytes = u64::parse(text.as_bytes()).filter(|_| !text.starts_with('+'));
         bytes.map(ByteSize).ok_or(NoByteSize)
     }

@@ -17,7 +17,7 @@ use crate::job_state::JobState;
 use crate::request::Request;
 
 impl Engine {
-    /// Answers a request, or queues it for a worker. Either way it gets one terminal completion.
+    /// Replies to a request, or queues it for a worker. Either way it gets one terminal completion.
     pub(super) fn dispatch(&mut self, mut request: Request) {
         let active = ActiveRequest::new(&mut request);
         if self.is_closing {
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Answers requests that take no time. Returns `false` for all others.
+    /// Replies to requests that take no time. Returns `false` for all others.
     fn reply_to(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, Failure> {
         let (codec, bytes) = (request.codec, request.payload.bytes());
         match request.method {

@@ -85,7 +85,7 @@ impl<'s> EventLoop<'s> {
             shared,
             number,
             epoll,
-            listeners: shared.listeners().clone(),
+            listeners: shared.listeners.lock().clone(),
             slots: Vec::new(),
             free: Vec::new(),
             runnable: Vec::new(),
@@ -359,7 +359,7 @@ impl<'s> EventLoop<'s> {
         self.pause_accepting();
         // When all threads have done this, another server may listen on the same addresses.
         self.listeners.clear();
-        self.shared.listeners().clear();
+        self.shared.listeners.lock().clear();
         for slot in 0..self.slots.len() {
             match self.take(slot) {
                 Slot::Open(mut connection) => {

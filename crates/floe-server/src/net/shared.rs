@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::Connection;
@@ -86,10 +86,6 @@ impl ServerShared {
             1 => Phase::Stopping,
             _ => Phase::Stopped,
         }
-    }
-
-    pub(crate) fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
-        self.listeners.lock()
     }
 
     /// Returns how many connections are free.

@@ -9,6 +9,9 @@ pub trait StoreFailure: Error + Send + Sync {
     /// Returns the meaning of the failure for the caller.
     fn kind(&self) -> ErrorKind;
 
+    /// Returns a name that all failures with the same cause have.
+    fn cause_name(&self) -> &'static str;
+
     /// Returns the URL that the failure is about, without credentials.
     fn url(&self) -> Option<&str>;
 

@@ -46,8 +46,13 @@ const RETIRED_WORDS: &[(&str, &str, &str)] = &[
     ("surroundings", "", "environment"),
 ];
 
-/// Identifiers that belong to a library, or to the standard library, or to Nix.
-const FOREIGN: &[&str] = &["Item", "NarInfo", "answers"];
+/// Names of other libraries: an associated type, and a method of hickory-proto.
+const FOREIGN: &[(&str, &str)] = &[
+    ("::", "Item"),
+    ("<", "Item"),
+    ("type", "Item"),
+    (".", "answers"),
+];
 
 /// Checks the prose and the names of one file.
 pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
@@ -84,8 +89,11 @@ pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
 /// Finds retired words inside the identifiers of a source file.
 fn retired_words(file: &str, text: &str) -> Vec<Fault> {
     let tokens = code::tokens(text);
-    let own = tokens.iter().filter(|it| !FOREIGN.contains(&it.text));
-    let pairs = own.flat_map(|token| RETIRED_WORDS.iter().map(move |word| (token, word)));
+    let before = std::iter::once("").chain(tokens.iter().map(|token| token.text));
+    let own = before
+        .zip(&tokens)
+        .filter(|(before, token)| !FOREIGN.contains(&(*before, token.text)));
+    let pairs = own.flat_map(|(_, token)| RETIRED_WORDS.iter().map(move |word| (token, word)));
     let found = pairs.filter(|(token, (word, folder, _))| {
         file.starts_with(folder) && contains_word(token.text, word)
     });
@@ -155,6 +163,7 @@ mod tests {
             "const ANSWER_MAX: u8 = 1;",
             "fn nar_info() {}",
             "use side_cache;",
+            "let answers = 1;",
         ] {
             assert_eq!(found("crates/a/src/b.rs", text).len(), 1, "{text}");
         }

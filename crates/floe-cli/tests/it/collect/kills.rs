@@ -77,7 +77,7 @@ fn killed_collection_keeps_what_roots_keep() {
         run(&mut floe_in(&root, &["verify"])).expect(0);
     }
     assert!(
-        killed > kills() / 3,
+        killed * 3 >= kills(),
         "only {killed} collections were killed"
     );
 }
@@ -113,8 +113,9 @@ fn killed_optimisation_changes_no_contents() {
         gc(&root, &[]).expect(0);
         assert_eq!(tree(&root), expected, "contents, modes or times differ");
     }
-    assert!(killed > kills() / 3, "only {killed} runs were killed");
+    assert!(killed * 3 >= kills(), "only {killed} runs were killed");
 }
 
-/// The longest delay before a kill, in microseconds.
+/// The longest delay before a kill, in microseconds: the time of some hundred further links or
+/// removals.
 const DELAY_MAX: usize = 3000;
