@@ -69,7 +69,10 @@ impl CountedServer {
             let is_complete = expected
                 .iter()
                 .all(|((route, status), count)| scrape.responses(route, *status) == *count);
-            if is_complete && scrape.value("floe_connections_sent_bytes_total") == sent {
+            // The connection of the scrape itself.
+            let are_closed = scrape.value("floe_connections_open") == 1.0;
+            let all_sent = scrape.value("floe_connections_sent_bytes_total") == sent;
+            if is_complete && are_closed && all_sent {
                 return scrape;
             }
             assert!(
