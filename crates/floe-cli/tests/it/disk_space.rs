@@ -46,7 +46,7 @@ fn copy_that_cannot_fit_is_rejected_early() {
     let ran = mount.run(&command).expect(5);
     let place = format!("{} (tmpfs)", mount.mount_point().display());
     let store = format!("in {}/nix/store", root.display());
-    ran.stderr_contains("about 14.4 MiB in")
+    ran.stderr_contains("about 14 MiB in")
         .stderr_contains(&store)
         .stderr_contains(&place)
         .stderr_contains(" free; nothing was installed")
