@@ -40,8 +40,10 @@ fn programs() -> Option<Programs> {
     }
     let shell = add(&nix, &root, &shell);
     let tool = scratch.join("tool-1.0");
+    // Each test has its own path: a collector keeps a path that any process of the machine uses.
     let script = format!(
         "#!{shell}/bin/sh\n\
+         # {}\n\
          echo \"arguments: $*\"\n\
          echo \"directory: $(pwd)\"\n\
          echo \"home: $HOME\"\n\
@@ -50,7 +52,8 @@ fn programs() -> Option<Programs> {
          trap 'echo terminated; exit 9' TERM\n\
          if [ -n \"$STARTED\" ]; then : > \"$STARTED\"; fi\n\
          while [ -n \"$WAIT\" ] && [ ! -e \"$WAIT\" ]; do sleep 0.05; done\n\
-         exit \"${{1:-0}}\"\n"
+         exit \"${{1:-0}}\"\n",
+        scratch.path().display()
     );
     write_program(&tool.join("bin/tool"), &script);
     let tool = add(&nix, &root, &tool);

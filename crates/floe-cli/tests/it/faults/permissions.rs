@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{
@@ -77,17 +78,19 @@ fn referrers_of_blocked_path_are_not_fetched() {
         run(command.arg(&faulty.corpus.key).arg(path))
     };
     install(&format!("/nix/store/{}", name("libgcc"))).expect(0);
-    // The worker takes libc6, the largest path, as soon as it is known, after that which names it.
-    // The commit rejects it while the only worker waits for the `Retry-After` of the second one. 60
-    // seconds are more than any machine needs for that.
+    // The NAR of the first path is delayed, so all paths are known when the only worker takes the
+    // second one: libc6, the largest. The commit rejects it while the worker waits for the
+    // `Retry-After` of the third one. 60 seconds are more than any machine needs for that.
     let lock = faulty
         .root
         .join(format!("nix/store/{}.lock", name("libc6")));
     fs::write(&lock, "notes of a user").unwrap();
     let nar = faulty.nar(&faulty.path("libonig5"));
     let nar = nar.file_name().unwrap().to_str().unwrap();
-    let later = Fault::RetryAfter(503, "60".into());
-    server.fail(nar, later.clone());
+    server.fail(nar, Fault::RetryAfter(503, "60".into()));
+    let first = faulty.nar(&faulty.path("jq-"));
+    let first = first.file_name().unwrap().to_str().unwrap();
+    server.fail(first, Fault::Delayed(Duration::from_secs(2)));
     let ran = install(&faulty.corpus.root)
         .expect(1)
         .stderr_contains("libc6");
