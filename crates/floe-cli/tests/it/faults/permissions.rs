@@ -98,7 +98,7 @@ fn referrers_of_blocked_path_are_not_fetched() {
     let finished: Vec<&str> = ran
         .stderr
         .lines()
-        .filter(|l| l.contains("staged"))
+        .filter(|line| line.contains("\"event\":\"staged\""))
         .collect();
     assert!(finished.len() <= 2, "{}", ran.stderr);
     let has_libc6 = finished.iter().any(|line| line.contains("libc6"));
