@@ -1,10 +1,12 @@
 //! The package for rpm, installed in an empty root directory.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{find_tool, run, scratch};
+use floe_testkit::{copy_program, find_tool, run, scratch};
 
 use super::{full_release, in_root, may_mount, release_file};
 
@@ -34,12 +36,23 @@ fn package_installs_works_and_leaves_no_file() {
         .stdout
         .lines()
         .filter(|line| !line.starts_with("rpmlib("));
-    assert_eq!(foreign.collect::<Vec<_>>(), [""; 0]);
+    let foreign: BTreeSet<&str> = foreign.collect();
+    assert_eq!(foreign, ["/bin/sh"].into());
     run(&mut rpm_in_root(&["--initdb"])).expect(0);
-    let log = root.join("systemctl.log");
     add_systemctl(&root);
-    run(rpm_in_root(&["--install"]).arg(&package)).expect(0);
-    assert_eq!(fs::read_to_string(&log).unwrap(), "daemon-reload\n");
+    let systemctl = || {
+        let log = root.join("systemctl.log");
+        let lines = fs::read_to_string(&log).unwrap();
+        fs::remove_file(log).unwrap();
+        lines
+    };
+    // No package provides the shell of this root directory.
+    run(rpm_in_root(&["--install", "--nodeps"]).arg(&package)).expect(0);
+    assert_eq!(systemctl(), "daemon-reload\n");
+    let again = ["--upgrade", "--nodeps", "--replacepkgs"];
+    run(rpm_in_root(&again).arg(&package)).expect(0);
+    let upgraded = "daemon-reload\ndaemon-reload\ntry-restart floe.service\n";
+    assert_eq!(systemctl(), upgraded);
     for file in [
         "usr/share/man/man1/floe-install.1.gz",
         "usr/share/man/man1/nix-serve.1.gz",
@@ -49,10 +62,9 @@ fn package_installs_works_and_leaves_no_file() {
         assert!(root.join(file).exists(), "{file}");
     }
     run(&mut in_root(&root, 0, &["/usr/bin/floe", "demo"])).expect(0);
-    fs::remove_file(&log).unwrap();
     run(&mut rpm_in_root(&["--erase", "floe"])).expect(0);
     assert_eq!(
-        fs::read_to_string(&log).unwrap(),
+        systemctl(),
         "--no-reload disable floe.service\nstop floe.service\ndaemon-reload\n"
     );
     let mut find = Command::new("find");
@@ -60,25 +72,21 @@ fn package_installs_works_and_leaves_no_file() {
     assert_eq!(run(&mut find).expect(0).stdout, "");
 }
 
-/// Adds a systemctl that records its arguments, and the sign of a running systemd. The root
-/// directory has no shell and no libraries, so the program is static.
+/// Adds a shell, a systemctl that records its arguments, and the sign of a running systemd.
 fn add_systemctl(root: &Path) {
-    let source = root.join("tmp/systemctl.c");
-    let text = r#"
-        #include <stdio.h>
-        int main(int count, char **arguments) {
-            FILE *log = fopen("/systemctl.log", "a");
-            for (int i = 1; i < count; i++)
-                fprintf(log, "%s%c", arguments[i], i + 1 < count ? ' ' : '\n');
-            return fclose(log);
-        }"#;
-    fs::write(&source, text).unwrap();
-    fs::create_dir_all(root.join("run/systemd/system")).unwrap();
-    fs::create_dir_all(root.join("usr/bin")).unwrap();
-    let program = root.join("usr/bin/systemctl");
-    run(Command::new("cc")
-        .args(["-static", "-o"])
-        .arg(program)
-        .arg(source))
-    .expect(0);
+    for directory in ["bin", "usr/bin", "run/systemd/system"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    let libraries = run(Command::new("ldd").arg("/bin/sh")).expect(0).stdout;
+    let libraries = libraries
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'));
+    for file in libraries.chain(["/bin/sh"]) {
+        let copy = root.join(file.trim_start_matches('/'));
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        copy_program(Path::new(file), &copy);
+    }
+    let systemctl = root.join("usr/bin/systemctl");
+    fs::write(&systemctl, "#!/bin/sh\necho \"$*\" >> /systemctl.log\n").unwrap();
+    fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
 }
