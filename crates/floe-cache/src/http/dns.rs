@@ -65,7 +65,7 @@ impl Resolve for HostsAndDnsResolver {
     }
 }
 
-/// Describes why the name servers found no address. The texts of the library repeat its structures.
+/// Describes why the name servers found no address. The texts of the library show its own types.
 fn describe(error: &NetError) -> String {
     let refused = |code: ResponseCode| format!("the name server replied: {code}");
     match error {

@@ -455,7 +455,7 @@ fn foreign_program_is_kept_and_the_unit_names_the_installed_one() {
     let left = ["bin", "bin/floe"].map(str::to_owned);
     assert_eq!(files_below(&prefix), left.into());
     fs::remove_file(&floe).unwrap();
-    // Also a link to nothing belongs to another program.
+    // A link to nothing also belongs to another program.
     std::os::unix::fs::symlink("/nowhere", &floe).unwrap();
     served
         .install(&prefix)
