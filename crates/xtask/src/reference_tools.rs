@@ -3,6 +3,8 @@
 //! A missing reference tool is always reported. A test that compared nothing must not look like a
 //! test that found no difference.
 
+mod go_tools;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     // Name server and proxy for the tests of the network.
     ("dnsmasq-base", &["dnsmasq"]),
     ("tinyproxy-bin", &["tinyproxy"]),
+    // Sets the clock of one process.
+    ("faketime", &["faketime"]),
     // Scrapes metrics, and checks them and the alert rules.
     ("prometheus", &["prometheus", "promtool"]),
     // Writes lines of login files.
@@ -90,6 +94,7 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     fs::write(&skips_file, "").with_context(|| format!("cannot write {}", skips_file.display()))?;
 
     let mut missing = install_missing(full);
+    let versitygw = go_tools::install(&target, &go_tools::VERSITYGW);
     let corpora = corpora::prepare(root, full, &mut missing);
 
     let mut variables = vec![
@@ -99,6 +104,10 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     ];
     if let Some(nix) = corpora.newer_nix {
         variables.push(("FLOE_TEST_NEWER_NIX", nix.into_os_string()));
+    }
+    match versitygw {
+        Ok(program) => variables.push(("FLOE_TEST_VERSITYGW", program.into_os_string())),
+        Err(error) => missing.push(format!("versitygw: {error:#}")),
     }
     if full {
         variables.push(("FLOE_TEST_FULL", "1".into()));

@@ -3,6 +3,8 @@
 //! A failed step does not stop the others, so that one run shows every failure. The last line on
 //! stdout is `floe: N passed, N failed, N skipped`; programs read it.
 
+mod stages;
+
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,24 +14,19 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use crate::{Outcome, cargo, check, dist, generate, reference_tools};
+use stages::{Options, STAGES};
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
-    let full = match arguments {
-        [] => false,
-        [argument] if argument == "--full" => true,
-        _ => {
-            return Ok(Outcome::Usage(format!(
-                "test takes only --full, not {arguments:?}"
-            )));
-        }
+    let options = match Options::parse(arguments) {
+        Ok(options) => options,
+        Err(why) => return Ok(Outcome::Usage(why)),
     };
     let mut tally = Tally {
         strict: in_ci(),
         ..Tally::default()
     };
-
     heading("reference tools");
-    let mut reference_tools = reference_tools::prepare(root, full)?;
+    let mut reference_tools = reference_tools::prepare(root, options.full)?;
     for skip in &reference_tools.missing {
         println!("SKIPPED REFERENCE TOOL: {skip}");
         tally.skip(format!("reference tool {skip}"));
@@ -37,37 +34,8 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     if reference_tools.missing.is_empty() {
         tally.passed += 1;
     }
-
-    tally.step("format", &mut cargo(root, &["fmt", "--all", "--check"]));
-    tally.rules(root);
-    tally.generated(root);
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    tally.step("clippy", &mut cargo(root, &clippy));
-    let mut doc = cargo(root, &["doc", "--workspace", "--no-deps"]);
-    tally.step("doc", doc.env("RUSTDOCFLAGS", "-D warnings"));
-    tally.step(
-        "build",
-        &mut cargo(root, &["build", "--package", "floe-cli"]),
-    );
-    if full {
-        let release = tally.dist(root);
-        reference_tools
-            .variables
-            .extend(release.map(|directory| ("FLOE_TEST_DIST", directory.into())));
-    }
-    tally.crates(root);
-    tally.tests(root, &reference_tools.variables);
-    tally.models(root);
-    if full {
-        tally.emulated(root);
-        tally.reproduced(root);
+    for stage in STAGES.into_iter().filter(|stage| options.wants(stage)) {
+        tally.run(stage, root, &mut reference_tools.variables);
     }
     for skip in reference_tools::skips_of_tests(&reference_tools.skips_file)? {
         tally.skip_loudly(skip);
@@ -93,15 +61,19 @@ fn make_release(root: &Path) -> Result<PathBuf> {
     Ok(target.join("dist"))
 }
 
+/// Whether packaged crates are built out of their packages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verify {
+    Yes,
+    No,
+}
+
 /// Packages all public crates as for a registry, which needs no network.
-fn package_crates(root: &Path) -> Result<()> {
-    let arguments = [
-        "package",
-        "--workspace",
-        "--no-verify",
-        "--allow-dirty",
-        "--offline",
-    ];
+fn package_crates(root: &Path, verify: Verify) -> Result<()> {
+    let mut arguments = vec!["package", "--workspace", "--allow-dirty", "--offline"];
+    if verify == Verify::No {
+        arguments.push("--no-verify");
+    }
     let helpers = ["xtask", "bench", "floe-testkit"];
     let excluded = helpers.iter().flat_map(|name| ["--exclude", name]);
     let mut package = cargo(root, &arguments);
@@ -138,6 +110,38 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Runs a stage.
+    fn run(&mut self, stage: &str, root: &Path, variables: &mut Vec<(&'static str, OsString)>) {
+        match stage {
+            "format" => self.step(stage, &mut cargo(root, &["fmt", "--all", "--check"])),
+            "check" => self.rules(root),
+            "generate" => self.generated(root),
+            "clippy" => {
+                let arguments = ["clippy", "--workspace", "--all-targets"];
+                self.step(
+                    stage,
+                    cargo(root, &arguments).args(["--", "-D", "warnings"]),
+                );
+            }
+            "doc" => {
+                let mut doc = cargo(root, &["doc", "--workspace", "--no-deps"]);
+                self.step(stage, doc.env("RUSTDOCFLAGS", "-D warnings"));
+            }
+            "build" => self.step(stage, &mut cargo(root, &["build", "--package", "floe-cli"])),
+            "dist" => {
+                let release = self.dist(root);
+                variables.extend(release.map(|it| ("FLOE_TEST_DIST", it.into())));
+            }
+            "crates" => self.crates(root, stage, Verify::No),
+            "test" => self.tests(root, variables),
+            "models" => self.models(root),
+            "aarch64" => self.emulated(root),
+            "reproduced" => self.reproduced(root),
+            "verified crates" => self.crates(root, stage, Verify::Yes),
+            other => self.fail(format!("there is no stage {other}")),
+        }
+    }
+
     fn fail(&mut self, what: String) {
         self.failed += 1;
         self.failures.push(what);
@@ -211,10 +215,10 @@ impl Tally {
     }
 
     /// Packages the public crates, without a warning.
-    fn crates(&mut self, root: &Path) {
-        heading("crates");
-        let packaged = package_crates(root).map_err(|error| format!("{error:#}"));
-        self.count("crates", packaged);
+    fn crates(&mut self, root: &Path, stage: &str, verify: Verify) {
+        heading(stage);
+        let packaged = package_crates(root, verify).map_err(|error| format!("{error:#}"));
+        self.count(stage, packaged);
     }
 
     /// Runs the unit tests of the lowest crates for aarch64, under the emulator of qemu.

@@ -1,0 +1,77 @@
+//! The stages of `cargo xtask test`, and which of them a call wants.
+
+/// All stages after the reference tools, in their order.
+pub(super) const STAGES: [&str; 13] = [
+    "format",
+    "check",
+    "generate",
+    "clippy",
+    "doc",
+    "build",
+    "dist",
+    "crates",
+    "test",
+    "models",
+    "aarch64",
+    "reproduced",
+    "verified crates",
+];
+
+/// The stages of `--full`: about an hour more.
+const FULL_STAGES: [&str; 4] = ["dist", "aarch64", "reproduced", "verified crates"];
+
+/// The arguments of the command.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub(super) full: bool,
+    /// The only stages to run; empty for all.
+    stages: Vec<String>,
+}
+
+impl Options {
+    pub(super) fn parse(arguments: &[String]) -> std::result::Result<Options, String> {
+        let mut options = Options::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--full" => options.full = true,
+                "--stage" => match arguments.next() {
+                    Some(stage) if STAGES.contains(&stage.as_str()) => {
+                        options.stages.push(stage.clone());
+                    }
+                    _ => return Err(format!("--stage takes one of {}", STAGES.join(", "))),
+                },
+                other => return Err(format!("test takes --full and --stage NAME, not {other}")),
+            }
+        }
+        Ok(options)
+    }
+
+    pub(super) fn wants(&self, stage: &str) -> bool {
+        match self.stages.is_empty() {
+            true => self.full || !FULL_STAGES.contains(&stage),
+            false => self.stages.iter().any(|it| it == stage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_chosen_by_full_or_by_name() {
+        let parse = |text: &str| {
+            let arguments: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            Options::parse(&arguments)
+        };
+        let chosen = |text: &str| {
+            let options = parse(text).unwrap();
+            STAGES.into_iter().filter(|it| options.wants(it)).count()
+        };
+        assert_eq!(chosen(""), STAGES.len() - FULL_STAGES.len());
+        assert_eq!(chosen("--full"), STAGES.len());
+        assert_eq!(chosen("--full --stage dist --stage test"), 2);
+        assert!(parse("--stage").is_err() && parse("--stage x").is_err() && parse("x").is_err());
+    }
+}
