@@ -69,6 +69,18 @@ impl StoreReader {
         self.database().valid_paths()
     }
 
+    /// Returns the number of the newest registration; 0 if there is none. Later registrations have
+    /// larger numbers.
+    pub fn newest_registration(&self) -> Result<i64, StoreError> {
+        self.database().newest_row()
+    }
+
+    /// Returns the valid paths that were registered after the one with a number, in this order,
+    /// with their own numbers.
+    pub fn valid_paths_after(&self, number: i64) -> Result<Vec<(i64, StorePath)>, StoreError> {
+        self.database().valid_paths_after(number)
+    }
+
     /// Returns the closure of some paths, sorted by name: the paths, their references, and so on.
     /// Paths that are not valid are left out.
     pub fn closure(&self, roots: &[StorePath]) -> Result<Vec<PathInfo>, StoreError> {

@@ -58,6 +58,25 @@ impl Database {
         self.query_paths("list the valid paths of", text, ())
     }
 
+    /// Returns the number of the newest row; 0 if there is none. Later rows have larger numbers.
+    pub(crate) fn newest_row(&self) -> Result<i64, StoreError> {
+        let text = "select coalesce(max(id), 0) from ValidPaths";
+        self.query("list the new paths of", text, |query| {
+            query.query_row((), |row| row.get(0))
+        })
+    }
+
+    /// Returns the paths that were registered after a row, with the numbers of their rows.
+    pub(crate) fn valid_paths_after(&self, row: i64) -> Result<Vec<(i64, StorePath)>, StoreError> {
+        let text = "select id, path from ValidPaths where id > ?1 order by id";
+        let rows: Vec<(i64, String)> = self.query("list the new paths of", text, |query| {
+            let rows = query.query_map([row], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect()
+        })?;
+        let parse = |(row, text): (i64, String)| Ok((row, self.parse_path(&text)?));
+        rows.into_iter().map(parse).collect()
+    }
+
     /// Returns the valid paths that refer to a path, including the path itself if it refers to
     /// itself.
     pub(crate) fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
