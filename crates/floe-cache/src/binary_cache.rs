@@ -11,7 +11,7 @@ use floe_transfer::{
 use parking_lot::Mutex;
 
 use crate::error::CacheError;
-use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait};
+use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait, list_all};
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -278,7 +278,7 @@ impl Source for BinaryCache {
         let Some(list) = storage.as_list() else {
             return Ok(None);
         };
-        let names = list.list()?;
+        let names = list_all(list, &self.0.cancel)?;
         let mut paths = Vec::new();
         for name in names {
             let part = name.strip_suffix(NARINFO_SUFFIX);

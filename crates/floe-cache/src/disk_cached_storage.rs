@@ -107,10 +107,12 @@ const REMEMBERED_LEN_MAX: usize = 64 * 1024;
 mod tests {
     use std::path::Path;
 
+    use floe_transfer::Cancel;
     use parking_lot::Mutex;
 
     use super::*;
     use crate::options::NarInfoDiskCacheOptions;
+    use crate::storage::ListPage;
 
     /// A storage that records its operations.
     #[derive(Debug, Default)]
@@ -126,9 +128,9 @@ mod tests {
     }
 
     impl ListStorage for Recorder {
-        fn list(&self) -> Result<Vec<String>, Error> {
-            self.record("list");
-            Ok(Vec::new())
+        fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
+            self.record("list_page");
+            Ok(ListPage::default())
         }
     }
 
@@ -206,7 +208,8 @@ mod tests {
         storage.set_query_limit(limit);
         storage.forget(NAME);
         storage.retry_policy();
-        storage.as_list().unwrap().list().unwrap();
+        let list = storage.as_list().unwrap();
+        list.list_page(None, &Cancel::default()).unwrap();
         storage.abort();
         let expected = [
             "name",
@@ -217,7 +220,7 @@ mod tests {
             "set_query_limit",
             "forget",
             "retry_policy",
-            "list",
+            "list_page",
             "abort",
         ];
         assert_eq!(*storage.inner.operations.lock(), expected);

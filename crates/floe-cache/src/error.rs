@@ -38,6 +38,30 @@ pub enum CacheError {
         /// The cause.
         reason: String,
     },
+    /// A server did not take an object.
+    #[error("cannot write {url}: {reason}")]
+    Write {
+        /// The URL of the object without credentials.
+        url: String,
+        /// The cause and its remedy.
+        reason: String,
+        /// Whether the same upload may succeed a moment later.
+        transient: bool,
+    },
+    /// The objects of a cache cannot be listed.
+    #[error("cannot list {url}: {reason}")]
+    List {
+        /// The URL without credentials.
+        url: String,
+        /// The cause and its remedy.
+        reason: String,
+    },
+    /// There are no credentials for a bucket. The error repeats nothing of them.
+    #[error("cannot get credentials for S3: {reason}")]
+    Credentials {
+        /// The cause and its remedy.
+        reason: String,
+    },
     /// The URL of a proxy is invalid.
     #[error("cannot use the proxy {value} of {variable}: it must look like http://HOST:PORT")]
     Proxy {
@@ -60,7 +84,10 @@ pub enum CacheError {
 impl StoreFailure for CacheError {
     fn kind(&self) -> ErrorKind {
         match self {
-            CacheError::NotACache { .. } => ErrorKind::Network,
+            CacheError::NotACache { .. }
+            | CacheError::Write { .. }
+            | CacheError::List { .. }
+            | CacheError::Credentials { .. } => ErrorKind::Network,
             CacheError::NarInfo { .. } | CacheError::NarUrl { .. } => ErrorKind::Untrusted,
             CacheError::Proxy { .. } => ErrorKind::Usage,
             CacheError::SecretKey { .. } => ErrorKind::Failed,
@@ -72,6 +99,9 @@ impl StoreFailure for CacheError {
             CacheError::NotACache { .. } => "cache",
             CacheError::NarInfo { .. } => "narinfo",
             CacheError::NarUrl { .. } => "nar-url",
+            CacheError::Write { .. } => "write",
+            CacheError::List { .. } => "list",
+            CacheError::Credentials { .. } => "credentials",
             CacheError::Proxy { .. } => "proxy",
             CacheError::SecretKey { .. } => "secret-key",
         }
@@ -79,9 +109,16 @@ impl StoreFailure for CacheError {
 
     fn url(&self) -> Option<&str> {
         match self {
-            CacheError::NotACache { url, .. } | CacheError::NarInfo { url, .. } => Some(url),
+            CacheError::NotACache { url, .. }
+            | CacheError::NarInfo { url, .. }
+            | CacheError::Write { url, .. }
+            | CacheError::List { url, .. } => Some(url),
             _ => None,
         }
+    }
+
+    fn is_transient(&self) -> bool {
+        matches!(self, CacheError::Write { transient, .. } if *transient)
     }
 
     fn concerns_all_sources(&self) -> bool {

@@ -4,6 +4,15 @@
 //! They work over any storage: a directory ([`FileStorage`]), a server ([`HttpStorage`]),
 //! or a wrapper that remembers small objects ([`DiskCachedStorage`]).
 
+#![cfg_attr(
+    not(feature = "s3"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "only caches in buckets use some parts of HTTP"
+    )
+)]
+
 mod binary_cache;
 mod disk_cached_storage;
 mod error;
@@ -12,6 +21,8 @@ mod http;
 mod narinfo_disk_cache;
 pub mod options;
 mod proxies;
+#[cfg(feature = "s3")]
+mod s3;
 mod storage;
 mod writer;
 
@@ -19,12 +30,16 @@ pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
 pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
-pub use http::{ClientCertificate, HttpCacheUri, HttpStorage, Network, RequestOptions};
+pub use http::{
+    ClientCertificate, ContentEncodings, HttpCacheUri, HttpStorage, Network, RequestOptions,
+};
 pub use narinfo_disk_cache::NarInfoDiskCache;
-pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
+pub use options::{AwsOptions, NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
+#[cfg(feature = "s3")]
+pub use s3::{S3CacheUri, S3Options};
 pub use storage::{
-    Durability, Found, GetCallback, GetResult, LenCallback, LenResult, ListStorage, NewObject,
-    QueryLimit, ReadStorage, SmallObject, WriteStorage,
+    Durability, Found, GetCallback, GetResult, LenCallback, LenResult, ListPage, ListStorage,
+    NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,
 };
 pub use writer::{BinaryCacheWriter, CacheWriteOptions, read_secret_key};

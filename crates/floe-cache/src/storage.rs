@@ -60,9 +60,30 @@ pub trait ReadStorage: Debug + Send + Sync {
 }
 
 /// Lists the objects of a binary cache.
-pub trait ListStorage {
-    /// Returns the names of the objects beside `nix-cache-info`.
-    fn list(&self) -> Result<Vec<String>, Error>;
+pub trait ListStorage: Debug + Send + Sync {
+    /// Returns the names of some of the objects beside `nix-cache-info`, and waits for them. `next`
+    /// is that of the page before.
+    fn list_page(&self, next: Option<&str>, cancel: &Cancel) -> Result<ListPage, Error>;
+}
+
+/// A part of a list of objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListPage {
+    /// The names.
+    pub names: Vec<String>,
+    /// The text by which the storage finds the next page; `None` after the last one.
+    pub next: Option<String>,
+}
+
+/// Returns the names of all objects beside `nix-cache-info`.
+pub(crate) fn list_all(list: &dyn ListStorage, cancel: &Cancel) -> Result<Vec<String>, Error> {
+    let mut page = list.list_page(None, cancel)?;
+    let mut names = std::mem::take(&mut page.names);
+    while let Some(next) = page.next {
+        page = list.list_page(Some(&next), cancel)?;
+        names.append(&mut page.names);
+    }
+    Ok(names)
 }
 
 /// Writes the objects of one binary cache.
@@ -75,11 +96,13 @@ pub trait WriteStorage: ReadStorage {
     /// Prepares the storage for its first object, for example by creating directories.
     fn create(&self) -> Result<(), Error>;
 
-    /// Writes an object whole or not at all.
-    fn put(&self, name: &str, contents: &[u8], durability: Durability) -> Result<(), Error>;
+    /// Writes an object whole or not at all. Calls `reply` exactly once, perhaps before it returns.
+    ///
+    /// A storage behind a network must not block here.
+    fn put(&self, name: &str, contents: Vec<u8>, durability: Durability, reply: WriteCallback);
 
-    /// Begins an object whose name is not known yet.
-    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error>;
+    /// Begins an object that gets its name at its end. May block until there is memory for it.
+    fn begin_object(&self, plan: &ObjectPlan) -> Result<Box<dyn NewObject>, Error>;
 
     /// Waits until the names of all objects are on disk.
     fn sync(&self) -> Result<(), Error>;
@@ -91,13 +114,25 @@ pub trait WriteStorage: ReadStorage {
     fn nar_directory(&self) -> Option<&Path>;
 }
 
+/// The facts that are known of an object before its first byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectPlan {
+    /// The name for an object that a storage can neither keep nor rename. No other object has it.
+    pub early_name: String,
+    /// The expected number of bytes, or more.
+    pub len: u64,
+}
+
 /// An object that is being written. A drop before the end leaves nothing.
 pub trait NewObject: Write + Send {
     /// Returns the name of the file or the upload, for errors.
     fn place(&self) -> &Path;
 
-    /// Gives the object its name, whole or not at all, also after a crash of the system.
-    fn finish(self: Box<Self>, name: &str) -> Result<(), Error>;
+    /// Gives the object its name, whole or not at all, also after a crash of the system. Calls
+    /// `reply` exactly once, perhaps before it returns.
+    ///
+    /// Returns the name: `name`, or [`ObjectPlan::early_name`] if the storage had to choose before.
+    fn finish(self: Box<Self>, name: &str, reply: WriteCallback) -> String;
 }
 
 /// Whether a new object survives a crash of the system.
@@ -135,6 +170,9 @@ pub type GetResult = Result<Found, Error>;
 
 /// Receives the result of one [`WriteStorage::query_len`].
 pub type LenCallback = Box<dyn FnOnce(LenResult) + Send>;
+
+/// Receives the end of one write.
+pub type WriteCallback = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// The length of an object in bytes; `None` if it does not exist.
 pub type LenResult = Result<Option<u64>, Error>;
@@ -200,6 +238,19 @@ pub(crate) fn get_and_wait<S: ReadStorage + ?Sized>(
     let mut replies = Replies::new(cancel);
     storage.get(name, CachePolicy::Bypass, replies.callback(|found| found));
     Ok(replies.only()??.into_contents())
+}
+
+/// Writes an object and waits for its end.
+pub(crate) fn put_and_wait(
+    storage: &dyn WriteStorage,
+    name: &str,
+    contents: Vec<u8>,
+    durability: Durability,
+) -> Result<(), Error> {
+    // Nothing half-written may stay, so a cancellation does not end the wait.
+    let mut replies = Replies::new(&Cancel::default());
+    storage.put(name, contents, durability, replies.callback(|done| done));
+    replies.only()?
 }
 
 /// Queries the length of an object and waits for it. Returns `None` if it does not exist.

@@ -4,29 +4,33 @@
 //! 2. A NAR gets its final name before any narinfo names it.
 //! 3. A narinfo appears, whole, after the narinfos of its references: a client that finds a path
 //!    also finds its closure.
-//! 4. A NAR without a narinfo has a record beside it. After an interrupt, the next run verifies the
-//!    NAR and does not compress it again.
+//! 4. In a directory, a NAR without a narinfo has a record beside it. After an interrupt, the next
+//!    run verifies the NAR and does not compress it again. Elsewhere, a record would cost two more
+//!    requests for each path.
 
 mod debug_info;
 mod examine;
 mod nar_file;
 mod options;
+mod publish;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
-    Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
-    codec,
+    Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath, Space,
+    Target, TargetContext, codec,
 };
 use parking_lot::Mutex;
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
 use crate::error::CacheError;
-use crate::storage::{Durability, WriteStorage, file_error, get_and_wait, len_and_wait};
+use crate::storage::{
+    Durability, WriteStorage, file_error, get_and_wait, len_and_wait, put_and_wait,
+};
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
 pub use options::CacheWriteOptions;
@@ -42,13 +46,34 @@ pub struct BinaryCacheWriter {
     cancel: Cancel,
     /// Whether the cache existed when it was opened.
     existed: bool,
-    /// NARs that are in the cache, until their narinfos are published.
+    /// NARs that are in the cache or on their way to it, until their narinfos are published.
     staged: Mutex<HashMap<StorePath, StagedNar>>,
-    /// Paths that this copy has found whole or has published.
-    whole: Mutex<HashSet<StorePath>>,
+    /// Paths that this copy has found whole or has published, and those that clients get elsewhere,
+    /// with their references, as far as they are known.
+    whole: Mutex<HashMap<StorePath, BTreeSet<StorePath>>>,
 }
 
 impl BinaryCacheWriter {
+    /// Opens a cache as the target of a copy.
+    ///
+    /// Errors: as [`BinaryCacheWriter::open`].
+    pub(crate) fn open_target(
+        storage: Arc<dyn WriteStorage>,
+        options: &CacheWriteOptions,
+        context: &TargetContext<'_>,
+    ) -> Result<OpenTarget, Error> {
+        let open = match context.dry_run {
+            true => BinaryCacheWriter::open_read_only,
+            false => BinaryCacheWriter::open,
+        };
+        let store_dir = context.store_dir.clone().unwrap_or_default();
+        let cache = open(storage, options, store_dir, &context.session.cancel)?;
+        Ok(OpenTarget {
+            target: Arc::new(cache),
+            local_store: None,
+        })
+    }
+
     /// Opens a cache. If there is none, [`Target::prepare`] creates one with a `nix-cache-info` for
     /// `store_dir`.
     ///
@@ -95,55 +120,42 @@ impl BinaryCacheWriter {
         })
     }
 
-    /// Writes the listing and the signed narinfo of a path. Its references must be published.
-    fn publish(&self, staged: StagedNar) -> Result<StorePath, Error> {
-        let StagedNar { mut narinfo, tree } = staged;
-        let path = narinfo.info.path.clone();
-        let part = path.hash_part();
-        if let Some(tree) = &tree
-            && self.options.write_listings
-        {
-            let name = format!("{part}.ls");
-            // As JSON, a listing holds only UTF-8.
-            let text = floe_format::nar::listing::to_text(tree);
-            let text = text.map_err(|error| Error::Unsupported {
-                path: path.clone(),
-                feature: format!("write-nar-listing with such names: {error}"),
-            })?;
-            self.storage
-                .put(&name, text.as_bytes(), Durability::Synced)?;
-        }
-        if let Some(tree) = &tree
-            && self.options.index_debug_info
-        {
-            for (name, link) in debug_info::links(tree, &narinfo.url) {
-                // As with Nix, the first path with a build ID keeps it.
-                if !self.exists(&name)? {
-                    self.storage
-                        .put(&name, link.as_bytes(), Durability::Synced)?;
-                }
+    /// Returns the paths that were not found whole before, and the references of the others.
+    fn split_off_whole(&self, paths: &[StorePath]) -> (Vec<StorePath>, Vec<StorePath>) {
+        let whole = self.whole.lock();
+        let (mut unknown, mut references) = (Vec::new(), Vec::new());
+        for path in paths {
+            match whole.get(path) {
+                Some(known) => references.extend(known.iter().cloned()),
+                None => unknown.push(path.clone()),
             }
         }
-        narinfo.info.ultimate = false;
-        for key in &self.keys {
-            narinfo.info.sign(&self.store_dir, key);
-        }
-        let text = narinfo.to_text(&self.store_dir);
-        self.storage
-            .put(&narinfo_name(&path), text.as_bytes(), Durability::Synced)?;
-        self.storage.delete(&record_name(&path))?;
-        self.whole.lock().insert(path.clone());
-        Ok(path)
+        (unknown, references)
     }
 
-    /// Returns those of the paths whose referrers must not be published yet.
-    fn missing_of(&self, paths: &[StorePath]) -> Result<BTreeSet<StorePath>, Error> {
-        let mut unknown = paths.to_vec();
-        unknown.retain(|path| !self.whole.lock().contains(path));
-        let found = self.examine(&unknown, &Cancel::default())?;
-        let unknown = unknown.into_iter().zip(found);
-        let missing = unknown.filter(|(_, found)| !matches!(found, Presence::Whole(_)));
-        Ok(missing.map(|(path, _)| path).collect())
+    /// Makes the reply for paths out of what was found, and remembers the whole ones.
+    fn record(&self, paths: &[StorePath], found: Vec<Presence>) -> MissingPaths {
+        let mut missing = MissingPaths::default();
+        for (path, found) in paths.iter().zip(found) {
+            match found {
+                Presence::Whole(references) => {
+                    missing
+                        .unchecked_references
+                        .extend(references.iter().cloned());
+                    self.whole.lock().insert(path.clone(), references);
+                    continue;
+                }
+                Presence::Damaged(reason) => missing.damaged.push((path.clone(), reason)),
+                Presence::Missing => {}
+            }
+            missing.paths.push(path.clone());
+        }
+        missing
+    }
+
+    /// Whether NARs without narinfos have records.
+    fn has_records(&self) -> bool {
+        self.storage.nar_directory().is_some()
     }
 
     /// Whether an object exists.
@@ -172,25 +184,32 @@ impl Target for BinaryCacheWriter {
     }
 
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
-        let mut missing = MissingPaths::default();
-        for (path, found) in paths.iter().zip(self.examine(paths, &self.cancel)?) {
-            match found {
-                Presence::Whole(references) => {
-                    missing.unchecked_references.extend(references);
-                    self.whole.lock().insert(path.clone());
-                    continue;
-                }
-                Presence::Damaged(reason) => missing.damaged.push((path.clone(), reason)),
-                Presence::Missing => {}
-            }
-            missing.paths.push(path.clone());
-        }
+        let (paths, references) = self.split_off_whole(paths);
+        let found = self.examine(&paths, &self.cancel)?;
+        let mut missing = self.record(&paths, found);
+        missing.unchecked_references.extend(references);
         Ok(missing)
+    }
+
+    fn query_missing_of_closures(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
+        let (paths, _) = self.split_off_whole(paths);
+        let found = self.examine_closures(&paths)?;
+        Ok(self.record(&paths, found))
+    }
+
+    fn assume_present(&self, paths: &[StorePath]) {
+        let paths = paths.iter().map(|path| (path.clone(), BTreeSet::new()));
+        self.whole.lock().extend(paths);
+    }
+
+    fn has_whole_closures(&self) -> bool {
+        false
     }
 
     fn prepare(&self) -> Result<(), Error> {
         self.storage.create()?;
-        if self.exists(CACHE_INFO)? {
+        // Another process may have created the cache meanwhile.
+        if self.existed || self.exists(CACHE_INFO)? {
             return Ok(());
         }
         let info = CacheInfo {
@@ -198,56 +217,42 @@ impl Target for BinaryCacheWriter {
             want_mass_query: self.options.want_mass_query,
             priority: self.options.priority,
         };
-        let text = info.to_text();
-        self.storage
-            .put(CACHE_INFO, text.as_bytes(), Durability::Synced)
+        let text = info.to_text().into();
+        put_and_wait(&*self.storage, CACHE_INFO, text, Durability::Synced)
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
-        let staged = write_nar_file(&*self.storage, &self.options, nar)?;
-        let record = staged.narinfo.to_text(&self.store_dir);
-        let name = record_name(nar.path());
-        self.storage
-            .put(&name, record.as_bytes(), Durability::Unsynced)?;
+        let mut staged = write_nar_file(&*self.storage, &self.options, nar)?;
+        if self.has_records() {
+            staged.wait_until_whole()?;
+            let record = staged.narinfo.to_text(&self.store_dir);
+            let name = record_name(nar.path());
+            put_and_wait(&*self.storage, &name, record.into(), Durability::Unsynced)?;
+        }
         self.staged.lock().insert(nar.path().clone(), staged);
         Ok(())
     }
 
-    /// Publishes the narinfos in the order of the batch: references first.
+    /// Publishes the narinfos: references first, and otherwise many at once.
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
         let mut outcome = CommitOutcome::default();
+        let staged = self.take_staged(batch, &mut outcome);
         // The names of the NARs must reach the disk before the narinfos do.
         self.storage.sync()?;
-        for path in batch {
-            let Some(nar) = self.staged.lock().remove(path) else {
-                continue;
-            };
-            let references = nar.narinfo.info.references.iter();
-            let others: Vec<StorePath> = references.filter(|it| *it != path).cloned().collect();
-            let missing = self.missing_of(&others)?;
-            if missing.is_empty() {
-                match self.publish(nar) {
-                    Ok(path) => outcome.valid.push(path),
-                    Err(error @ Error::Unsupported { .. }) => {
-                        outcome.refused.push((path.clone(), error));
-                    }
-                    Err(error) => return Err(error),
-                }
-            } else {
-                self.staged.lock().insert(path.clone(), nar);
-                outcome.missing_references.push((path.clone(), missing));
-            }
-        }
+        self.publish(staged, &mut outcome)?;
         self.storage.sync()?;
         Ok(outcome)
     }
 
     fn has_recovered(&self, path: &StorePath) -> bool {
         // Without the record, the path is fetched.
-        self.exists(&record_name(path)).unwrap_or(false)
+        self.has_records() && self.exists(&record_name(path)).unwrap_or(false)
     }
 
     fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
+        if !self.has_records() {
+            return Ok(false);
+        }
         let name = record_name(nar.path());
         let Some(record) = self.get(&name)? else {
             return Ok(false);
@@ -270,7 +275,9 @@ impl Target for BinaryCacheWriter {
     /// The records of the paths are there since they were received.
     fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
         let mut staged = self.staged.lock();
-        paths.iter().filter_map(|path| staged.remove(path)).count()
+        let kept = paths.iter().filter_map(|path| staged.remove(path)).count();
+        // Elsewhere, the next run does not find them.
+        if self.has_records() { kept } else { 0 }
     }
 
     fn requires_trust(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use floe_cache::Proxies;
+use floe_cache::{AwsOptions, Proxies};
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 use floe_store::WriteOptions;
@@ -62,8 +62,12 @@ pub struct Config {
     pub narinfo_cache_positive_ttl: Setting<u32>,
     /// `netrc-file`
     pub netrc_file: Setting<FileList>,
+    /// `push-to`: the cache of `floe push`, a setting that only floe reads; empty for none
+    pub push_to: Setting<String>,
     /// `require-sigs`
     pub require_sigs: Setting<bool>,
+    /// `secret-key-files`
+    pub secret_key_files: Setting<FileList>,
     /// `ssl-cert-file`
     pub ssl_cert_file: Setting<Option<PathBuf>>,
     /// `stalled-download-timeout`, in seconds; 0 for no limit
@@ -88,6 +92,8 @@ pub struct Config {
     pub cache_dir: Option<PathBuf>,
     /// The proxies of the environment. No setting names a proxy.
     pub proxies: Proxies,
+    /// The environment of AWS, for caches in buckets.
+    pub aws: AwsOptions,
     /// The certificates for TLS where no setting and no variable names a file.
     pub(crate) certificates_by_default: Option<PathBuf>,
     /// Ignored files that cannot be read, each with the reason. Nix ignores them silently.
@@ -184,7 +190,9 @@ impl Config {
             narinfo_cache_negative_ttl: Setting::new(3600),
             narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
             netrc_file: Setting::new(List(vec![netrc])),
+            push_to: Setting::new(String::new()),
             require_sigs: Setting::new(true),
+            secret_key_files: Setting::new(List::default()),
             ssl_cert_file: Setting::new(environment.default_certificates.clone()),
             stalled_download_timeout: Setting::new(300),
             store: Setting::new("auto".into()),
@@ -197,6 +205,7 @@ impl Config {
             user_agent_suffix: Setting::new(String::new()),
             cache_dir: environment.cache_dir(),
             proxies: environment.proxies(),
+            aws: environment.aws(),
             certificates_by_default: environment.certificates_by_default(),
             unreadable_files: Vec::new(),
             unknown_settings: Vec::new(),
@@ -274,7 +283,9 @@ impl Config {
             entry("narinfo-cache-negative-ttl", &[], &mut self.narinfo_cache_negative_ttl),
             entry("narinfo-cache-positive-ttl", &[], &mut self.narinfo_cache_positive_ttl),
             entry("netrc-file", &[], &mut self.netrc_file),
+            entry("push-to", &[], &mut self.push_to),
             entry("require-sigs", &[], &mut self.require_sigs),
+            entry("secret-key-files", &[], &mut self.secret_key_files),
             entry("ssl-cert-file", &[], &mut self.ssl_cert_file),
             entry("stalled-download-timeout", &[], &mut self.stalled_download_timeout),
             entry("store", &[], &mut self.store),

@@ -10,7 +10,7 @@ pub(crate) fn is_ignored_setting(name: &str) -> bool {
 
 /// The settings of Nix 2.8 to 2.34 on Linux and macOS with their aliases, sorted, and `eval-cores`
 /// and `lazy-trees` of Determinate Nix.
-const IGNORED_SETTINGS: [&str; 128] = [
+const IGNORED_SETTINGS: [&str; 127] = [
     "abort-on-warn",
     "accept-flake-config",
     "access-tokens",
@@ -117,7 +117,6 @@ const IGNORED_SETTINGS: [&str; 128] = [
     "sandbox-dev-shm-size",
     "sandbox-fallback",
     "sandbox-paths",
-    "secret-key-files",
     "show-trace",
     "start-id",
     "substitute",

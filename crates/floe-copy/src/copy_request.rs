@@ -4,17 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_cache::{Network, NetworkOptions};
-use floe_format::StoreDir;
+use floe_format::{StoreDir, StorePath};
 use floe_hash::hash_pool::HashPool;
 use floe_store::{StoreError, StoreWriter, WriteOptions};
 use floe_transfer::{
-    CopyOptions, Error, Events, OpenTarget, PathSpec, Session, StoreConfig, Target, TargetContext,
-    UriContext,
+    CopyOptions, Error, Events, OpenTarget, PathSpec, Session, Source, StoreConfig, Target,
+    TargetContext, UriContext,
 };
 
 use crate::copy::{ClosureCopy, CopyContext, CopySummary};
 use crate::local::config::directory;
 use crate::sources::{SourceOrder, Sources};
+use crate::upstreams::present_in;
 
 /// A request to copy closures.
 #[derive(Clone, Debug)]
@@ -25,6 +26,9 @@ pub struct CopyRequest {
     pub target: Arc<dyn StoreConfig>,
     /// The requested paths.
     pub paths: RequestedPaths,
+    /// Caches from which the clients of a cache as target get some paths. The target need not have
+    /// these.
+    pub upstreams: Vec<Arc<dyn StoreConfig>>,
     /// The order in which sources are queried.
     pub order: SourceOrder,
     /// The options of requests to binary caches.
@@ -59,6 +63,7 @@ impl CopyRequest {
             sources,
             target,
             paths,
+            upstreams: Vec::new(),
             order: SourceOrder::AsListed,
             network: NetworkOptions::default(),
             store_dir: None,
@@ -199,8 +204,13 @@ impl<'a> CheckedRequest<'a> {
             }
             (known, _) => known.unwrap_or_default(),
         };
+        let upstreams = match &*request.upstreams {
+            [] => Vec::new(),
+            stores => Sources::open(stores, SourceOrder::AsListed, &session)?.list,
+        };
         Ok(OpenCopy {
             options: &request.options,
+            upstreams,
             session,
             sources,
             target: target.opened.target,
@@ -298,6 +308,7 @@ pub struct OpenCopy<'a> {
     pub not_writable: Option<StoreError>,
     /// The requested paths, each once.
     pub specs: Vec<PathSpec>,
+    upstreams: Vec<Arc<dyn Source>>,
     /// Dropped after the stores.
     session: Session,
 }
@@ -306,6 +317,7 @@ impl OpenCopy<'_> {
     /// Copies. If the copy fails before the first path is valid, removes a store that did not exist
     /// before and that no other process uses. See [`ClosureCopy::run`].
     pub fn run(&self) -> Result<CopySummary, Error> {
+        self.skip_paths_of_upstreams()?;
         let copy = ClosureCopy::new(CopyContext {
             sources: &self.sources,
             target: &*self.target,
@@ -320,6 +332,24 @@ impl OpenCopy<'_> {
             store.remove_if_unused();
         }
         result
+    }
+
+    /// Tells the target which paths it need not have.
+    fn skip_paths_of_upstreams(&self) -> Result<(), Error> {
+        let ([source], [_, ..]) = (&*self.sources.list, &*self.upstreams) else {
+            return Ok(());
+        };
+        let paths = self.specs.iter().filter_map(|spec| match spec {
+            PathSpec::Path(path) => Some(path.clone()),
+            PathSpec::HashPart(_) => None,
+        });
+        let paths: Vec<StorePath> = paths.collect();
+        // The requested paths themselves are always copied.
+        let mut closure = source.closures(&paths)?.unwrap_or_default();
+        closure.retain(|path| !paths.contains(path));
+        let present = present_in(&self.upstreams, &closure, &self.options.cancel)?;
+        self.target.assume_present(&present);
+        Ok(())
     }
 }
 

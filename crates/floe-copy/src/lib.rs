@@ -8,6 +8,7 @@ mod copy_request;
 mod local;
 mod registry;
 mod sources;
+mod upstreams;
 
 pub use copy::{ClosureCopy, CopyContext, CopySummary};
 pub use copy_request::{

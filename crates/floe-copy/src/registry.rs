@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(feature = "s3")]
+use floe_cache::S3CacheUri;
 use floe_cache::{FileCacheUri, HttpCacheUri};
 use floe_transfer::{Error, StoreConfig, StoreUri, UriContext};
 
 use crate::local::config::parse_local;
 
 /// Returns the store that a URI names: `auto`, `local`, `local?root=…`, a directory (a store under
-/// that root), `file://…`, `http://…` or `https://…`.
+/// that root), `file://…`, `http://…`, `https://…` or `s3://…`.
 ///
 /// A directory begins with `/`, `./`, `../` or `~/`, or exists.
 ///
@@ -25,6 +27,8 @@ fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, S
         "auto" | "local" => parse_local(uri, context)?,
         "file" => Arc::new(FileCacheUri::parse(uri)?),
         "http" | "https" => Arc::new(HttpCacheUri::parse(uri)?),
+        #[cfg(feature = "s3")]
+        "s3" => Arc::new(S3CacheUri::parse(uri)?),
         "" if is_existing_directory(&uri.address) => parse_local(uri, context)?,
         "" => return Err(spelling::of_text(&uri.address)),
         scheme => return Err(spelling::of_scheme(scheme)),

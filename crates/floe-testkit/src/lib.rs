@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 pub mod conformance;
+pub mod fault_proxy;
 pub mod fault_server;
 pub mod fuzz_corpus;
 mod haproxy;
@@ -34,6 +35,7 @@ mod random;
 mod scratch;
 mod skip;
 mod store_tree;
+mod versitygw;
 
 pub use certificates::{Authority, Certificates, Issued, create_certificates};
 pub use command::{CommandOutput, hide_nix_conf, run};
@@ -52,3 +54,4 @@ pub use random::XorShift;
 pub use scratch::{Scratch, scratch};
 pub use skip::{find_tool, skip};
 pub use store_tree::tree;
+pub use versitygw::{S3_ACCESS_KEY, S3_SECRET_KEY, S3Server, s3_server};

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use floe_cache::{
-    Durability, Found, GetCallback, LenCallback, ListStorage, NewObject, QueryLimit, ReadStorage,
-    SmallObject, WriteStorage,
+    Durability, Found, GetCallback, LenCallback, ListPage, ListStorage, NewObject, ObjectPlan,
+    QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,
 };
-use floe_transfer::{Body, CachePolicy, ChunkSource, Error, NarRequest, NextChunk, RetryPolicy};
+use floe_transfer::{
+    Body, CachePolicy, Cancel, ChunkSource, Error, NarRequest, NextChunk, RetryPolicy,
+};
 use parking_lot::Mutex;
 
 /// A storage in memory. Its clones are the same storage.
@@ -126,8 +128,9 @@ impl ReadStorage for MemoryStorage {
 }
 
 impl ListStorage for MemoryStorage {
-    fn list(&self) -> Result<Vec<String>, Error> {
-        Ok(self.0.lock().objects.keys().cloned().collect())
+    fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
+        let names = self.0.lock().objects.keys().cloned().collect();
+        Ok(ListPage { names, next: None })
     }
 }
 
@@ -147,12 +150,15 @@ impl WriteStorage for MemoryStorage {
         Ok(())
     }
 
-    fn put(&self, name: &str, contents: &[u8], _: Durability) -> Result<(), Error> {
-        self.insert(name, contents);
-        Ok(())
+    fn put(&self, name: &str, contents: Vec<u8>, _: Durability, reply: WriteCallback) {
+        let name = name.to_owned();
+        self.reply(move |storage| {
+            storage.insert(&name, &contents);
+            reply(Ok(()));
+        });
     }
 
-    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error> {
+    fn begin_object(&self, _: &ObjectPlan) -> Result<Box<dyn NewObject>, Error> {
         Ok(Box::new(NewMemoryObject {
             storage: self.clone(),
             contents: Vec::new(),
@@ -193,9 +199,10 @@ impl NewObject for NewMemoryObject {
         Path::new("memory")
     }
 
-    fn finish(self: Box<Self>, name: &str) -> Result<(), Error> {
-        self.storage.insert(name, &self.contents);
-        Ok(())
+    fn finish(self: Box<Self>, name: &str, reply: WriteCallback) -> String {
+        let (storage, contents) = (self.storage.clone(), self.contents);
+        storage.put(name, contents, Durability::Synced, reply);
+        name.to_owned()
     }
 }
 

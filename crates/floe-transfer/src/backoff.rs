@@ -69,11 +69,15 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Returns a random number from 0 to 1. It need not be secret, so the random keys of the standard
-/// library's hash maps are good enough.
+/// Returns a random number from 0 to 1.
 fn random_fraction() -> f64 {
-    let drawn = RandomState::new().build_hasher().finish();
-    (drawn >> 11) as f64 / (1_u64 << 53) as f64
+    (random_number() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Returns a random number. It need not be secret, so the random keys of the standard library's
+/// hash maps are good enough.
+pub fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

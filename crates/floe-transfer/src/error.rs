@@ -432,6 +432,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Fetch { transient, .. } => *transient,
+            Error::OfKind(failure) => failure.is_transient(),
             _ => false,
         }
     }

@@ -29,7 +29,7 @@ mod target;
 mod uri_parameters;
 pub mod url;
 
-pub use backoff::RetryPolicy;
+pub use backoff::{RetryPolicy, random_number};
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use disk_space::{Resource, Shortage};
 pub use error::{Error, StoreFailure};

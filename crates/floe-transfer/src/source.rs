@@ -79,6 +79,12 @@ pub trait Source: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Returns the closures of some paths, in any order, if the source can tell without a query for
+    /// each path. Paths that it does not have are left out.
+    fn closures(&self, _paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
+        Ok(None)
+    }
+
     /// Whether narinfos of this source describe NAR files, as those of a binary cache do.
     fn has_nar_files(&self) -> bool {
         true

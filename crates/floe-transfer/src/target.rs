@@ -28,6 +28,22 @@ pub trait Target: Debug + Send + Sync {
     /// Protects paths from garbage collection, and finds out which of them are missing.
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error>;
 
+    /// As [`Target::add_temp_roots_and_query_missing`], for paths that are whole closures. The
+    /// caller needs no [`MissingPaths::unchecked_references`].
+    fn query_missing_of_closures(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
+        self.add_temp_roots_and_query_missing(paths)
+    }
+
+    /// Tells the target that its clients have other sources for some paths, so that it can publish
+    /// their referrers without them.
+    fn assume_present(&self, _paths: &[StorePath]) {}
+
+    /// Whether the target has the references of each of its paths. A binary cache may have lost
+    /// some.
+    fn has_whole_closures(&self) -> bool {
+        true
+    }
+
     /// Prepares the target for new paths, once the plan of the copy is complete, or before the
     /// first early path. A new cache comes into being here, so that a refused copy leaves none.
     fn prepare(&self) -> Result<(), Error> {

@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::open_regular_file;
-use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
+use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
 use rustix::io::Errno;
 use tempfile::TempPath;
 
 use crate::error::CacheError;
 use crate::storage::{
-    Durability, Found, GetCallback, LenCallback, ListStorage, NewObject, QueryLimit, ReadStorage,
-    SmallObject, WriteStorage, file_error, read_error,
+    Durability, Found, GetCallback, LenCallback, ListPage, ListStorage, NewObject, ObjectPlan,
+    QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage, file_error, read_error,
 };
 
 /// The storage of a cache in a directory.
@@ -126,13 +126,14 @@ impl ReadStorage for FileStorage {
 }
 
 impl ListStorage for FileStorage {
-    fn list(&self) -> Result<Vec<String>, Error> {
+    fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
         let read = || -> io::Result<Vec<String>> {
             let entries = fs::read_dir(&self.directory)?;
             let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
             names.filter_map(Result::transpose).collect()
         };
-        read().map_err(read_error("list the cache", &self.directory))
+        let names = read().map_err(read_error("list the cache", &self.directory))?;
+        Ok(ListPage { names, next: None })
     }
 }
 
@@ -154,15 +155,18 @@ impl WriteStorage for FileStorage {
             .map_err(file_error("lock the directory", &self.nar_directory))
     }
 
-    fn put(&self, name: &str, contents: &[u8], durability: Durability) -> Result<(), Error> {
-        let temporary = self.write_temporary(name, contents)?;
-        if durability == Durability::Synced {
-            sync_file(&temporary).map_err(file_error("sync", &temporary))?;
-        }
-        rename(temporary, &self.directory.join(name))
+    fn put(&self, name: &str, contents: Vec<u8>, durability: Durability, reply: WriteCallback) {
+        let write = || {
+            let temporary = self.write_temporary(name, &contents)?;
+            if durability == Durability::Synced {
+                sync_file(&temporary).map_err(file_error("sync", &temporary))?;
+            }
+            rename(temporary, &self.directory.join(name))
+        };
+        reply(write());
     }
 
-    fn begin_object(&self) -> Result<Box<dyn NewObject>, Error> {
+    fn begin_object(&self, _: &ObjectPlan) -> Result<Box<dyn NewObject>, Error> {
         let (file, path) = create_temporary_in(&self.nar_directory)?;
         Ok(Box::new(NewFile {
             file,
@@ -214,10 +218,11 @@ impl NewObject for NewFile {
         &self.path
     }
 
-    fn finish(self: Box<Self>, name: &str) -> Result<(), Error> {
+    fn finish(self: Box<Self>, name: &str, reply: WriteCallback) -> String {
         // The contents must reach the disk before the name does.
-        sync_file(&self.path).map_err(file_error("sync", &self.path))?;
-        rename(self.path, &self.directory.join(name))
+        let synced = sync_file(&self.path).map_err(file_error("sync", &self.path));
+        reply(synced.and_then(|()| rename(self.path, &self.directory.join(name))));
+        name.to_owned()
     }
 }
 

@@ -46,13 +46,7 @@ impl FileCacheUri {
                 cache.ignored.extend(PARAMETERS.ignored(uri, name));
             }
         }
-        let CacheOptions {
-            priority,
-            want_mass_query,
-            ..
-        } = cache.options;
-        cache.write.priority = priority;
-        cache.write.want_mass_query = want_mass_query.unwrap_or(cache.write.want_mass_query);
+        cache.write.adopt(&cache.options);
         Ok(cache)
     }
 
@@ -89,12 +83,6 @@ impl StoreConfig for FileCacheUri {
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
-        let store_dir = context.store_dir.clone().unwrap_or_default();
-        let open = match context.dry_run {
-            true => BinaryCacheWriter::open_read_only,
-            false => BinaryCacheWriter::open,
-        };
-        let cancel = &context.session.cancel;
         if self.directory == Path::new("/") && !self.exists() {
             return Err(Error::InvalidStoreUri {
                 text: self.to_string(),
@@ -102,10 +90,7 @@ impl StoreConfig for FileCacheUri {
             });
         }
         let storage = Arc::new(FileStorage::new(&self.directory));
-        Ok(OpenTarget {
-            target: Arc::new(open(storage, &self.write, store_dir, cancel)?),
-            local_store: None,
-        })
+        BinaryCacheWriter::open_target(storage, &self.write, context)
     }
 
     fn is_new(&self) -> bool {

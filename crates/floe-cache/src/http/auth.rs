@@ -8,13 +8,16 @@ use floe_store::open_regular_file;
 use floe_transfer::Error;
 use floe_transfer::url::percent_decode;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Client, RequestBuilder, Url};
+use reqwest::{Client, Method, RequestBuilder, Url};
 
 use crate::storage::file_error;
 
-/// Makes a request with the credentials for the URL's host.
-pub(super) fn get(client: &Client, netrc: &[Netrc], url: &Url) -> RequestBuilder {
-    let request = get_without_credentials(client, url);
+/// Adds the credentials for the URL's host to a request.
+pub(super) fn add_credentials(
+    request: RequestBuilder,
+    netrc: &[Netrc],
+    url: &Url,
+) -> RequestBuilder {
     match authorization(netrc, url) {
         Some(value) => request.header(AUTHORIZATION, value),
         None => request,
@@ -22,13 +25,13 @@ pub(super) fn get(client: &Client, netrc: &[Netrc], url: &Url) -> RequestBuilder
 }
 
 /// Makes a request without credentials.
-pub(super) fn get_without_credentials(client: &Client, url: &Url) -> RequestBuilder {
+pub(super) fn without_credentials(client: &Client, method: Method, url: &Url) -> RequestBuilder {
     let mut url = url.clone();
     // reqwest would send the credentials of the URL itself. Both calls fail for URLs that cannot
     // have credentials.
     let _: Result<(), ()> = url.set_username("");
     let _: Result<(), ()> = url.set_password(None);
-    client.get(url)
+    client.request(method, url)
 }
 
 /// Reads netrc files, and returns the errors of those that cannot be used. Ignores absent files, as

@@ -15,6 +15,7 @@ use super::failure;
 use super::limiter::RequestPermits;
 use super::redirect;
 use super::request::Request;
+use super::s3_message::s3_message;
 use super::shared::HttpCacheShared;
 use crate::proxies::ProxyVar;
 use crate::storage::SmallObject;
@@ -92,14 +93,8 @@ async fn try_get_small(
     // After a redirect, the version is that of another server.
     let is_own = response.url().origin() == request.target.url.origin();
     let uses_http2 = is_own && response.version() == Version::HTTP_2;
-    let (mut contents, mut rate) = (Vec::new(), ReceiveRate::default());
-    while let Some(bytes) = next_bytes(request, &mut response, &mut rate).await? {
-        contents.extend_from_slice(&bytes);
-        // The parser sees the excess, and its error names the limit.
-        if contents.len() > NARINFO_LEN_MAX {
-            break;
-        }
-    }
+    // The parser sees the excess, and its error names the limit.
+    let contents = read_body(request, &mut response, NARINFO_LEN_MAX).await?;
     Ok(Ok(SmallObject {
         contents,
         uses_http2,
@@ -107,20 +102,57 @@ async fn try_get_small(
     }))
 }
 
+/// Reads a body. It is cut off some bytes after `len_max`.
+pub(super) async fn read_body(
+    request: &mut Request,
+    response: &mut Response,
+    len_max: usize,
+) -> Result<Vec<u8>, Error> {
+    let (mut contents, mut rate) = (Vec::new(), ReceiveRate::default());
+    while let Some(bytes) = next_bytes(request, response, &mut rate).await? {
+        contents.extend_from_slice(&bytes);
+        if contents.len() > len_max {
+            break;
+        }
+    }
+    Ok(contents)
+}
+
 /// Sends a request over the connections that it holds.
+pub(super) async fn send(
+    cache: &HttpCacheShared,
+    request: &mut Request,
+    change: impl Fn(RequestBuilder) -> RequestBuilder,
+) -> Result<Response, Error> {
+    let (context, shown) = (&cache.context, request.shown());
+    let sent = redirect::send(context, request, change).await?;
+    sent.map_err(|error| {
+        let proxy = context.options.proxies.for_url(&request.target.url);
+        let proxy = proxy.filter(|_| error.is_connect());
+        context.explain(request_error(&shown, &error, proxy))
+    })
+}
+
+/// Gets an object over the connections that the request holds.
 pub(super) async fn get(
     cache: &HttpCacheShared,
     request: &mut Request,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<StatusResult<Response>, Error> {
-    let (context, shown) = (&cache.context, request.shown());
-    let sent = redirect::send(context, request, change).await?;
-    let response = sent.map_err(|error| {
-        let proxy = context.options.proxies.for_url(&request.target.url);
-        let proxy = proxy.filter(|_| error.is_connect());
-        context.explain(request_error(&shown, &error, proxy))
-    })?;
-    let status = response.status();
+    let mut response = send(cache, request, change).await?;
+    if response.status() == StatusCode::FORBIDDEN && cache.context.signer.is_some() {
+        let body = read_body(request, &mut response, NARINFO_LEN_MAX).await?;
+        let reason = s3_message(&body);
+        // A bucket that must not be listed hides what it does not have.
+        return match reason.filter(|reason| !reason.starts_with("AccessDenied")) {
+            Some(reason) => {
+                let reason = format!("the server answered 403 Forbidden ({reason})");
+                Err(Error::fetch(&request.shown(), reason, false))
+            }
+            None => Ok(Err(StatusCode::FORBIDDEN)),
+        };
+    }
+    let (status, shown) = (response.status(), request.shown());
     let advice = match status {
         _ if status.is_success() => return Ok(Ok(response)),
         // An object store that must not be listed answers 403 for a missing object.
@@ -139,7 +171,8 @@ pub(super) async fn get(
     Err(Error::fetch(&shown, reason, false))
 }
 
-fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
+/// Makes the error of a status. It says whether another attempt may succeed.
+pub(super) fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     let after = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok());

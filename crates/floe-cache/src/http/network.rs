@@ -1,9 +1,11 @@
 //! The thread on which all requests run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use floe_transfer::{Error, Event, EventSink as _, Events, Service, Session};
+use floe_transfer::{Cancel, Error, Event, EventSink as _, Events, Service, Session};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -15,9 +17,11 @@ use super::client::{Clients, INVALID_CERT_TEXT};
 use super::failure::NO_ISSUER;
 use super::limiter::ConnectionLimits;
 use super::request_options::RequestOptions;
+use super::sign::Sign;
 use super::tls::ClientCertificate;
+use super::upload_limits::UPLOADS_LEN;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
-use crate::options::NetworkOptions;
+use crate::options::{AwsOptions, NetworkOptions};
 
 /// The clients and the options of all requests of a copy.
 #[derive(Debug)]
@@ -29,25 +33,38 @@ pub(super) struct HttpContext {
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
     pub(super) events: Events,
+    /// Signs the requests to the cache.
+    pub(super) signer: Option<Arc<dyn Sign>>,
     /// The connections to all hosts.
     pub(super) limits: Arc<ConnectionLimits>,
     /// Permits for the chunks of all large bodies that wait for their workers.
     pub(super) waiting_chunks: Arc<Semaphore>,
+    /// Permits for the memory of all uploads, in KiB.
+    pub(super) upload_memory: Arc<Semaphore>,
+    /// The connections of writes to all hosts. A write must not wait for a body of the same host
+    /// whose worker waits for the write.
+    pub(super) write_limits: Arc<ConnectionLimits>,
+    /// The uploads whose parts must be deleted if the copy ends.
+    pub(crate) open_uploads: OpenUploads,
+    /// Ends the waits of workers.
+    pub(super) cancel: Cancel,
     /// Runs tasks on the network thread. They are dropped when the thread ends.
     pub(super) handle: Handle,
 }
 
 impl HttpContext {
     /// Returns the context for the requests to a cache, with the certificate and the options in its
-    /// URI.
+    /// URI, and its signatures.
     ///
     /// Errors: [`Error::File`] if the client certificate cannot be used.
     pub(super) fn for_cache(
         self: &Arc<HttpContext>,
         certificate: Option<&ClientCertificate>,
         requests: &RequestOptions,
+        signer: Option<Arc<dyn Sign>>,
     ) -> Result<Arc<HttpContext>, Error> {
-        if certificate.is_none() && *requests == RequestOptions::default() {
+        let is_plain = certificate.is_none() && signer.is_none();
+        if is_plain && *requests == RequestOptions::default() {
             return Ok(self.clone());
         }
         let options = requests.apply(&self.options);
@@ -66,8 +83,13 @@ impl HttpContext {
             certificate_error,
             options,
             events: self.events.clone(),
+            signer,
             limits: self.limits.clone(),
             waiting_chunks: self.waiting_chunks.clone(),
+            upload_memory: self.upload_memory.clone(),
+            write_limits: self.write_limits.clone(),
+            open_uploads: self.open_uploads.clone(),
+            cancel: self.cancel.clone(),
             handle: self.handle.clone(),
         }))
     }
@@ -127,8 +149,13 @@ impl Service for Network {
             certificate_error,
             options: options.clone(),
             events: session.events.clone(),
+            signer: None,
             limits: Arc::new(ConnectionLimits::new(options.connections)),
             waiting_chunks: Arc::new(Semaphore::new(WAITING_CHUNKS_MAX)),
+            upload_memory: Arc::new(Semaphore::new(UPLOADS_LEN / 1024)),
+            write_limits: Arc::new(ConnectionLimits::new(options.connections)),
+            open_uploads: OpenUploads::default(),
+            cancel: session.cancel.clone(),
             handle: runtime.handle().clone(),
         });
         let stop = Arc::new(Notify::new());
@@ -153,6 +180,7 @@ impl Service for Network {
     /// Ends all requests and waits for the end of the thread. Afterwards no task holds a reference
     /// to a cache, nor to the disk cache, whose rows would be lost if the process ended before.
     fn shut_down(&self) {
+        self.context.open_uploads.wait_for_end(CLEAN_UP_TIME);
         self.abort();
         let mut handle = self.thread.lock();
         if let Some(thread) = handle.take() {
@@ -170,6 +198,11 @@ impl Network {
         self.disk_cache.clone()
     }
 
+    /// Returns the environment of AWS.
+    pub(crate) fn aws_options(&self) -> &AwsOptions {
+        &self.context.options.aws
+    }
+
     /// Ends all requests. Workers that wait for a body get an error.
     fn abort(&self) {
         self.stop.notify_one();
@@ -181,6 +214,38 @@ impl Drop for Network {
         self.shut_down();
     }
 }
+
+/// The number of uploads in parts that have begun and not ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenUploads(Arc<AtomicUsize>);
+
+/// An upload that is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenUpload(OpenUploads);
+
+impl OpenUploads {
+    pub(crate) fn begin(&self) -> OpenUpload {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenUpload(self.clone())
+    }
+
+    /// Waits until no upload is open, for a time at most.
+    fn wait_for_end(&self, most: Duration) {
+        let began = Instant::now();
+        while self.0.load(Ordering::Relaxed) > 0 && began.elapsed() < most {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for OpenUpload {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How long the end of a session waits until the parts of broken uploads are deleted.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
 
 /// How many chunks of large bodies may wait for their workers, in addition to one for each body: 8
 /// for each of the bodies of 4 workers and for as many prefetched ones, or about 25 MiB. More

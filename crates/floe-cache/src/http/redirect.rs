@@ -2,13 +2,13 @@
 
 use floe_transfer::Error;
 use floe_transfer::url::redact;
-use reqwest::header::LOCATION;
-use reqwest::{RequestBuilder, Response, Url, Version};
-use tokio::time::timeout;
+use reqwest::header::{AUTHORIZATION, LOCATION};
+use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 
 use super::auth;
 use super::network::HttpContext;
 use super::request::Request;
+use super::request_body::Progress;
 use super::request_target::copy_credentials;
 
 /// Sends a request and follows redirects. Applies `change` to each request. The outer error means
@@ -31,11 +31,28 @@ pub(super) async fn send(
         let bulk = request.bulk_client.as_ref();
         let bulk = bulk.filter(|_| limits.uses_http2(&url));
         let (client, is_bulk) = (context.clients.get(bulk), bulk.is_some());
-        let builder = match is_downgrade {
-            true => auth::get_without_credentials(client, &url),
-            false => auth::get(client, &context.netrc, &url),
+        let message = &mut request.message;
+        let mut builder = auth::without_credentials(client, message.method.clone(), &url);
+        builder = builder.headers(message.headers.clone());
+        let progress = Progress::default();
+        if let Some(body) = message.body.make(&progress) {
+            builder = builder.body(body);
+        }
+        let is_signed = context.signer.is_some() || message.is_complete;
+        if !is_downgrade && !is_signed {
+            builder = auth::add_credentials(builder, &context.netrc, &url);
+        }
+        let mut built = match change(builder).build() {
+            Ok(built) => built,
+            Err(error) => return Ok(Err(error)),
         };
-        let sent = timeout(request.head_wait.time(), change(builder).send()).await;
+        if let Some(signer) = &context.signer
+            && !message.is_complete
+        {
+            signer.sign(&mut built, &message.body).await?;
+        }
+        let wait = request.head_wait.time();
+        let sent = progress.until_stalled(wait, client.execute(built)).await;
         let response = match sent.map_err(|_| request.head_stalled())? {
             Ok(response) => response,
             Err(error) => {
@@ -49,7 +66,19 @@ pub(super) async fn send(
         limits.observe(&mut request.held, &response);
         match redirect_target(&response, &url, first)? {
             None => return Ok(Ok(response)),
+            // Another status may lead to a web page, which accepts anything.
+            Some(to) if request.message.is_write() && !REPEATED.contains(&response.status()) => {
+                let status = response.status();
+                let reason = format!(
+                    "the server answered {status} and redirected to {}",
+                    redact(&to)
+                );
+                return Err(Error::fetch(&redact(first), reason, false));
+            }
             Some(to) => url = to,
+        }
+        if url.origin() != first.origin() {
+            request.message.headers.remove(AUTHORIZATION);
         }
     }
     let reason = format!(
@@ -88,6 +117,12 @@ fn redirect_target(response: &Response, from: &Url, first: &Url) -> Result<Optio
     copy_credentials(first, &mut to);
     Ok(Some(to))
 }
+
+/// The statuses after which a client repeats the same request. RFC 9110, section 15.4.
+const REPEATED: [StatusCode; 2] = [
+    StatusCode::TEMPORARY_REDIRECT,
+    StatusCode::PERMANENT_REDIRECT,
+];
 
 /// The number of redirects that floe follows, as reqwest does by default.
 const REDIRECTS_MAX: usize = 10;

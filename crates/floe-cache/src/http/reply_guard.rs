@@ -3,30 +3,31 @@
 
 use floe_transfer::Error;
 
-use crate::storage::{GetCallback, GetResult};
-
 /// The duty to reply exactly once.
-pub(super) struct ReplyGuard(Option<GetCallback>);
+pub(crate) struct ReplyGuard<T>(Option<Callback<T>>);
 
-impl ReplyGuard {
+/// Receives the result of one operation.
+pub(crate) type Callback<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
+impl<T> ReplyGuard<T> {
     /// Makes the guard of a callback.
-    pub(super) fn new(callback: GetCallback) -> ReplyGuard {
+    pub(crate) fn new(callback: Callback<T>) -> ReplyGuard<T> {
         ReplyGuard(Some(callback))
     }
 
-    pub(super) fn send(mut self, reply: GetResult) {
+    pub(crate) fn send(mut self, reply: Result<T, Error>) {
         if let Some(callback) = self.0.take() {
             callback(reply);
         }
     }
 }
 
-impl Drop for ReplyGuard {
+impl<T> Drop for ReplyGuard<T> {
     fn drop(&mut self) {
         if let Some(callback) = self.0.take() {
             let reason = "the network thread dropped the request, which is a bug in floe unless \
                           the copy was cancelled";
-            callback(Err(Error::fetch("(a query to a cache)", reason, false)));
+            callback(Err(Error::fetch("(a request to a cache)", reason, false)));
         }
     }
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use floe_transfer::url::redact;
 use floe_transfer::{Buffering, Error};
-use reqwest::Url;
+use reqwest::header::HeaderMap;
+use reqwest::{Method, Url};
 
 use super::client::BulkClient;
 use super::limiter::RequestPermits;
 use super::reply_wait::ReplyWait;
+use super::request_body::RequestBody;
 use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
 
@@ -25,6 +27,36 @@ pub(super) struct Request {
     pub(super) rest_wait: ReplyWait,
     /// The time after which the rate of the body is compared with the least rate.
     pub(super) rate_window: Duration,
+    pub(super) message: Message,
+}
+
+/// The parts of a request beside its URL. The default is a GET.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: RequestBody,
+    /// Whether floe adds nothing that identifies the user, because the request has it already.
+    pub(crate) is_complete: bool,
+    /// Whether messages leave out the query of the URL, which may contain a secret.
+    pub(crate) hides_query: bool,
+}
+
+impl Message {
+    /// Whether the request changes something, so that only some redirects may repeat it.
+    pub(super) fn is_write(&self) -> bool {
+        ![Method::GET, Method::HEAD].contains(&self.method)
+    }
+}
+
+impl From<Method> for Message {
+    /// Makes a request without a body.
+    fn from(method: Method) -> Message {
+        Message {
+            method,
+            ..Message::default()
+        }
+    }
 }
 
 impl Request {
@@ -38,12 +70,35 @@ impl Request {
             head_wait: ReplyWait::new(&cache.reply_time, timeout),
             rest_wait: ReplyWait::for_rest(&cache.reply_time, timeout),
             rate_window: timeout.min(RATE_WINDOW_MAX),
+            message: Message::default(),
         }
+    }
+
+    /// Makes a request that writes, which has no connection yet. It is not sent a second time while
+    /// the first one may still succeed.
+    pub(super) fn write(cache: &HttpCacheShared, url: Url, message: Message) -> Request {
+        let clients = &cache.context.clients;
+        let buffering = match message.body.is_small() {
+            true => Buffering::Whole,
+            false => Buffering::Stream,
+        };
+        let mut request = Request {
+            bulk_client: Some(clients.choose_bulk(buffering)),
+            message,
+            ..Request::small(cache, url)
+        };
+        request.head_wait.wait_for_timeout();
+        request.rest_wait.wait_for_timeout();
+        request
     }
 
     /// Returns the URL without credentials.
     pub(super) fn shown(&self) -> String {
-        redact(&self.target.url)
+        let mut url = self.target.url.clone();
+        if self.message.hides_query {
+            url.set_query(None);
+        }
+        redact(&url)
     }
 
     /// Whether another attempt is free because it ended before the timeout. Over HTTP/2 it uses

@@ -24,7 +24,7 @@ impl RequestOptions {
     /// Sets the option with the name of a parameter. Returns `false` if there is none.
     ///
     /// Errors: the text says what is wrong with the value.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let number = || {
             let parsed = value.parse::<u32>();
             parsed.map_err(|_| format!("{name} takes a number from 0 to {}: {value:?}", u32::MAX))

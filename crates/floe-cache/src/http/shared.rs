@@ -8,19 +8,23 @@ use reqwest::Url;
 use tokio::sync::watch;
 
 use super::adaptive_limit::AdaptiveLimit;
-use super::network::HttpContext;
+use super::network::{HttpContext, OpenUploads};
 use super::reply_wait::ReplyTime;
 
 /// The state of one cache: what its requests have shown of it.
 #[derive(Debug)]
-pub(super) struct HttpCacheShared {
+pub(crate) struct HttpCacheShared {
     /// The URL of the cache.
-    pub(super) base: Url,
+    pub(crate) base: Url,
     pub(super) context: Arc<HttpContext>,
     /// How many narinfos may be requested at once. Unset until `nix-cache-info` has come.
     pub(super) query_limit: OnceLock<AdaptiveLimit>,
     /// Queries in a row that failed after all their attempts.
     pub(super) consecutive_failures: AtomicU32,
+    /// Writes in a row that failed after all their attempts.
+    pub(super) failed_writes: AtomicU32,
+    /// The error after which nothing is written any more.
+    pub(super) writes_disabled_by: OnceLock<Arc<Error>>,
     /// The error after which no query is sent any more.
     pub(super) disabled_by: OnceLock<Arc<Error>>,
     /// Whether the connections of bodies over HTTP/2 were opened.
@@ -34,8 +38,13 @@ pub(super) struct HttpCacheShared {
 }
 
 impl HttpCacheShared {
+    /// Returns the count of the uploads that must end before the session does.
+    pub(crate) fn open_uploads(&self) -> &OpenUploads {
+        &self.context.open_uploads
+    }
+
     /// Runs a task on the network thread until it ends or the transfers of this cache do.
-    pub(super) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let mut is_aborted = self.is_aborted.subscribe();
         self.context.handle.spawn(async move {
             tokio::select! {

@@ -6,22 +6,28 @@ use std::time::Duration;
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel, watch};
 
-use super::adaptive_limit::AdaptiveLimit;
+use super::adaptive_limit::{AdaptiveLimit, QueryPermit};
+use super::content_encoding::ContentEncodings;
 use super::download;
 use super::get::{get_small, open_connection};
 use super::limiter::RequestPermits;
 use super::network::{HttpContext, Network};
 use super::network_body::{Chunk, NetworkBody};
+use super::put::PlainPut;
 use super::reply_guard::ReplyGuard;
 use super::reply_wait::{ReplyTime, ReplyWait};
-use super::request::{RATE_WINDOW_MAX, Request};
+use super::request::{Message, RATE_WINDOW_MAX, Request};
 use super::request_options::RequestOptions;
 use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
+use super::sign::Sign;
 use super::tls::ClientCertificate;
+use super::upload::PutObject;
 use crate::binary_cache::CACHE_INFO;
 use crate::error::CacheError;
 use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
@@ -29,7 +35,11 @@ use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, Rea
 /// The storage of a cache behind HTTP.
 #[derive(Debug)]
 pub struct HttpStorage {
-    shared: Arc<HttpCacheShared>,
+    pub(super) shared: Arc<HttpCacheShared>,
+    /// Writes objects.
+    pub(super) server: Arc<dyn PutObject>,
+    /// Lists objects, if the kind of server can.
+    list: Option<Arc<dyn ListStorage>>,
 }
 
 impl HttpStorage {
@@ -43,21 +53,75 @@ impl HttpStorage {
         requests: &RequestOptions,
         network: &Network,
     ) -> Result<HttpStorage, Error> {
+        HttpStorage::with_context(url, network.context.for_cache(certificate, requests, None)?)
+    }
+
+    /// Makes the storage of a cache whose requests are signed; sends nothing yet.
+    ///
+    /// Errors: [`Error::InvalidStoreUri`] if the URL is invalid.
+    pub(crate) fn signed(
+        url: &str,
+        requests: &RequestOptions,
+        network: &Network,
+        signer: Arc<dyn Sign>,
+    ) -> Result<HttpStorage, Error> {
+        HttpStorage::with_context(
+            url,
+            network.context.for_cache(None, requests, Some(signer))?,
+        )
+    }
+
+    /// Sets the compressions of small objects.
+    pub fn with_encodings(self, encodings: ContentEncodings) -> HttpStorage {
+        let put = PlainPut::new(self.shared.clone(), HeaderMap::new(), encodings);
+        HttpStorage {
+            server: Arc::new(put),
+            ..self
+        }
+    }
+
+    /// Replaces the ways of writing and listing by those of an object store.
+    pub(crate) fn with_object_store(
+        self,
+        server: Arc<dyn PutObject>,
+        list: Arc<dyn ListStorage>,
+    ) -> HttpStorage {
+        HttpStorage {
+            shared: self.shared,
+            server,
+            list: Some(list),
+        }
+    }
+
+    /// Returns the part that requests use.
+    pub(crate) fn shared(&self) -> &Arc<HttpCacheShared> {
+        &self.shared
+    }
+
+    fn with_context(url: &str, context: Arc<HttpContext>) -> Result<HttpStorage, Error> {
         let base = parse_url(url)?;
-        let context = network.context.for_cache(certificate, requests)?;
         let shared = HttpCacheShared {
             base,
             context,
             query_limit: OnceLock::new(),
             consecutive_failures: AtomicU32::new(0),
             disabled_by: OnceLock::new(),
+            failed_writes: AtomicU32::new(0),
+            writes_disabled_by: OnceLock::new(),
             has_bulk_connections: AtomicBool::new(false),
             reply_time: ReplyTime::default(),
             nar_reply_time: ReplyTime::default(),
             is_aborted: watch::Sender::new(false),
         };
+        let shared = Arc::new(shared);
         Ok(HttpStorage {
-            shared: Arc::new(shared),
+            server: Arc::new(PlainPut::new(
+                shared.clone(),
+                HeaderMap::new(),
+                ContentEncodings::default(),
+            )),
+            shared,
+            list: None,
         })
     }
 
@@ -168,7 +232,7 @@ impl ReadStorage for HttpStorage {
     fn forget(&self, _: &str) {}
 
     fn as_list(&self) -> Option<&dyn ListStorage> {
-        None
+        self.list.as_deref()
     }
 
     fn abort(&self) {
@@ -177,9 +241,13 @@ impl ReadStorage for HttpStorage {
 }
 
 impl HttpCacheShared {
-    fn object_url(&self, name: &str) -> Result<Url, Error> {
+    pub(super) fn object_url(&self, name: &str) -> Result<Url, Error> {
         let base = self.base.as_str().trim_end_matches('/');
-        parse_url(&format!("{base}/{name}"))
+        match &self.context.signer {
+            None => parse_url(&format!("{base}/{name}")),
+            // The server verifies the signature of the name in this form.
+            Some(_) => parse_url(&format!("{base}/{}", encode_name(name))),
+        }
     }
 
     /// Sends the body of a NAR to its worker.
@@ -212,6 +280,7 @@ impl HttpCacheShared {
             head_wait: ReplyWait::new(&self.nar_reply_time, timeout),
             rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
             rate_window,
+            message: Message::default(),
         };
         match nar.buffering {
             Buffering::Whole => download::send_small_body(self, &mut request, chunks).await,
@@ -246,12 +315,17 @@ impl HttpCacheShared {
         }
     }
 
-    /// Gets a small object, with retries, unless the cache is disabled.
-    async fn get(&self, name: &str) -> GetResult {
-        let _permit = match self.query_limit.get() {
+    /// Waits until another query may be in flight.
+    pub(super) async fn query_permit(&self) -> Option<QueryPermit<'_>> {
+        match self.query_limit.get() {
             Some(limit) => Some(limit.acquire().await),
             None => None,
-        };
+        }
+    }
+
+    /// Gets a small object, with retries, unless the cache is disabled.
+    async fn get(&self, name: &str) -> GetResult {
+        let _permit = self.query_permit().await;
         if let Some(error) = self.disabled_by.get() {
             return Err(Error::SourceDisabled(error.clone()));
         }
@@ -290,6 +364,20 @@ impl HttpCacheShared {
 fn is_web_page(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"<")
 }
+
+/// Encodes the name of an object in the form that is signed.
+pub(crate) fn encode_name(name: &str) -> String {
+    utf8_percent_encode(name, &RESERVED).to_string()
+}
+
+/// The characters that a signed name does not contain as they are: all but the unreserved ones and
+/// the slash.
+const RESERVED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
 
 /// How many chunks of a large body may wait for the worker. The client makes chunks of at most
 /// about 400 KiB.

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_transfer::store_uri::absolute;
@@ -11,10 +12,11 @@ use floe_transfer::{
     TargetContext, UriParameters,
 };
 
-use super::{ClientCertificate, HttpStorage, Network, RequestOptions};
+use super::{ClientCertificate, ContentEncodings, HttpStorage, Network, RequestOptions};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
 use crate::storage::ReadStorage;
+use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +25,12 @@ pub struct HttpCacheUri {
     pub url: String,
     /// The options of the cache as a source.
     pub options: CacheOptions,
+    /// The options of the cache as a target.
+    pub write: CacheWriteOptions,
     /// The client certificate for the server (`tls-certificate`, `tls-private-key`).
     pub certificate: Option<ClientCertificate>,
+    /// The compressions of small objects of the cache as a target.
+    pub encodings: ContentEncodings,
     /// The options of requests to this cache.
     pub requests: RequestOptions,
     /// The parameters without effect that the user should know of.
@@ -43,6 +49,8 @@ impl HttpCacheUri {
         let mut cache = HttpCacheUri {
             url: format!("{}://{address}", uri.scheme),
             options: CacheOptions::default(),
+            write: CacheWriteOptions::default(),
+            encodings: ContentEncodings::default(),
             certificate: None,
             requests: RequestOptions::default(),
             ignored: Vec::new(),
@@ -53,10 +61,13 @@ impl HttpCacheUri {
                 "tls-certificate" => certificate = Some(absolute(value)?),
                 "tls-private-key" => private_key = Some(absolute(value)?),
                 _ if cache.options.set(name, value)? => {}
+                _ if cache.write.set(name, value)? => {}
+                _ if cache.encodings.set(name, value)? => {}
                 _ if cache.requests.set(name, value)? => {}
                 _ => cache.ignored.extend(PARAMETERS.ignored(uri, name)),
             }
         }
+        cache.write.adopt(&cache.options);
         cache.certificate = match (certificate, private_key) {
             (None, None) => None,
             (None, Some(_)) => return Err("tls-private-key needs tls-certificate".into()),
@@ -95,11 +106,20 @@ impl StoreConfig for HttpCacheUri {
         Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
     }
 
-    fn open_target(&self, _: &TargetContext<'_>) -> Result<OpenTarget, Error> {
-        Err(Error::InvalidStoreUri {
-            text: self.to_string(),
-            reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
-        })
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let network = context.session.service::<Network>()?;
+        let storage = HttpStorage::new(
+            &self.url,
+            self.certificate.as_ref(),
+            &self.requests,
+            &network,
+        )?;
+        let storage = storage.with_encodings(self.encodings.clone());
+        BinaryCacheWriter::open_target(Arc::new(storage), &self.write, context)
+    }
+
+    fn secret_key_files(&self) -> &[PathBuf] {
+        &self.write.secret_keys
     }
 
     fn is_trusted(&self) -> bool {
@@ -111,34 +131,33 @@ impl StoreConfig for HttpCacheUri {
     }
 }
 
-/// The parameters of a binary cache behind HTTP. Those that concern writing are irrelevant, because
-/// floe only reads from such a cache.
+/// The parameters of a binary cache behind HTTP.
 const PARAMETERS: UriParameters = UriParameters {
     used: &[
+        "compression",
+        "compression-level",
         "connect-timeout",
+        "index-debug-info",
+        "log-compression",
+        "ls-compression",
+        "narinfo-compression",
         "priority",
         "retry-attempts",
         "retry-delay",
         "retry-delay-rate-limited",
         "retry-max-delay",
+        "secret-key",
+        "secret-keys",
         "tls-certificate",
         "tls-private-key",
         "trusted",
         "want-mass-query",
+        "write-nar-listing",
     ],
     irrelevant: &[
-        "compression",
-        "compression-level",
-        "index-debug-info",
-        "log-compression",
-        "ls-compression",
-        "narinfo-compression",
         "parallel-compression",
         "path-info-cache-size",
-        "secret-key",
-        "secret-keys",
         "system-features",
-        "write-nar-listing",
     ],
     unsupported: &["local-nar-cache", "store"],
 };

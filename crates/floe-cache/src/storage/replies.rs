@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use floe_transfer::{CANCEL_POLL, Cancel, Error};
 
 /// The replies to requests in flight.
+#[derive(Debug)]
 pub(crate) struct Replies<T> {
     sender: Sender<Option<T>>,
     receiver: Receiver<Option<T>>,

@@ -6,7 +6,7 @@ use floe_format::{NarInfo, StorePath};
 use floe_transfer::{CachePolicy, Cancel, Error};
 
 use super::{BinaryCacheWriter, narinfo_name};
-use crate::storage::{GetResult, LenResult, Replies};
+use crate::storage::{GetResult, LenResult, ListStorage, Replies};
 
 /// The state of a path in a cache.
 pub(super) enum Presence {
@@ -80,6 +80,36 @@ impl BinaryCacheWriter {
         }
     }
 
+    /// Finds out which paths of whole closures the cache has, by a list where that needs fewer
+    /// requests. A listed narinfo counts as whole: its NAR was there before it.
+    ///
+    /// Errors: as [`BinaryCacheWriter::examine`].
+    pub(super) fn examine_closures(&self, paths: &[StorePath]) -> Result<Vec<Presence>, Error> {
+        let list = self.storage.as_list();
+        // Queries of a directory cost less than its list.
+        let list = list.filter(|_| paths.len() >= LISTED_FROM && !self.has_records());
+        let Some(list) = list else {
+            return self.examine(paths, &self.cancel);
+        };
+        let listed = match Listed::read(list, paths.len() / PATHS_PER_PAGE, &self.cancel) {
+            Ok(listed) => listed,
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            // The user may read and write the objects, but not list them.
+            Err(_) => return self.examine(paths, &self.cancel),
+        };
+        let is_listed = |path: &StorePath| listed.contains(&narinfo_name(path));
+        let unknown = paths.iter().filter(|path| is_listed(path).is_none());
+        let unknown: Vec<StorePath> = unknown.cloned().collect();
+        let mut examined = self.examine(&unknown, &self.cancel)?.into_iter();
+        let found = paths.iter().map(|path| match is_listed(path) {
+            Some(true) => Presence::Whole(BTreeSet::new()),
+            Some(false) => Presence::Missing,
+            // One for each unknown path.
+            None => examined.next().unwrap_or(Presence::Missing),
+        });
+        Ok(found.collect())
+    }
+
     /// Parses the narinfo of a path. The error says why it cannot be used.
     fn parse_narinfo(&self, path: &StorePath, text: &[u8]) -> Result<NarInfo, String> {
         let narinfo = NarInfo::parse(text, &self.store_dir).map_err(|error| error.to_string())?;
@@ -87,6 +117,34 @@ impl BinaryCacheWriter {
             true => Ok(narinfo),
             false => Err(format!("its narinfo describes {}", narinfo.info.path)),
         }
+    }
+}
+
+/// The names of the first objects of a cache, in their order.
+struct Listed {
+    names: BTreeSet<String>,
+    is_complete: bool,
+}
+
+impl Listed {
+    fn read(list: &dyn ListStorage, pages: usize, cancel: &Cancel) -> Result<Listed, Error> {
+        let mut page = list.list_page(None, cancel)?;
+        let mut names: BTreeSet<String> = page.names.into_iter().collect();
+        for _ in 1..pages.clamp(1, PAGES_MAX) {
+            let Some(next) = page.next else { break };
+            page = list.list_page(Some(&next), cancel)?;
+            names.extend(std::mem::take(&mut page.names));
+        }
+        Ok(Listed {
+            names,
+            is_complete: page.next.is_none(),
+        })
+    }
+
+    /// Whether there is an object; `None` if it would come after the last listed one.
+    fn contains(&self, name: &str) -> Option<bool> {
+        let is_covered = || self.names.last().is_some_and(|last| name <= last.as_str());
+        (self.is_complete || is_covered()).then(|| self.names.contains(name))
     }
 }
 
@@ -106,3 +164,13 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
 /// How many paths are examined at once: more than a server accepts over one connection. Their
 /// narinfos are in memory, usually a few KiB each, and at most `NARINFO_LEN_MAX`.
 const EXAMINED_AT_ONCE: usize = 128;
+
+/// The number of paths from which on a list may need fewer requests.
+const LISTED_FROM: usize = 20;
+
+/// A page of a list is requested for this many paths: it has up to 1,000 names, but they may be
+/// those of other paths.
+const PATHS_PER_PAGE: usize = 100;
+
+/// The largest number of pages that are read.
+const PAGES_MAX: usize = 20;

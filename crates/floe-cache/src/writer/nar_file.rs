@@ -8,15 +8,17 @@ use std::path::Path;
 
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
-use floe_format::{Compression, Hash, NarInfo};
+use floe_format::{Compression, Hash, NarInfo, StorePath, nix32};
 use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
 use floe_transfer::codec::{self, Encoder};
-use floe_transfer::{Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk};
+use floe_transfer::{
+    Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk, random_number,
+};
 
 use super::CacheWriteOptions;
-use crate::storage::{NewObject, WriteStorage, file_error, len_and_wait};
+use crate::storage::{NewObject, ObjectPlan, Replies, WriteStorage, file_error, len_and_wait};
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]
@@ -24,6 +26,20 @@ pub(super) struct StagedNar {
     pub(super) narinfo: NarInfo,
     /// The tree, if the options need it.
     pub(super) tree: Option<Node>,
+    /// The reply of the storage, if it was not received yet.
+    written: Option<Replies<Result<(), Error>>>,
+}
+
+impl StagedNar {
+    pub(super) fn path(&self) -> &StorePath {
+        &self.narinfo.info.path
+    }
+
+    /// Waits until the NAR is whole in the cache.
+    pub(super) fn wait_until_whole(&mut self) -> Result<(), Error> {
+        let written = self.written.take();
+        written.map_or(Ok(()), |mut written| written.only()?)
+    }
 }
 
 /// Writes a NAR into a file of the cache.
@@ -34,7 +50,10 @@ pub(super) fn write_nar_file(
 ) -> Result<StagedNar, Error> {
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
-    let object = storage.begin_object()?;
+    let object = storage.begin_object(&ObjectPlan {
+        early_name: early_name(&nar.narinfo().info.nar_hash, options.compression),
+        len: nar_size,
+    })?;
     let place = object.place().to_owned();
     let mut output = HashedObject {
         object: BufWriter::with_capacity(BUFFER_LEN, object),
@@ -43,10 +62,16 @@ pub(super) fn write_nar_file(
     };
     let tree = compress(options, nar, (&mut output, &place))?;
     let object = output.object.into_inner();
-    let object = object.map_err(|error| file_error("write", &place)(error.into_error()))?;
+    let object = object.map_err(|error| write_error(&place)(error.into_error()))?;
     let file_hash = Hash::sha256(output.hasher.finish());
     let url = nar_url(&file_hash, options.compression);
-    object.finish(&url)?;
+    let mut written = Replies::new(&Cancel::default());
+    let named = object.finish(&url, written.callback(|done| done));
+    if named != url {
+        // The object was too large to be kept, so it cannot be sent again later.
+        written.only()??;
+    }
+    let url = named;
     let narinfo = NarInfo {
         url,
         compression: options.compression,
@@ -54,7 +79,19 @@ pub(super) fn write_nar_file(
         file_size: Some(output.len),
         ..nar.narinfo().clone()
     };
-    Ok(StagedNar { narinfo, tree })
+    Ok(StagedNar {
+        narinfo,
+        tree,
+        written: (written.pending() > 0).then_some(written),
+    })
+}
+
+/// Returns a name for a NAR whose file has no hash yet. Two writers may compress a NAR differently,
+/// so the name is random: an object always has the size and the hash in its narinfo.
+fn early_name(nar_hash: &Hash, compression: Compression) -> String {
+    let (digest, extension) = (nar_hash.digest_nix32(), compression.file_extension());
+    let random = nix32::encode(&random_number().to_le_bytes());
+    format!("nar/{digest}-{random}.nar{extension}")
 }
 
 /// Returns the URL of a NAR, relative to the cache, in Nix's form.
@@ -89,7 +126,7 @@ fn compress(
         encoder,
     };
     nar.write_to(&mut writer)?;
-    writer.encoder.finish().map_err(file_error("write", path))?;
+    writer.encoder.finish().map_err(write_error(path))?;
     let NarChecker {
         reader, listing, ..
     } = writer.checker;
@@ -143,7 +180,11 @@ pub(super) fn reuse_nar_file(
         ..recorded
     };
     let tree = sink.listing.and_then(|listing| listing.root);
-    Ok(Some(StagedNar { narinfo, tree }))
+    Ok(Some(StagedNar {
+        narinfo,
+        tree,
+        written: None,
+    }))
 }
 
 /// Decodes a NAR file of the cache to its end.
@@ -229,7 +270,15 @@ impl NarSink for NarFileWriter<'_> {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
         self.checker.write(nar)?;
         let written = self.encoder.write_all(nar);
-        written.map_err(file_error("write", self.path))
+        written.map_err(write_error(self.path))
+    }
+}
+
+/// Returns the conversion of an error of a new object. A server has errors of its own.
+fn write_error(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |error| match error.downcast::<Error>() {
+        Ok(error) => error,
+        Err(error) => file_error("write", path)(error),
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use floe_format::Compression;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
 
+use crate::binary_cache::CacheOptions;
+
 /// The options of a binary cache as a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheWriteOptions {
@@ -51,6 +53,12 @@ impl CacheWriteOptions {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Takes the options that a new cache tells its clients from those of the cache as a source.
+    pub(crate) fn adopt(&mut self, options: &CacheOptions) {
+        self.priority = options.priority;
+        self.want_mass_query = options.want_mass_query.unwrap_or(self.want_mass_query);
     }
 
     /// Whether the target needs the names of the files of each path.

@@ -2,6 +2,8 @@
 //!
 //! The *frontier* is the set of new paths. It begins with the requested paths.
 //!
+//! If a binary cache receives paths of a store, the first frontier is the whole closure.
+//!
 //! 1. The paths of the frontier become temp roots of the target. The target then reports which of
 //!    them it lacks.
 //! 2. A valid path of a store is not followed, because a store contains whole closures. A binary
@@ -96,6 +98,8 @@ struct Resolver<'a> {
     requested_paths: Vec<Option<StorePath>>,
     /// New paths that the target was not queried for yet.
     frontier: Vec<StorePath>,
+    /// Whether the frontier consists of whole closures.
+    is_closed: bool,
     /// The policy of new queries.
     policy: CachePolicy,
 }
@@ -123,9 +127,11 @@ pub(crate) fn resolve<'a>(
         resolved: Resolved::default(),
         requested_paths: vec![None; specs.len()],
         frontier: Vec::new(),
+        is_closed: false,
         policy: CachePolicy::HitsOnly,
     };
     resolver.add_specs(specs)?;
+    resolver.add_closures()?;
     while !resolver.frontier.is_empty() {
         resolver.expand_frontier()?;
     }
@@ -176,6 +182,22 @@ impl Resolver<'_> {
         Ok(())
     }
 
+    /// Adds the closures of the frontier, if the target has to look at each path anyway, and the
+    /// only source knows them.
+    fn add_closures(&mut self) -> Result<(), Error> {
+        let ([source], false) = (
+            &*self.copy.sources.list,
+            self.copy.target.has_whole_closures(),
+        ) else {
+            return Ok(());
+        };
+        if let Some(closures) = source.closures(&self.frontier)? {
+            self.frontier.extend(closures);
+            self.is_closed = true;
+        }
+        Ok(())
+    }
+
     /// Queries the target for the paths of the frontier, and the sources for the missing ones.
     fn expand_frontier(&mut self) -> Result<(), Error> {
         let mut frontier = std::mem::take(&mut self.frontier);
@@ -188,7 +210,10 @@ impl Resolver<'_> {
             return Ok(());
         }
         let target = self.copy.target;
-        let missing = target.add_temp_roots_and_query_missing(&frontier)?;
+        let missing = match std::mem::take(&mut self.is_closed) {
+            true => target.query_missing_of_closures(&frontier)?,
+            false => target.add_temp_roots_and_query_missing(&frontier)?,
+        };
         for (path, reason) in &missing.damaged {
             self.copy.events.event(Event::DamagedPath { path, reason });
         }

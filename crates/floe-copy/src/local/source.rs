@@ -80,6 +80,17 @@ impl Source for LocalSource {
         Ok(Some(self.reader.valid_paths()?))
     }
 
+    fn closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
+        let mut valid = Vec::with_capacity(paths.len());
+        for path in paths {
+            if self.reader.path_info(path)?.is_some() {
+                valid.push(path.clone());
+            }
+        }
+        let closure = self.reader.closure(&valid)?;
+        Ok(Some(closure.into_iter().map(|info| info.path).collect()))
+    }
+
     fn has_nar_files(&self) -> bool {
         false
     }

@@ -22,9 +22,11 @@ pub(super) fn of_scheme(scheme: &str) -> String {
         "ssh" | "ssh-ng" | "mounted-ssh-ng" => {
             "floe does not support SSH yet; copy to file://DIR and transfer that directory"
         }
-        "s3" | "gs" | "az" => {
-            "floe does not support object stores yet; read them by https://, or copy to file://DIR \
-             and upload that directory"
+        "s3" if cfg!(feature = "s3") => "a bucket follows ://; use s3://BUCKET",
+        "s3" => "this build has no support of S3; use the program floe, or read it by https://",
+        "gs" | "az" => {
+            "floe does not support this object store; use s3:// with its endpoint if it has one, \
+             or copy to file://DIR and upload that directory"
         }
         "daemon" | "unix" => {
             "floe cannot use the Nix daemon yet; run floe as root on the store itself, or use \

@@ -32,12 +32,25 @@ fn directory_and_root_parameter_name_same_store() {
 }
 
 #[test]
-fn http_uri_drops_nix_parameters() {
+fn caches_behind_a_network_take_nix_parameters() {
     let plain = debug("https://cache.example.org/x");
     let address = "https://cache.example.org/x/?parallel-compression=1";
     assert_eq!(debug(address), plain);
-    let for_writing = "compression=zstd&secret-key=/k&log-compression=br";
-    assert_eq!(debug(&format!("{address}&{for_writing}")), plain);
+    for start in [
+        address,
+        "s3://bucket?region=eu-west-1&multipart-upload=true",
+    ] {
+        let text = format!("{start}&compression=zstd&secret-key=/k&log-compression=br");
+        let cache = debug(&text);
+        for field in [
+            "compression: Zstd",
+            "secret_keys: [\"/k\"]",
+            "log: Some(Brotli)",
+        ] {
+            assert!(cache.contains(field), "{cache}");
+        }
+        assert!(cache.contains("ignored: []"), "{cache}");
+    }
     let own = debug(&format!(
         "{address}&priority=-10&want-mass-query=false&trusted=1"
     ));
@@ -189,22 +202,6 @@ fn binary_cache_with_missing_key_is_not_created() {
 }
 
 #[test]
-fn http_cache_as_target_is_refused() {
-    let write = WriteOptions::default();
-    let context = TargetContext {
-        session: &Session::default(),
-        store_dir: None,
-        write: &write,
-        dry_run: false,
-    };
-    let error = resolve("http://c")
-        .unwrap()
-        .open_target(&context)
-        .unwrap_err();
-    assert!(error.to_string().contains("file://DIR"), "{error}");
-}
-
-#[test]
 fn source_that_cannot_be_opened_is_unavailable() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = scratch.path();
@@ -233,8 +230,9 @@ fn text_without_scheme_names_the_nearest_spelling() {
     let in_current = format!("use file://{}/c", current.display());
     for (text, part) in [
         ("cachix:foo", "use https://foo.cachix.org"),
-        ("s3:bucket", "object stores yet"),
-        ("s3://bucket", "object stores yet"),
+        ("s3:bucket", "use s3://BUCKET"),
+        ("s3://", "use s3://BUCKET"),
+        ("gs://bucket", "use s3:// with its endpoint"),
         ("ssh:host", "SSH yet"),
         ("unix:/sock", "--root DIR"),
         ("dummy:", "use a directory"),

@@ -77,6 +77,8 @@ fn library_exports_exactly_the_declared_functions() {
     let exported: BTreeSet<String> = text
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
+        // A build of the whole workspace has caches in buckets, whose checksums export functions.
+        .filter(|name| !name.starts_with("crc_fast_"))
         .map(str::to_owned)
         .collect();
     assert!(exported.len() > 10, "{exported:?}");

@@ -1,10 +1,11 @@
 //! The conformance tests of storages.
 
+use std::io::{Read as _, Write};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use floe_cache::{Durability, Found, ReadStorage, WriteStorage};
-use floe_transfer::{Body, CachePolicy, Error, NarRequest};
+use floe_cache::{Durability, Found, ListStorage, ObjectPlan, ReadStorage, WriteStorage};
+use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest};
 
 use super::contents::Contents;
 use crate::TIMEOUT;
@@ -30,7 +31,7 @@ pub fn check_reader(storage: &dyn ReadStorage, contents: &Contents) {
         assert!(!matches!(error, Error::Cancelled), "{url}: {error}");
     }
     if let Some(list) = storage.as_list() {
-        let names = list.list().unwrap();
+        let names = names(list);
         for known in &contents.paths {
             let name = format!("{}.narinfo", known.path().hash_part());
             assert!(names.contains(&name), "{name} is not listed");
@@ -47,14 +48,12 @@ pub fn check_writer(storage: &dyn WriteStorage) {
     storage.create().unwrap();
     for durability in [Durability::Synced, Durability::Unsynced] {
         for contents in [&b"one"[..], b"", b"another"] {
-            storage.put("a.narinfo", contents, durability).unwrap();
+            put(storage, "a.narinfo", contents, durability);
             assert_eq!(get(storage, "a.narinfo").unwrap().unwrap(), contents);
             assert_eq!(len(storage, "a.narinfo"), Some(contents.len() as u64));
         }
     }
-    storage
-        .put("log/deep/b", b"deep", Durability::Synced)
-        .unwrap();
+    put(storage, "log/deep/b", b"deep", Durability::Synced);
     assert_eq!(get(storage, "log/deep/b").unwrap().unwrap(), b"deep");
     new_object_appears_whole(storage);
     concurrent_writers_leave_one_whole_object(storage);
@@ -67,19 +66,35 @@ pub fn check_writer(storage: &dyn WriteStorage) {
 }
 
 fn new_object_appears_whole(storage: &dyn WriteStorage) {
-    let listed = || storage.as_list().map(|list| list.list().unwrap().len());
+    let listed = || storage.as_list().map(|list| names(list).len());
     let before = listed();
-    let mut dropped = storage.begin_object().unwrap();
-    dropped.write_all(b"dropped").unwrap();
-    drop(dropped);
-    assert_eq!(listed(), before, "a dropped object has left something");
-    let mut object = storage.begin_object().unwrap();
-    for _ in 0..1000 {
-        object.write_all(&[7; 1000]).unwrap();
+    let plan = |name: &str, len| ObjectPlan {
+        early_name: name.into(),
+        len,
+    };
+    for len in [7, LARGE_LEN] {
+        let mut dropped = storage.begin_object(&plan("nar/dropped.nar", len)).unwrap();
+        write_sevens(&mut *dropped, len);
+        drop(dropped);
     }
-    assert_eq!(len(storage, "nar/new.nar"), None);
-    object.finish("nar/new.nar").unwrap();
-    assert_eq!(len(storage, "nar/new.nar"), Some(1_000_000));
+    assert_eq!(listed(), before, "a dropped object has left something");
+    for new_len in [0, 1_000_000, LARGE_LEN] {
+        let early = format!("nar/early-{new_len}.nar");
+        let mut object = storage.begin_object(&plan(&early, new_len)).unwrap();
+        write_sevens(&mut *object, new_len);
+        let name = format!("nar/{new_len}.nar");
+        assert_eq!([&name, &early].map(|it| len(storage, it)), [None, None]);
+        let (sender, replies) = channel();
+        let given = object.finish(&name, Box::new(move |done| sender.send(done).unwrap()));
+        replies.recv_timeout(TIMEOUT).unwrap().unwrap();
+        assert!(given == name || given == early, "{given}");
+        assert_eq!(len(storage, &given), Some(new_len));
+    }
+}
+
+fn write_sevens(object: &mut (impl Write + ?Sized), len: u64) {
+    let mut sevens = std::io::repeat(7).take(len);
+    std::io::copy(&mut sevens, object).unwrap();
 }
 
 fn concurrent_writers_leave_one_whole_object(storage: &dyn WriteStorage) {
@@ -89,9 +104,7 @@ fn concurrent_writers_leave_one_whole_object(storage: &dyn WriteStorage) {
             scope.spawn(move || {
                 for _ in 0..20 {
                     let contents = [byte; LEN];
-                    storage
-                        .put("a.narinfo", &contents, Durability::Unsynced)
-                        .unwrap();
+                    put(storage, "a.narinfo", &contents, Durability::Unsynced);
                     let found = get(storage, "a.narinfo").unwrap().unwrap();
                     assert_eq!(found, vec![found[0]; LEN]);
                 }
@@ -105,6 +118,23 @@ fn get(storage: &(impl ReadStorage + ?Sized), name: &str) -> Result<Option<Vec<u
     let reply = move |found: Result<Found, Error>| sender.send(found).unwrap();
     storage.get(name, CachePolicy::Bypass, Box::new(reply));
     Ok(replies.recv_timeout(TIMEOUT).unwrap()?.into_contents())
+}
+
+fn names(list: &dyn ListStorage) -> Vec<String> {
+    let mut page = list.list_page(None, &Cancel::default()).unwrap();
+    let mut names = page.names;
+    while let Some(next) = page.next {
+        page = list.list_page(Some(&next), &Cancel::default()).unwrap();
+        names.append(&mut page.names);
+    }
+    names
+}
+
+fn put(storage: &dyn WriteStorage, name: &str, contents: &[u8], durability: Durability) {
+    let (sender, replies) = channel();
+    let reply = Box::new(move |done| sender.send(done).unwrap());
+    storage.put(name, contents.to_owned(), durability, reply);
+    replies.recv_timeout(TIMEOUT).unwrap().unwrap();
 }
 
 fn len(storage: &dyn WriteStorage, name: &str) -> Option<u64> {
@@ -122,3 +152,6 @@ fn read_chunks(body: Body) -> Result<(), Error> {
     while chunks.wait_for_next()?.is_some() {}
     Ok(())
 }
+
+/// The length of an object that no storage behind a network keeps in memory, in bytes.
+const LARGE_LEN: u64 = 20 * 1024 * 1024 + 1;

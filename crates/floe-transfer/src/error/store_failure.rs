@@ -15,6 +15,11 @@ pub trait StoreFailure: Error + Send + Sync {
     /// Returns the URL that the failure is about, without credentials.
     fn url(&self) -> Option<&str>;
 
+    /// Whether another attempt may succeed.
+    fn is_transient(&self) -> bool {
+        false
+    }
+
     /// Whether all sources of the kind fail in the same way.
     fn concerns_all_sources(&self) -> bool;
 }

@@ -1,0 +1,185 @@
+//! Objects on a server: one PUT for each, as Nix sends them, and what the server replies.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floe_transfer::Error;
+use reqwest::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap,
+    HeaderValue, IF_NONE_MATCH,
+};
+use reqwest::{Method, StatusCode};
+use tokio::sync::mpsc::Receiver;
+
+use super::content_encoding::ContentEncodings;
+use super::exchange::{Reply, exchange};
+use super::request::Message;
+use super::request_body::{Part, RequestBody, StreamedBody};
+use super::shared::HttpCacheShared;
+use super::upload::{PutObject, Upload};
+use super::write_failure;
+use crate::binary_cache::CACHE_INFO;
+use crate::storage::LenResult;
+
+/// Writes objects by PUT. A large one has no length, because it is still being compressed.
+#[derive(Debug)]
+pub(crate) struct PlainPut {
+    shared: Arc<HttpCacheShared>,
+    /// Headers of all objects.
+    headers: HeaderMap,
+    encodings: ContentEncodings,
+}
+
+impl PlainPut {
+    pub(crate) fn new(
+        shared: Arc<HttpCacheShared>,
+        headers: HeaderMap,
+        encodings: ContentEncodings,
+    ) -> PlainPut {
+        PlainPut {
+            shared,
+            headers,
+            encodings,
+        }
+    }
+
+    fn upload(&self, name: String, encoding: Option<HeaderValue>, body: RequestBody) -> Upload {
+        let shared = self.shared.clone();
+        let mut headers = object_headers(&name);
+        if name == CACHE_INFO {
+            // The file of another writer stays.
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        }
+        headers.extend(self.headers.clone());
+        headers.extend(encoding.map(|encoding| (CONTENT_ENCODING, encoding)));
+        Box::pin(async move { shared.put(&name, headers, body).await })
+    }
+}
+
+impl PutObject for PlainPut {
+    fn put(&self, name: String, contents: Vec<u8>) -> Upload {
+        let (contents, encoding) = self.encodings.encode(&name, contents);
+        self.upload(name, encoding, RequestBody::Whole(contents.into()))
+    }
+
+    fn put_parts(&self, name: String, parts: Receiver<Part>) -> Upload {
+        let body = StreamedBody::new(parts);
+        let (is_complete, url) = (body.is_complete(), self.shared.object_url(&name));
+        let upload = self.upload(name, None, RequestBody::Stream(body));
+        Box::pin(async move {
+            upload.await?;
+            match is_complete.load(Ordering::Relaxed) {
+                true => Ok(()),
+                false => Err(write_failure::too_early(&url?)),
+            }
+        })
+    }
+}
+
+impl HttpCacheShared {
+    pub(crate) async fn query_len(&self, name: &str) -> LenResult {
+        let _permit = self.query_permit().await;
+        let mut message = Message::from(Method::HEAD);
+        // The length of an encoded object would be another one.
+        let identity = HeaderValue::from_static("identity");
+        message.headers.insert(ACCEPT_ENCODING, identity);
+        let reply = self.write(name, message).await?;
+        match reply.status {
+            status if status.is_success() => {
+                let len = reply.headers.get(CONTENT_LENGTH);
+                let len = len.and_then(|len| len.to_str().ok()?.parse().ok());
+                let reason = "the server names no length of the object";
+                let url = self.object_url(name)?;
+                Ok(Some(len.ok_or_else(|| {
+                    Error::fetch(&floe_transfer::url::redact(&url), reason, false)
+                })?))
+            }
+            // An object store that must not be listed answers 403 for a missing object.
+            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN => Ok(None),
+            _ => Err(self.refusal(name, &reply)?),
+        }
+    }
+
+    /// Writes an object whole or not at all.
+    async fn put(&self, name: &str, headers: HeaderMap, body: RequestBody) -> Result<(), Error> {
+        let message = Message {
+            method: Method::PUT,
+            headers,
+            body,
+            ..Message::default()
+        };
+        if let Some(error) = self.writes_disabled_by.get() {
+            return Err(Error::SourceDisabled(error.clone()));
+        }
+        let result = match self.write(name, message).await {
+            Ok(reply) if reply.status.is_success() => Ok(()),
+            Ok(reply) if reply.status == StatusCode::PRECONDITION_FAILED && name == CACHE_INFO => {
+                Ok(())
+            }
+            Ok(reply) => Err(self.refusal(name, &reply)?),
+            Err(error) => Err(error),
+        };
+        self.record_write(result)
+    }
+
+    pub(super) async fn delete(&self, name: &str) -> Result<(), Error> {
+        let reply = self.write(name, Method::DELETE.into()).await?;
+        match reply.status {
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.refusal(name, &reply)?),
+        }
+    }
+
+    /// Counts failures, and lets all further writes fail after [`FAILURES_MAX`] in a row.
+    fn record_write(&self, result: Result<(), Error>) -> Result<(), Error> {
+        let Err(error) = result else {
+            self.failed_writes.store(0, Ordering::Relaxed);
+            return Ok(());
+        };
+        if self.failed_writes.fetch_add(1, Ordering::Relaxed) + 1 < FAILURES_MAX {
+            return Err(error);
+        }
+        let error = Arc::new(error);
+        // Only the first error is kept.
+        let _: Result<(), _> = self.writes_disabled_by.set(error.clone());
+        Err(Error::SourceDisabled(error))
+    }
+
+    async fn write(&self, name: &str, message: Message) -> Result<Reply, Error> {
+        let reply = exchange(self, self.object_url(name)?, message).await;
+        reply.map_err(write_failure::of_request)
+    }
+
+    fn refusal(&self, name: &str, reply: &Reply) -> Result<Error, Error> {
+        Ok(write_failure::of_reply(&self.object_url(name)?, reply))
+    }
+}
+
+/// Returns the type of an object, which is that of Nix, and how long caches may keep it.
+pub(crate) fn object_headers(name: &str) -> HeaderMap {
+    let (content_type, lifetime) = match name {
+        "nix-cache-info" => ("text/x-nix-cache-info", SHORT_LIFETIME),
+        _ if name.ends_with(".narinfo") => ("text/x-nix-narinfo", SHORT_LIFETIME),
+        _ if name.ends_with(".ls") || name.ends_with(".doi") => {
+            ("application/json", SHORT_LIFETIME)
+        }
+        _ if name.starts_with("debuginfo/") => ("application/json", SHORT_LIFETIME),
+        _ if name.starts_with("log/") => ("text/plain; charset=utf-8", SHORT_LIFETIME),
+        // Another NAR has another name.
+        _ => (
+            "application/x-nix-nar",
+            "public, max-age=31536000, immutable",
+        ),
+    };
+    HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (CACHE_CONTROL, HeaderValue::from_static(lifetime)),
+    ])
+}
+
+/// Narinfos can change: a path gets another signature, or another NAR.
+const SHORT_LIFETIME: &str = "public, max-age=300";
+
+/// How many writes in a row must fail, each after all its attempts, before no other one is tried.
+const FAILURES_MAX: u32 = 3;

@@ -1,0 +1,138 @@
+//! Why a server did not take an object, and what the user can do.
+
+use floe_transfer::Error;
+use reqwest::{StatusCode, Url};
+
+use super::exchange::Reply;
+use super::s3_message::s3_message;
+use crate::error::CacheError;
+
+/// Makes the error of a write out of one of a request.
+pub(super) fn of_request(error: Error) -> Error {
+    match error {
+        Error::Fetch {
+            url,
+            reason,
+            status,
+            transient,
+            ..
+        } => {
+            let advice = match status {
+                Some(429) => "; try again later, or with fewer connections (--http-connections)",
+                Some(503) => "; try again later",
+                Some(507) => "; free some space there",
+                _ => "",
+            };
+            CacheError::Write {
+                url,
+                reason: format!("{reason}{advice}"),
+                transient,
+            }
+            .into()
+        }
+        error => error,
+    }
+}
+
+/// Makes the error of a status that no other attempt would change.
+pub(super) fn of_reply(url: &Url, reply: &Reply) -> Error {
+    CacheError::Write {
+        url: floe_transfer::url::redact(url),
+        reason: reason(reply),
+        transient: false,
+    }
+    .into()
+}
+
+/// Makes the error of a server that has replied to a part of an object.
+pub(super) fn too_early(url: &Url) -> Error {
+    CacheError::Write {
+        url: floe_transfer::url::redact(url),
+        reason: "the server replied before the end of the object".into(),
+        transient: true,
+    }
+    .into()
+}
+
+/// Returns why a server did not do what floe wanted, and what the user can do.
+pub(crate) fn reason(reply: &Reply) -> String {
+    let status = reply.status;
+    let advice = match status {
+        StatusCode::UNAUTHORIZED => {
+            "; add a user and a password for it to a netrc file, or check those that are there"
+        }
+        StatusCode::FORBIDDEN => "; check whether this user may write there",
+        StatusCode::NOT_FOUND | StatusCode::CONFLICT if is_web_dav(reply) => {
+            "; create the directory on the server"
+        }
+        StatusCode::NOT_FOUND => "; check the URL",
+        StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+            "; the server takes no uploads (PUT) at this URL"
+        }
+        StatusCode::CONFLICT => "; another writer may be changing the object, so try again",
+        StatusCode::LENGTH_REQUIRED => {
+            "; the server takes no upload without a length, which floe cannot tell before it has \
+             compressed a large NAR"
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "; raise the limit of the server or of the proxy before it (client_max_body_size with \
+             nginx)"
+        }
+        StatusCode::INSUFFICIENT_STORAGE => "; free some space there",
+        _ => "",
+    };
+    let detail = s3_message(&reply.body).map_or_else(String::new, |text| format!(" ({text})"));
+    format!("the server answered {status}{detail}{advice}")
+}
+
+/// Whether the reply may come from a server of files, which needs the directory of a new file.
+fn is_web_dav(reply: &Reply) -> bool {
+    s3_message(&reply.body).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderMap;
+
+    use super::*;
+
+    fn text_of(status: u16, body: &str) -> String {
+        let url = Url::parse("https://user:secret@cache.example.org/nar/a").unwrap();
+        let reply = Reply {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: HeaderMap::new(),
+            body: body.into(),
+        };
+        of_reply(&url, &reply).to_string()
+    }
+
+    #[test]
+    fn statuses_have_their_own_advice_and_no_secret() {
+        for (status, advice) in [
+            (401, "netrc"),
+            (403, "may write there"),
+            (404, "create the directory"),
+            (405, "takes no uploads"),
+            (409, "create the directory"),
+            (411, "without a length"),
+            (413, "client_max_body_size"),
+            (507, "free some space"),
+        ] {
+            let text = text_of(status, "<html>no</html>");
+            assert!(text.starts_with("cannot write https://cache"), "{text}");
+            assert!(text.contains(advice), "{text}");
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+
+    #[test]
+    fn error_of_s3_is_shown() {
+        let body = "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchBucket</Code>\
+                    <Message>The bucket does not exist</Message></Error>";
+        let text = text_of(404, body);
+        assert!(
+            text.contains("(NoSuchBucket: The bucket does not exist); check the URL"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! A binary cache in a bucket of S3, or of another service with the same protocol.
+//!
+//! Objects are read and written by the HTTP storage, with a signature for each attempt. The crate
+//! object_store makes the signatures, fetches credentials, lists buckets and writes objects in
+//! parts; its requests go through the same client and the same retries.
+
+mod connector;
+mod credentials;
+mod list;
+mod multipart;
+mod options;
+mod profile;
+mod signer;
+mod uri;
+
+pub use options::S3Options;
+pub use uri::S3CacheUri;

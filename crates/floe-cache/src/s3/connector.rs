@@ -1,0 +1,162 @@
+//! Carries the requests of object_store over floe's HTTP client: its connections, its limits, its
+//! retries. object_store makes no second attempt.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use floe_transfer::Error;
+use floe_transfer::url::{parse_url, redact};
+use http_body_util::BodyExt as _;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use tokio::time::timeout;
+
+use crate::http::{HttpCacheShared, Message, RequestBody, exchange, write_failure};
+
+/// The HTTP client of object_store.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    /// The storage, which owns this.
+    shared: Weak<HttpCacheShared>,
+    /// Whether floe signs the requests. Those for credentials have what they need.
+    is_signed: bool,
+}
+
+impl Connector {
+    /// Makes the client of requests to a bucket.
+    pub(super) fn signed(shared: &Arc<HttpCacheShared>) -> Connector {
+        Connector {
+            shared: Arc::downgrade(shared),
+            is_signed: true,
+        }
+    }
+
+    /// Makes the client of requests for credentials.
+    pub(super) fn unsigned(shared: &Arc<HttpCacheShared>) -> Connector {
+        Connector {
+            is_signed: false,
+            ..Connector::signed(shared)
+        }
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+type Reply<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for Connector {
+    fn call<'s, 'a>(&'s self, request: HttpRequest) -> Reply<'a>
+    where
+        's: 'a,
+        Self: 'a,
+    {
+        Box::pin(async move { self.send(request).await.map_err(into_http_error) })
+    }
+}
+
+impl Connector {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
+        let (head, body) = request.into_parts();
+        let url = parse_url(&head.uri.to_string())?;
+        // The body is in memory, so nothing can fail.
+        let body = body.collect().await.map(|body| body.to_bytes());
+        let message = Message {
+            method: head.method,
+            headers: head.headers,
+            body: match body.unwrap_or_default() {
+                bytes if bytes.is_empty() => RequestBody::Empty,
+                bytes => RequestBody::Whole(bytes),
+            },
+            is_complete: !self.is_signed,
+            // It has the tokens of identities and uploads.
+            hides_query: true,
+        };
+        let shared = self.shared.upgrade().ok_or(Error::Cancelled)?;
+        let is_metadata = url
+            .host_str()
+            .is_some_and(|host| host.starts_with(LINK_LOCAL));
+        let sent = exchange(&shared, url.clone(), message);
+        let reply = match is_metadata {
+            // On most machines nothing answers there.
+            true => timeout(METADATA_TIMEOUT, sent)
+                .await
+                .map_err(|_| Error::fetch(url.as_str(), "nothing arrived in time", false))??,
+            false => sent.await?,
+        };
+        if !reply.status.is_success() {
+            let mut url = url;
+            url.set_query(None);
+            let reason = write_failure::reason(&reply);
+            return Err(Error::fetch(&redact(&url), reason, false));
+        }
+        let mut response = http::Response::new(reply.body.into());
+        *response.status_mut() = reply.status;
+        *response.headers_mut() = reply.headers;
+        Ok(response)
+    }
+}
+
+/// An error of floe on its way through object_store.
+#[derive(Debug)]
+struct Carried(Arc<Error>);
+
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Carried {}
+
+fn into_http_error(error: Error) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, Carried(Arc::new(error)))
+}
+
+/// The cause of an error of object_store.
+#[derive(Debug)]
+pub(super) struct Cause {
+    /// The reason in the words of floe's client, if the error comes from there.
+    pub(super) reason: String,
+    /// Whether another attempt may succeed.
+    pub(super) transient: bool,
+    /// Whether no server has replied.
+    pub(super) is_without_reply: bool,
+}
+
+impl From<object_store::Error> for Cause {
+    fn from(error: object_store::Error) -> Cause {
+        let mut next: Option<&(dyn StdError + 'static)> = Some(&error);
+        while let Some(cause) = next {
+            if let Some(Carried(error)) = cause.downcast_ref() {
+                return Cause {
+                    reason: match &**error {
+                        Error::Fetch { reason, .. } => reason.clone(),
+                        other => other.to_string(),
+                    },
+                    transient: error.is_transient(),
+                    is_without_reply: matches!(&**error, Error::Fetch { status: None, .. }),
+                };
+            }
+            next = cause.source();
+        }
+        Cause {
+            reason: error.to_string(),
+            transient: false,
+            is_without_reply: false,
+        }
+    }
+}
+
+/// The begin of the addresses of metadata services, which every machine can have (RFC 3927).
+const LINK_LOCAL: &str = "169.254.";
+
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);

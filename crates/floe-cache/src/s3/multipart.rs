@@ -1,0 +1,174 @@
+//! Writes large objects in parts. A broken upload leaves no object, and its parts are deleted.
+
+use std::sync::Arc;
+
+use floe_transfer::Error;
+use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore as _, PartId};
+use object_store::path::Path;
+use object_store::{Attribute, Attributes, MultipartId, PutMultipartOptions};
+use reqwest::header::{CACHE_CONTROL, CONTENT_TYPE};
+use tokio::sync::mpsc::Receiver;
+use tokio::task::{JoinError, JoinSet};
+
+use super::connector::Cause;
+use crate::error::CacheError;
+use crate::http::{HttpCacheShared, PART_LEN, Part, PlainPut, PutObject, Upload, object_headers};
+
+/// Writes the objects of a cache in a bucket.
+#[derive(Debug)]
+pub(super) struct S3Put {
+    pub(super) small: PlainPut,
+    pub(super) shared: Arc<HttpCacheShared>,
+    pub(super) store: Arc<AmazonS3>,
+    /// Empty, or with a slash at its end.
+    pub(super) prefix: String,
+    /// The URL of the cache, for messages.
+    pub(super) url: String,
+    pub(super) storage_class: Option<String>,
+    pub(super) chunk_len: Option<u64>,
+}
+
+impl PutObject for S3Put {
+    fn put(&self, name: String, contents: Vec<u8>) -> Upload {
+        self.small.put(name, contents)
+    }
+
+    fn part_len(&self, len: u64) -> usize {
+        let least = len.div_ceil(PARTS_MAX).max(PART_LEN_MIN);
+        let wanted = self.chunk_len.unwrap_or(PART_LEN as u64).max(least);
+        usize::try_from(wanted).map_or(PART_LEN, |len| len.min(PART_LEN))
+    }
+
+    fn put_parts(&self, name: String, parts: Receiver<Part>) -> Upload {
+        let headers = object_headers(&name);
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let mut attributes = Attributes::new();
+        for (attribute, value) in [
+            (Attribute::ContentType, text(CONTENT_TYPE)),
+            (Attribute::CacheControl, text(CACHE_CONTROL)),
+            (Attribute::StorageClass, self.storage_class.as_deref()),
+        ] {
+            if let Some(value) = value {
+                attributes.insert(attribute, value.to_owned().into());
+            }
+        }
+        let options = PutMultipartOptions {
+            attributes,
+            ..PutMultipartOptions::default()
+        };
+        let upload = MultipartUpload {
+            store: self.store.clone(),
+            shared: self.shared.clone(),
+            key: format!("{}{name}", self.prefix),
+            url: format!("{}/{name}", self.url),
+            name,
+        };
+        Box::pin(upload.run(options, parts))
+    }
+}
+
+/// The smallest part that S3 takes, but for the last one.
+const PART_LEN_MIN: u64 = 5 * 1024 * 1024;
+
+/// The largest number of parts.
+const PARTS_MAX: u64 = 10_000;
+
+struct MultipartUpload {
+    store: Arc<AmazonS3>,
+    shared: Arc<HttpCacheShared>,
+    /// The name in the bucket.
+    key: String,
+    /// The name in the cache.
+    name: String,
+    url: String,
+}
+
+impl MultipartUpload {
+    /// Writes the parts, and makes the object out of them.
+    async fn run(self, options: PutMultipartOptions, parts: Receiver<Part>) -> Result<(), Error> {
+        let MultipartUpload { store, key, .. } = &self;
+        // Unlike `Path::from`, this keeps the key as it is.
+        let path = Path::parse(key).map_err(|error| self.failure(error.into()))?;
+        let _open = self.shared.open_uploads().begin();
+        let begun = store.create_multipart_opts(&path, options).await;
+        let id = begun.map_err(|error| self.failure(error))?;
+        let result = match self.write_parts((&path, &id), parts).await {
+            Ok((ids, len)) => self.complete((&path, &id), ids, len).await,
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            // The rules of the bucket delete what this leaves.
+            let _: Result<(), _> = store.abort_multipart(&path, &id).await;
+        }
+        result
+    }
+
+    /// Writes the parts. Returns their names, in their order, and their length.
+    async fn write_parts(
+        &self,
+        (path, id): (&Path, &MultipartId),
+        mut parts: Receiver<Part>,
+    ) -> Result<(Vec<PartId>, u64), Error> {
+        let (mut running, mut done) = (JoinSet::new(), Vec::new());
+        let (mut count, mut len) = (0, 0);
+        let mut keep = |ended: Result<(usize, object_store::Result<PartId>), JoinError>| {
+            let (index, part) = ended.map_err(|_| Error::Cancelled)?;
+            done.push((index, part.map_err(|error| self.failure(error))?));
+            Ok::<(), Error>(())
+        };
+        loop {
+            tokio::select! {
+                part = parts.recv() => match part {
+                    Some(Part::Bytes(bytes, permit)) => {
+                        let (store, path, id) = (self.store.clone(), path.clone(), id.clone());
+                        let index = count;
+                        count += 1;
+                        len += bytes.len() as u64;
+                        running.spawn(async move {
+                            let part = store.put_part(&path, &id, index, bytes.into()).await;
+                            drop(permit);
+                            (index, part)
+                        });
+                    }
+                    Some(Part::End) => break,
+                    None => return Err(Error::Cancelled),
+                },
+                Some(ended) = running.join_next() => keep(ended)?,
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            keep(ended)?;
+        }
+        done.sort_by_key(|(index, _)| *index);
+        Ok((done.into_iter().map(|(_, id)| id).collect(), len))
+    }
+
+    async fn complete(
+        &self,
+        (path, id): (&Path, &MultipartId),
+        ids: Vec<PartId>,
+        len: u64,
+    ) -> Result<(), Error> {
+        let Err(error) = self.store.complete_multipart(path, id, ids).await else {
+            return Ok(());
+        };
+        // The reply to an earlier attempt may have been lost.
+        match self.shared.query_len(&self.name).await {
+            Ok(Some(found)) if found == len => Ok(()),
+            _ => Err(self.failure(error)),
+        }
+    }
+
+    fn failure(&self, error: object_store::Error) -> Error {
+        let Cause {
+            reason, transient, ..
+        } = error.into();
+        CacheError::Write {
+            url: self.url.clone(),
+            reason,
+            transient,
+        }
+        .into()
+    }
+}

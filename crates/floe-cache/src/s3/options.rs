@@ -1,0 +1,203 @@
+//! The parameters of an `s3://` URI that only such stores have.
+
+use floe_transfer::store_uri::parse_bool;
+
+/// Where a bucket is, and how objects are written; the parameters are those of Nix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct S3Options {
+    /// The host, or the URL, of another service than Amazon's (`endpoint`).
+    pub endpoint: Option<String>,
+    /// `region`
+    pub region: Option<String>,
+    /// The profile with the credentials (`profile`).
+    pub profile: Option<String>,
+    /// `http`, or `https` by default (`scheme`).
+    pub scheme: Option<String>,
+    /// How a URL names the bucket (`addressing-style`).
+    pub addressing: Addressing,
+    /// The storage class of new objects (`storage-class`).
+    pub storage_class: Option<String>,
+    /// The length of the parts of a large object, in bytes (`multipart-chunk-size`); floe takes the
+    /// nearest one from 5 to 16 MiB.
+    pub chunk_len: Option<u64>,
+}
+
+/// How a URL names the bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addressing {
+    /// In the host at Amazon, except for names with a dot, which no certificate covers; in the path
+    /// at any other service.
+    #[default]
+    Auto,
+    /// In the path.
+    Path,
+    /// In the host.
+    Virtual,
+}
+
+impl S3Options {
+    /// Sets the option that a parameter names. Returns `false` if it names none.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let text = || (!value.is_empty()).then(|| value.to_owned());
+        match name {
+            "endpoint" => self.endpoint = text(),
+            "region" => self.region = text(),
+            "profile" => self.profile = text(),
+            "scheme" => match value {
+                "http" | "https" => self.scheme = text(),
+                _ => return Err(format!("scheme takes http or https: {value:?}")),
+            },
+            "addressing-style" => {
+                self.addressing = match value {
+                    "auto" => Addressing::Auto,
+                    "path" => Addressing::Path,
+                    "virtual" => Addressing::Virtual,
+                    _ => {
+                        return Err(format!(
+                            "addressing-style takes auto, path or virtual: {value:?}"
+                        ));
+                    }
+                }
+            }
+            "storage-class" => self.storage_class = text(),
+            "multipart-chunk-size" | "buffer-size" => {
+                self.chunk_len = Some(parse_len(name, value)?);
+            }
+            // Only the size of an object decides: a small one is one request in any case, and a
+            // large one is never whole in memory.
+            "multipart-upload" => drop(parse_bool(name, value)?),
+            "multipart-threshold" => drop(parse_len(name, value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns the URL of a bucket, without a slash at its end.
+    ///
+    /// Errors: the text says what is wrong.
+    pub(super) fn bucket_url(&self, bucket: &str, region: &str) -> Result<String, String> {
+        let (scheme, host, is_amazon) = match &self.endpoint {
+            None => {
+                let suffix = match region.starts_with("cn-") {
+                    true => "amazonaws.com.cn",
+                    false => "amazonaws.com",
+                };
+                ("https", format!("s3.{region}.{suffix}"), true)
+            }
+            Some(endpoint) => match endpoint.split_once("://") {
+                Some((scheme @ ("http" | "https"), host)) => (scheme, host.to_owned(), false),
+                Some((scheme, _)) => {
+                    return Err(format!("endpoint takes a host or an HTTP URL: {scheme}://"));
+                }
+                None => ("https", endpoint.clone(), false),
+            },
+        };
+        let scheme = self.scheme.as_deref().unwrap_or(scheme);
+        let host = host.trim_end_matches('/');
+        let is_in_host = match self.addressing {
+            Addressing::Path => false,
+            Addressing::Virtual => true,
+            Addressing::Auto => is_amazon && !bucket.contains('.'),
+        };
+        Ok(match is_in_host {
+            true => format!("{scheme}://{bucket}.{host}"),
+            false => format!("{scheme}://{host}/{bucket}"),
+        })
+    }
+}
+
+/// Parses a number of bytes.
+fn parse_len(name: &str, value: &str) -> Result<u64, String> {
+    let parsed = value.parse();
+    parsed.map_err(|_| format!("{name} takes a number of bytes: {value:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(parameters: &[(&str, &str)], bucket: &str, region: &str) -> String {
+        let mut options = S3Options::default();
+        for (name, value) in parameters {
+            assert_eq!(options.set(name, value), Ok(true), "{name}");
+        }
+        options.bucket_url(bucket, region).unwrap()
+    }
+
+    #[test]
+    fn bucket_urls_follow_nix() {
+        for (parameters, bucket, region, expected) in [
+            (
+                &[][..],
+                "b",
+                "us-east-1",
+                "https://b.s3.us-east-1.amazonaws.com",
+            ),
+            (
+                &[],
+                "b.c",
+                "eu-west-1",
+                "https://s3.eu-west-1.amazonaws.com/b.c",
+            ),
+            (
+                &[],
+                "b",
+                "cn-north-1",
+                "https://b.s3.cn-north-1.amazonaws.com.cn",
+            ),
+            (
+                &[("addressing-style", "path")],
+                "b",
+                "us-east-1",
+                "https://s3.us-east-1.amazonaws.com/b",
+            ),
+            (
+                &[("endpoint", "minio:9000")],
+                "b",
+                "r",
+                "https://minio:9000/b",
+            ),
+            (
+                &[("endpoint", "minio:9000"), ("scheme", "http")],
+                "b",
+                "r",
+                "http://minio:9000/b",
+            ),
+            (
+                &[("endpoint", "http://minio:9000/")],
+                "b",
+                "r",
+                "http://minio:9000/b",
+            ),
+            (
+                &[
+                    ("endpoint", "https://x.org"),
+                    ("addressing-style", "virtual"),
+                ],
+                "b",
+                "r",
+                "https://b.x.org",
+            ),
+        ] {
+            assert_eq!(url(parameters, bucket, region), expected);
+        }
+    }
+
+    #[test]
+    fn invalid_values_are_refused() {
+        let mut options = S3Options::default();
+        for (name, value) in [
+            ("scheme", "ftp"),
+            ("addressing-style", "dns"),
+            ("multipart-upload", "maybe"),
+            ("multipart-chunk-size", "many"),
+            ("buffer-size", "-1"),
+        ] {
+            let reason = options.set(name, value).unwrap_err();
+            assert!(reason.contains(name), "{reason}");
+        }
+        assert_eq!(options.set("colour", "red"), Ok(false));
+        options.endpoint = Some("ftp://x".into());
+        assert!(options.bucket_url("b", "r").is_err());
+    }
+}

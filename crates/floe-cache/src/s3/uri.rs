@@ -1,0 +1,245 @@
+//! The URI of a binary cache in a bucket.
+
+use std::any::Any;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use floe_transfer::store_uri::percent_decode_text;
+use floe_transfer::url::parse_url;
+use floe_transfer::{
+    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
+    TargetContext, UriParameters,
+};
+use object_store::RetryConfig;
+use object_store::aws::AmazonS3Builder;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::connector::Connector;
+use super::credentials::Credentials;
+use super::list::S3List;
+use super::multipart::S3Put;
+use super::options::S3Options;
+use super::signer::S3Signer;
+use crate::binary_cache::{BinaryCache, CacheOptions};
+use crate::disk_cached_storage::DiskCachedStorage;
+use crate::http::{ContentEncodings, HttpStorage, Network, PlainPut, RequestOptions, encode_name};
+use crate::storage::ReadStorage;
+use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
+
+/// A binary cache in a bucket, as its URI describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct S3CacheUri {
+    /// The name of the bucket.
+    pub bucket: String,
+    /// The begin of the names of all objects: empty, or with a slash at its end.
+    pub prefix: String,
+    /// Where the bucket is.
+    pub s3: S3Options,
+    /// The options of the cache as a source.
+    pub options: CacheOptions,
+    /// The options of the cache as a target.
+    pub write: CacheWriteOptions,
+    /// The compressions of small objects of the cache as a target.
+    pub encodings: ContentEncodings,
+    /// The options of requests to this cache.
+    pub requests: RequestOptions,
+    /// The parameters without effect that the user should know of.
+    pub ignored: Vec<IgnoredParameter>,
+}
+
+impl S3CacheUri {
+    /// Reads the parts of an `s3://` URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri) -> Result<S3CacheUri, String> {
+        let (bucket, prefix) = match uri.address.split_once('/') {
+            Some((bucket, prefix)) => (bucket, percent_decode_text(prefix.trim_matches('/'))?),
+            None => (uri.address.as_str(), String::new()),
+        };
+        let is_name = |part: &str| {
+            let has_control = part.chars().any(char::is_control);
+            !["", ".", ".."].contains(&part) && !part.contains('#') && !has_control
+        };
+        if !prefix.is_empty() && !prefix.split('/').all(is_name) {
+            return Err(format!(
+                "the prefix {prefix:?} has an empty or special part"
+            ));
+        }
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if bucket.is_empty() || !bucket.bytes().all(is_valid) {
+            return Err("a bucket follows ://; use s3://BUCKET or s3://BUCKET/PREFIX".into());
+        }
+        let mut cache = S3CacheUri {
+            bucket: bucket.to_owned(),
+            prefix: match prefix.is_empty() {
+                true => prefix,
+                false => prefix + "/",
+            },
+            ..S3CacheUri::default()
+        };
+        for (name, value) in &uri.parameters {
+            let is_known = cache.s3.set(name, value)?
+                || cache.options.set(name, value)?
+                || cache.write.set(name, value)?
+                || cache.encodings.set(name, value)?
+                || cache.requests.set(name, value)?;
+            if !is_known {
+                cache.ignored.extend(PARAMETERS.ignored(uri, name));
+            }
+        }
+        cache.write.adopt(&cache.options);
+        cache.s3.bucket_url(bucket, DEFAULT_REGION)?;
+        Ok(cache)
+    }
+
+    /// Makes the storage of the cache; sends nothing yet.
+    ///
+    /// Errors: [`CacheError::Credentials`](crate::CacheError::Credentials) for files and variables
+    /// that cannot be used, [`Error::InvalidStoreUri`].
+    pub fn storage(&self, network: &Network) -> Result<HttpStorage, Error> {
+        let invalid = |reason| Error::InvalidStoreUri {
+            text: self.to_string(),
+            reason,
+        };
+        let aws = network.aws_options();
+        let profile = self.s3.profile.as_deref();
+        let (credentials, region) = Credentials::find(aws, profile)?;
+        let region = self.s3.region.clone().or(region);
+        let region = region.unwrap_or_else(|| DEFAULT_REGION.into());
+        let bucket = self.s3.bucket_url(&self.bucket, &region).map_err(invalid)?;
+        let url = format!("{bucket}/{}", encode_name(&self.prefix));
+        let url = url.trim_end_matches('/');
+        let signer = Arc::new(S3Signer::new(credentials, region, parse_url(&bucket)?));
+        let storage = HttpStorage::signed(url, &self.requests, network, signer.clone())?;
+        let shared = storage.shared().clone();
+        signer.set_connector(&shared);
+        let retry = RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        };
+        let store = AmazonS3Builder::new()
+            .with_http_connector(Connector::signed(&shared))
+            .with_retry(retry)
+            // floe signs all requests itself.
+            .with_skip_signature(true)
+            .with_allow_http(true)
+            .with_endpoint(bucket)
+            .with_virtual_hosted_style_request(true)
+            .with_bucket_name(&self.bucket)
+            .build();
+        let store = Arc::new(store.map_err(|error| invalid(error.to_string()))?);
+        let class = self.s3.storage_class.clone();
+        let mut headers = HeaderMap::new();
+        if let Some(class) = &class {
+            let value = HeaderValue::from_str(class);
+            let value = value.map_err(|error| invalid(format!("storage-class: {error}")))?;
+            headers.insert(STORAGE_CLASS, value);
+        }
+        let put = S3Put {
+            small: PlainPut::new(shared.clone(), headers, self.encodings.clone()),
+            store: store.clone(),
+            shared: shared.clone(),
+            prefix: self.prefix.clone(),
+            url: url.to_owned(),
+            storage_class: class,
+            chunk_len: self.s3.chunk_len,
+        };
+        let list = S3List {
+            store,
+            prefix: self.prefix.clone(),
+            shared,
+        };
+        Ok(storage.with_object_store(Arc::new(put), Arc::new(list)))
+    }
+}
+
+impl StoreConfig for S3CacheUri {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let network = context.session.service::<Network>()?;
+        let storage = self.storage(&network)?;
+        let storage: Arc<dyn ReadStorage> = match network.disk_cache() {
+            Some(disk_cache) => {
+                // Another endpoint may have a bucket of this name.
+                let url = storage.name();
+                Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
+            }
+            None => Arc::new(storage),
+        };
+        Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
+    }
+
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let network = context.session.service::<Network>()?;
+        let storage = Arc::new(self.storage(&network)?);
+        BinaryCacheWriter::open_target(storage, &self.write, context)
+    }
+
+    fn secret_key_files(&self) -> &[PathBuf] {
+        &self.write.secret_keys
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.options.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
+    }
+}
+
+impl fmt::Display for S3CacheUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("s3://{}/{}", self.bucket, self.prefix);
+        f.write_str(name.trim_end_matches('/'))
+    }
+}
+
+/// Nix's default.
+const DEFAULT_REGION: &str = "us-east-1";
+
+const STORAGE_CLASS: HeaderName = HeaderName::from_static("x-amz-storage-class");
+
+/// The parameters of a binary cache in a bucket.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &[
+        "addressing-style",
+        "buffer-size",
+        "compression",
+        "compression-level",
+        "connect-timeout",
+        "endpoint",
+        "index-debug-info",
+        "log-compression",
+        "ls-compression",
+        "multipart-chunk-size",
+        "multipart-threshold",
+        "multipart-upload",
+        "narinfo-compression",
+        "priority",
+        "profile",
+        "region",
+        "retry-attempts",
+        "retry-delay",
+        "retry-delay-rate-limited",
+        "retry-max-delay",
+        "scheme",
+        "secret-key",
+        "secret-keys",
+        "storage-class",
+        "trusted",
+        "want-mass-query",
+        "write-nar-listing",
+    ],
+    irrelevant: &[
+        "parallel-compression",
+        "path-info-cache-size",
+        "system-features",
+    ],
+    unsupported: &["local-nar-cache", "store"],
+};
