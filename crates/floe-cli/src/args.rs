@@ -9,6 +9,7 @@ pub(crate) mod nix_serve;
 mod number;
 mod output;
 mod paths;
+mod push;
 mod run;
 mod serve;
 mod timeout;
@@ -30,6 +31,7 @@ pub(crate) use manage::{
 pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_port};
 pub(crate) use output::OutputArgs;
 pub(crate) use paths::{PathArgs, read_paths};
+pub(crate) use push::PushArgs;
 pub(crate) use run::{ProgramArgs, RunArgs, ShellArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use timeout::{parse_seconds, parse_timeout};
@@ -55,6 +57,9 @@ pub(crate) enum Command {
     /// Copy closures between stores and binary caches
     #[command(after_help = examples::help("floe-copy"))]
     Copy(CopyArgs),
+    /// Push closures of the local store to a binary cache
+    #[command(after_help = examples::help("floe-push"))]
+    Push(Box<PushArgs>),
     /// Run a program of a store path, after installing the path if necessary
     #[command(after_help = examples::help("floe-run"))]
     Run(Box<RunArgs>),
@@ -139,6 +144,7 @@ impl Cli {
         let own = match &self.command {
             Command::Install(args) => args.transfer.output,
             Command::Copy(args) => args.transfer.output,
+            Command::Push(args) => args.output,
             Command::Run(args) => args.program.output,
             Command::Shell(args) => args.program.output,
             Command::List(args) => args.store.output,
@@ -163,6 +169,7 @@ impl Cli {
         let log = match &self.command {
             Command::Install(args) => args.transfer.log,
             Command::Copy(args) => args.transfer.log,
+            Command::Push(args) => args.log,
             Command::Run(args) => args.program.log,
             Command::Shell(args) => args.program.log,
             Command::Verify(args) => args.log,

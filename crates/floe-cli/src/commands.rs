@@ -15,6 +15,7 @@ pub(crate) mod manual;
 mod mount;
 pub(crate) mod nix_serve;
 pub(crate) mod optimise;
+pub(crate) mod push;
 pub(crate) mod run;
 pub(crate) mod run_copy;
 pub(crate) mod serve;

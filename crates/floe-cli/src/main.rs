@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),
         Command::Copy(args) => commands::copy::run(args),
+        Command::Push(args) => commands::push::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Shell(args) => commands::run::shell(&args),
         Command::List(args) => commands::manage::list::run(&args),

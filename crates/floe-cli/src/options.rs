@@ -225,6 +225,11 @@ fn report_store_event(event: StoreEvent) {
 
 /// Makes the first SIGINT, SIGTERM or SIGHUP cancel the work, and the second one end the process.
 pub(crate) fn cancel_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
+    raise_on_signals(&cancel.flag())
+}
+
+/// Makes the first of these signals raise a flag, and the second one end the process.
+pub(crate) fn raise_on_signals(flag: &Arc<AtomicBool>) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let signals = [SIGINT, SIGTERM, SIGHUP];
     // A process that `nohup` has started ignores SIGHUP; one in the background of a script ignores
@@ -233,8 +238,8 @@ pub(crate) fn cancel_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
         .into_iter()
         .filter(|signal| !ignores_signal(*signal))
     {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, cancel.flag())?;
-        signal_hook::flag::register(signal, cancel.flag())?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
     }
     Ok(())
 }

@@ -121,6 +121,16 @@ const EXAMPLES: &[Example] = &[
         line: "floe copy --from /mnt --no-check-sigs /nix/store/HASH-NAME",
     },
     Example {
+        pages: &["floe-push", "floe"],
+        purpose: "Push the result of a build to a bucket of S3, signed",
+        line: "floe push --to 's3://BUCKET?region=eu-west-1' --secret-key-file cache.key ./result",
+    },
+    Example {
+        pages: &["floe-push"],
+        purpose: "Push paths to a web server as a build prints them",
+        line: "make-paths | floe push --to https://cache.example.org --stdin --follow",
+    },
+    Example {
         pages: &["floe-gc", "floe"],
         purpose: "Show what a collection would delete in a store of your own",
         line: "floe gc --dry-run --root ~/nix-root",

@@ -21,6 +21,11 @@ pub(crate) struct PathArgs {
 }
 
 impl PathArgs {
+    /// Makes the arguments of a command that has further ways to name paths.
+    pub(crate) fn new(all: bool, stdin: bool, paths: Vec<String>) -> PathArgs {
+        PathArgs { all, stdin, paths }
+    }
+
     /// Returns the paths of the command line and those of stdin.
     ///
     /// Errors: stdin cannot be read.

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use floe_copy::{CopyRequest, RequestedPaths};
 
-use super::run_copy::{CopyCommand, run_copy};
+use super::run_copy::{CopyCommand, Follow, run_copy};
 use crate::args::{CopyArgs, LocalStoreArgs};
 use crate::display::warn;
 use crate::exit::UsageError;
@@ -36,6 +36,10 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         }
         all => all,
     };
+    let follow = match args.follow {
+        true => Follow::Stdin,
+        false => Follow::No,
+    };
     let trust = &args.transfer.trust;
     if source.is_trusted()
         && target.layout().is_some()
@@ -49,7 +53,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         name: "copy",
         settings: &settings,
         args: &args.transfer,
-        follow: args.follow,
+        follow: &follow,
         is_result: true,
     };
     run_copy(request, command)

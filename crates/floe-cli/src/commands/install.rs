@@ -4,7 +4,7 @@ use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
 
-use super::run_copy::{CopyCommand, run_copy};
+use super::run_copy::{CopyCommand, Follow, run_copy};
 use super::verify::open_for_repair;
 use crate::args::InstallArgs;
 use crate::options::Settings;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         name: "install",
         settings: &settings,
         args: &args.transfer,
-        follow: false,
+        follow: &Follow::No,
         is_result: true,
     };
     run_copy(request, command)

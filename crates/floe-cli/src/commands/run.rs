@@ -23,7 +23,7 @@ use floe_format::StorePath;
 use floe_store::{LockWait, StoreLayout};
 use floe_transfer::PathSpec;
 
-use super::run_copy::{CopyCommand, run_copy};
+use super::run_copy::{CopyCommand, Follow, run_copy};
 use crate::args::{ProgramArgs, RunArgs, ShellArgs};
 use crate::exit::UsageError;
 use crate::messages::run as messages;
@@ -125,7 +125,7 @@ impl Installed {
             name: "install",
             settings: &settings,
             args: &transfer,
-            follow: false,
+            follow: &Follow::No,
             is_result: false,
         };
         run_copy(request, command)?;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy};
+use floe_store::StoreLayout;
 use floe_transfer::Events;
 
 use super::gc_roots::GcRootLinks;
@@ -29,10 +30,20 @@ pub(crate) struct CopyCommand<'a> {
     pub(crate) name: &'a str,
     pub(crate) settings: &'a Settings,
     pub(crate) args: &'a TransferArgs,
-    /// Whether the paths are the lines of stdin, copied as they arrive.
-    pub(crate) follow: bool,
+    /// Where further paths come from.
+    pub(crate) follow: &'a Follow,
     /// Whether the paths are the result, which is printed.
     pub(crate) is_result: bool,
+}
+
+/// Where the paths of a copy come from after the first ones.
+#[derive(Clone, Debug)]
+pub(crate) enum Follow {
+    No,
+    /// The lines of stdin, copied as they arrive.
+    Stdin,
+    /// The paths that become valid in this store.
+    Store(StoreLayout),
 }
 
 /// Copies, and prints the requested paths or the JSON object.
@@ -55,7 +66,11 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         ..request
     };
     let copy_options = &request.options;
-    options::cancel_on_signals(&copy_options.cancel)?;
+    let stop = Arc::default();
+    match command.follow {
+        Follow::Store(_) => options::raise_on_signals(&stop)?,
+        _ => options::cancel_on_signals(&copy_options.cancel)?,
+    }
     if let (Some(layout), false) = (request.target.layout(), copy_options.dry_run) {
         // Must come before any other thread starts: such a thread would keep the read-only mount.
         mount::make_writable(&layout.real_store_dir)?;
@@ -86,14 +101,19 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         }
     }
     let participle = outcome::participle(name);
-    let summary = match command.follow {
-        true => follow::run(
+    let further = match command.follow {
+        Follow::No => None,
+        Follow::Stdin => Some(follow::read_in_background()?),
+        Follow::Store(layout) => Some(follow::watch_in_background(layout, stop)?),
+    };
+    let summary = match further {
+        Some(lines) => follow::run(
             (&mut open, &*request.target),
-            &observers,
-            participle,
+            &lines,
+            (&observers, participle),
             command,
         ),
-        false => run_with_display(&open, &observers, participle).map_err(Into::into),
+        None => run_with_display(&open, &observers, participle).map_err(Into::into),
     };
     observers.set_trace(None);
     if open.is_new && !request.target.is_new() {
@@ -136,8 +156,8 @@ fn print_result(
     if open.options.dry_run {
         return report::print_plan(summary, open.target.store_dir());
     }
-    // With --follow they are there already.
-    let is_printed = command.is_result && !command.follow;
+    // Further paths were printed as they came.
+    let is_printed = command.is_result && matches!(command.follow, Follow::No);
     let paths = summary.requested_paths.iter().filter(|_| is_printed);
     for path in paths {
         print(open.target.store_dir().full_path(path))?;

@@ -21,6 +21,29 @@ pub(crate) const UNUSED_LOCAL_STORE: &str = "cannot use --root or --store: --fro
 pub(crate) const FOLLOWS_NOTHING: &str =
     "cannot follow stdin: no path comes from there; add --stdin";
 
+pub(crate) const NO_PUSH_TARGET: &str =
+    "cannot push: no cache is named; add --to URL, or set push-to in nix.conf";
+
+pub(crate) fn not_a_cache(target: impl Display) -> String {
+    format!("cannot push to {target}: it is no binary cache; use floe copy --to {target}")
+}
+
+pub(crate) fn not_watchable(source: impl Display) -> String {
+    format!("cannot watch {source}: it is no local store; name one with --root or --store")
+}
+
+pub(crate) fn watching(store: &Path) -> String {
+    format!(
+        "watching {}; SIGINT or SIGTERM ends it after the last path",
+        store.display()
+    )
+}
+
+pub(crate) fn key_not_utf8(file: &Path) -> String {
+    let file = file.display();
+    format!("cannot use the secret key {file}: its name is not UTF-8; use a link of another name")
+}
+
 pub(crate) const NO_PATHS_TO_COPY: &str = "copied 0 paths: the source has no valid paths";
 
 pub(crate) const NO_LINKS_TO_CACHES: &str =

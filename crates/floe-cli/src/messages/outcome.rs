@@ -9,10 +9,11 @@ use floe_transfer::Size;
 
 use super::{Elapsed, counted};
 
-/// The participle of a command: `installed` or `copied`.
+/// The participle of a command: `installed`, `pushed` or `copied`.
 pub(crate) fn participle(command: &str) -> &'static str {
     match command {
         "install" => "installed",
+        "push" => "pushed",
         _ => "copied",
     }
 }

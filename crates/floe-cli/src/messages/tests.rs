@@ -143,9 +143,9 @@ fn argument_errors_name_the_fix() {
         ]],
     );
     check(
-        uri_error("s3://bucket"),
+        uri_error("gs://bucket"),
         &expect![[
-            r#"cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#
+            r#"cannot use "gs://bucket" as a store or binary cache: floe does not support this object store; use s3:// with its endpoint if it has one, or copy to file://DIR and upload that directory"#
         ]],
     );
     check(
@@ -207,9 +207,9 @@ fn configuration_messages_name_the_place() {
         ],
     );
     check_text(
-        copy::ignored_substituter(&uri_error("s3://bucket")),
+        copy::ignored_substituter(&uri_error("gs://bucket")),
         &expect![[
-            r#"ignoring substituter: cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#
+            r#"ignoring substituter: cannot use "gs://bucket" as a store or binary cache: floe does not support this object store; use s3:// with its endpoint if it has one, or copy to file://DIR and upload that directory"#
         ]],
     );
 }

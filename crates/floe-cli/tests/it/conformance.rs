@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use floe_cache::{
-    BinaryCacheWriter, CacheWriteOptions, FileStorage, HttpStorage, NarInfoDiskCacheOptions,
-    Network, NetworkOptions, RequestOptions,
+    AwsOptions, BinaryCacheWriter, CacheWriteOptions, FileStorage, HttpStorage,
+    NarInfoDiskCacheOptions, Network, NetworkOptions, RequestOptions, S3CacheUri,
 };
 use floe_copy::resolve_store_uri;
 use floe_format::StoreDir;
@@ -20,12 +20,12 @@ use floe_testkit::conformance::{
 };
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{
-    MemorySource, MemoryStorage, MemoryTarget, Registration, Scratch, copy_tree, nginx, nixes, run,
-    scratch, wait_until,
+    MemorySource, MemoryStorage, MemoryTarget, Nginx, Registration, S3Server, Scratch, copy_tree,
+    nginx, nixes, run, s3_server, scratch, wait_until,
 };
 use floe_transfer::{
-    Cancel, Error, Events, RetryPolicy, Session, Source, SourceContext, Target, TargetContext,
-    UriContext,
+    Cancel, Error, Events, RetryPolicy, Session, Source, SourceContext, StoreUri, Target,
+    TargetContext, UriContext,
 };
 
 use crate::server_process::ServerProcess;
@@ -230,10 +230,10 @@ fn targets_in_memory_conform() {
     }
 }
 
-fn open_target(uri: &str) -> Arc<dyn Target> {
+fn open_target(uri: &str, session: &Session) -> Arc<dyn Target> {
     let store = resolve_store_uri(uri, &UriContext::default()).unwrap();
     let opened = store.open_target(&TargetContext {
-        session: &Session::default(),
+        session,
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: false,
@@ -247,7 +247,7 @@ fn local_store_conforms_as_target() {
     let root = place.scratch.join("written");
     let uri = root.display().to_string();
     check_target(&TargetFixture {
-        open: &|| open_target(&uri),
+        open: &|| open_target(&uri, &Session::default()),
         contents: &place.contents,
     });
     place.check_source(&uri, true);
@@ -263,10 +263,69 @@ fn cache_in_directory_conforms_as_target() {
         let cache = file_uri(&place.scratch.join("written"));
         let uri = format!("{cache}?compression={compression}");
         check_target(&TargetFixture {
-            open: &|| open_target(&uri),
+            open: &|| open_target(&uri, &Session::default()),
             contents: &place.contents,
         });
         place.check_source(&cache, true);
+    }
+}
+
+/// An nginx that takes uploads.
+fn upload_server(directory: &Path) -> Option<Nginx> {
+    fs::create_dir_all(directory).unwrap();
+    let methods = "dav_methods PUT DELETE; create_full_put_path on; client_max_body_size 0;";
+    nginx(directory, methods)
+}
+
+#[test]
+fn cache_behind_nginx_conforms_as_target() {
+    let place = place();
+    let Some(server) = upload_server(&place.scratch.join("written")) else {
+        return;
+    };
+    let session = session(NetworkOptions::default());
+    let uri = format!("{}?compression=zstd", server.url());
+    check_target(&TargetFixture {
+        open: &|| open_target(&uri, &session),
+        contents: &place.contents,
+    });
+    place.check_source(&server.url(), false);
+}
+
+/// The session of a user of an S3 server.
+fn s3_session(server: &S3Server) -> Session {
+    let variables = server.variables();
+    session(NetworkOptions {
+        aws: AwsOptions {
+            variables: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            home: None,
+        },
+        ..NetworkOptions::default()
+    })
+}
+
+#[test]
+fn cache_in_bucket_conforms_as_target_and_source() {
+    for address in ["team", "team/deep/prefix"] {
+        let place = place();
+        let Some(server) = s3_server("team") else {
+            return;
+        };
+        let session = s3_session(&server);
+        let uri = format!("{}&compression=zstd", server.uri(address));
+        check_target(&TargetFixture {
+            open: &|| open_target(&uri, &session),
+            contents: &place.contents,
+        });
+        with_source(&uri, &session, |source| {
+            check_source(&SourceFixture {
+                source,
+                contents: &place.contents,
+                lists: true,
+            });
+        });
     }
 }
 
@@ -333,6 +392,29 @@ fn storages_conform_as_readers() {
     let options = RequestOptions::default();
     let behind_http = HttpStorage::new(&server.url(), None, &options, &network).unwrap();
     check_reader(&behind_http, contents);
+}
+
+#[test]
+fn storages_behind_a_network_conform_as_writers() {
+    let scratch = scratch();
+    if let Some(server) = upload_server(&scratch.join("cache")) {
+        let session = session(NetworkOptions::default());
+        let network = session.service::<Network>().unwrap();
+        let options = RequestOptions::default();
+        let storage = HttpStorage::new(&server.url(), None, &options, &network).unwrap();
+        check_writer(&storage);
+    }
+    if let Some(server) = s3_server("team") {
+        let session = s3_session(&server);
+        let network = session.service::<Network>().unwrap();
+        // Large and small objects must agree about the name of the cache.
+        for address in ["team", "team/~a%20b+c=/\u{e4}!"] {
+            let uri = StoreUri::parse(&server.uri(address)).unwrap();
+            let storage = S3CacheUri::parse(&uri).unwrap().storage(&network);
+            check_writer(&storage.unwrap());
+        }
+        assert!(server.bucket("team").join("~a b+c=/\u{e4}!/nar").is_dir());
+    }
 }
 
 #[test]

@@ -318,7 +318,7 @@ fn skipped_sources_and_settings_are_warning_events() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with(&format!("skipping source {}", closed.url())));
 
-    let substituters = format!("s3://bucket {}", server.url());
+    let substituters = format!("gs://bucket {}", server.url());
     let option = ["--option", "substituters", &substituters];
     let mut configured = command(&[&option[..], &["--option", "no-such-setting", "1"]].concat());
     let said = warned(&mut configured);

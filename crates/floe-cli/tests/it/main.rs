@@ -46,6 +46,7 @@ mod packages;
 mod power_cut;
 mod profiles;
 mod proxy;
+mod push;
 mod readme;
 mod refused_copy;
 mod resume;

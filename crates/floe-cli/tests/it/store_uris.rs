@@ -18,7 +18,7 @@ fn text_that_is_no_store_uri_creates_nothing() {
     let Some(corpus) = corpus("jq") else { return };
     for (text, advice) in [
         ("cachix:foo", "https://foo.cachix.org"),
-        ("s3:bucket", "object stores yet"),
+        ("s3:bucket", "use s3://BUCKET"),
         ("ssh:host", "SSH yet"),
         ("unix:/sock", "Nix daemon yet"),
         ("https:/host", "https://host"),

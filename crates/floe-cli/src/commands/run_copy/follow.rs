@@ -1,28 +1,35 @@
-//! `floe copy --stdin --follow`: copies paths as their lines arrive.
+//! `--stdin --follow` and `--watch-store`: copies paths as they come.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use floe_copy::{CopySummary, OpenCopy};
+use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{CANCEL_POLL, Cancel, Error, PathSpec, StoreConfig};
 
 use super::super::print;
 use super::CopyCommand;
 use super::observers::{CopyObservers, run_with_display};
-use crate::display::eprint_error;
+use crate::display::{eprint_error, eprint_line};
+use crate::messages::copy as messages;
+use crate::options;
 use crate::path_lines::PathLines;
 
-/// Copies the paths of all lines that have arrived, until stdin ends. Returns the sum of all
-/// copies.
+/// The paths as they come; the end means that no further one comes.
+pub(super) type Lines = Receiver<anyhow::Result<String>>;
+
+/// Copies all paths that have come, until there is none any more. Returns the sum of all copies.
 pub(super) fn run(
     (open, target): (&mut OpenCopy<'_>, &dyn StoreConfig),
-    observers: &CopyObservers,
-    participle: &str,
+    lines: &Lines,
+    (observers, participle): (&CopyObservers, &str),
     command: CopyCommand<'_>,
 ) -> anyhow::Result<CopySummary> {
-    let lines = read_in_background()?;
     let mut sum = CopySummary::default();
     loop {
         // The first copy is that of the paths on the command line.
@@ -35,7 +42,7 @@ pub(super) fn run(
             }
             sum.add(summary);
         }
-        let Some(batch) = next_batch(&lines, &open.options.cancel)? else {
+        let Some(batch) = next_batch(lines, &open.options.cancel)? else {
             return Ok(sum);
         };
         let batch = command.settings.follow_links(&batch, &[target]);
@@ -59,7 +66,7 @@ fn request(open: &mut OpenCopy<'_>, batch: &[String], sum: &mut CopySummary) {
 }
 
 /// Reads lines on a thread, which ends with the process.
-fn read_in_background() -> anyhow::Result<Receiver<anyhow::Result<String>>> {
+pub(super) fn read_in_background() -> anyhow::Result<Lines> {
     let (sender, lines) = channel();
     let read = move || {
         for line in PathLines(io::stdin().lock()) {
@@ -76,11 +83,53 @@ fn read_in_background() -> anyhow::Result<Receiver<anyhow::Result<String>>> {
     Ok(lines)
 }
 
+/// Reports the paths that become valid in a store on a thread, until `stop` is raised and the paths
+/// that were valid then are reported.
+pub(super) fn watch_in_background(
+    layout: &StoreLayout,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<Lines> {
+    let reader = StoreReader::open_with(layout.clone(), options::lock_wait(stop.clone()))?;
+    let mut last = reader.newest_registration()?;
+    eprint_line(messages::watching(&layout.real_store_dir));
+    let (sender, lines) = channel();
+    let dir = layout.store_dir.clone();
+    let watch = move || {
+        loop {
+            let is_last = stop.load(Ordering::Relaxed);
+            match reader.valid_paths_after(last) {
+                Ok(new) => {
+                    for (number, path) in new {
+                        last = number;
+                        if sender.send(Ok(dir.full_path(&path))).is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(error) => {
+                    // The receiver is gone only after an error of its own.
+                    let _: Result<(), _> = sender.send(Err(error.into()));
+                    return;
+                }
+            }
+            if is_last {
+                return;
+            }
+            thread::sleep(WATCH_INTERVAL);
+        }
+    };
+    thread::Builder::new()
+        .name("floe-watch".into())
+        .spawn(watch)
+        .context("cannot start a thread for the store")?;
+    Ok(lines)
+}
+
+/// How often the database is queried for new paths.
+const WATCH_INTERVAL: Duration = Duration::from_millis(300);
+
 /// Waits for a line, and returns it with all that have arrived. Returns `None` at the end.
-fn next_batch(
-    lines: &Receiver<anyhow::Result<String>>,
-    cancel: &Cancel,
-) -> anyhow::Result<Option<Vec<String>>> {
+fn next_batch(lines: &Lines, cancel: &Cancel) -> anyhow::Result<Option<Vec<String>>> {
     let first = loop {
         match lines.recv_timeout(CANCEL_POLL) {
             Ok(line) => break line?,

@@ -48,11 +48,11 @@ fn install_uses_configured_substituters_and_keys() {
     )
     .expect(0);
     // Unsupported substituters are skipped.
-    let unknown = "substituters = s3://bucket CACHE CACHE\nrequire-sigs = false\n";
+    let unknown = "substituters = gs://bucket CACHE CACHE\nrequire-sigs = false\n";
     install(unknown, &[])
         .expect(0)
-        .stderr_contains("s3://bucket");
-    install("substituters = s3://bucket\n", &[])
+        .stderr_contains("gs://bucket");
+    install("substituters = gs://bucket\n", &[])
         .expect(2)
         .stderr_contains("--from");
     install("substituters =\n", &[])
@@ -84,7 +84,7 @@ fn default_store_comes_from_nix_conf_or_nix_remote() {
             // Nix uses the same store.
             run(machine.configure(&mut query)).expect(0);
         }
-        let refused = machine.floe(&["install", "--option", "store", "s3://x", &corpus.root]);
+        let refused = machine.floe(&["install", "--option", "store", "gs://x", &corpus.root]);
         refused
             .expect(2)
             .stderr_contains("configured store (--option)");

@@ -1,0 +1,111 @@
+//! `floe push`: copies closures of the local store into a binary cache, compressed and signed.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use floe_copy::{CopyRequest, RequestedPaths};
+
+use super::run_copy::{CopyCommand, Follow, run_copy};
+use crate::args::PushArgs;
+use crate::exit::UsageError;
+use crate::messages::copy::{FOLLOWS_NOTHING, NO_PUSH_TARGET, not_a_cache, not_watchable};
+use crate::options::Settings;
+
+pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
+    let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
+    let path_args = args.paths();
+    if args.follow && !path_args.use_stdin() {
+        bail!(UsageError(FOLLOWS_NOTHING.into()));
+    }
+    let (root, store) = (args.local.root.as_deref(), args.local.store.as_deref());
+    let source = settings.local_store(root, store)?;
+    let target = settings.resolve(&target_uri(args, &settings)?)?;
+    if target.layout().is_some() {
+        bail!(UsageError(not_a_cache(&target)));
+    }
+    let follow = match (args.follow, args.watch_store, source.layout()) {
+        (true, ..) => Follow::Stdin,
+        (false, true, Some(layout)) => Follow::Store(layout.clone()),
+        (false, true, None) => bail!(UsageError(not_watchable(&source))),
+        (false, false, _) => Follow::No,
+    };
+    let paths = match (path_args.all, &follow) {
+        (true, _) => RequestedPaths::All,
+        (false, follow) => {
+            let paths = match follow {
+                Follow::No => path_args.read()?,
+                // The others come later.
+                _ => path_args.named(),
+            };
+            RequestedPaths::Named(settings.follow_links(&paths, &[&*source]))
+        }
+    };
+    let transfer = args.transfer();
+    let command = CopyCommand {
+        name: "push",
+        settings: &settings,
+        args: &transfer,
+        follow: &follow,
+        is_result: true,
+    };
+    let upstreams = args.skip_upstream.iter();
+    let upstreams = upstreams.map(|uri| settings.resolve(uri));
+    let request = CopyRequest {
+        upstreams: upstreams.collect::<anyhow::Result<_>>()?,
+        ..CopyRequest::new(vec![source], target, paths)
+    };
+    run_copy(request, command)
+}
+
+/// Returns the URI of the cache, with the compression and the keys that it does not name itself.
+fn target_uri(args: &PushArgs, settings: &Settings) -> anyhow::Result<String> {
+    let config = &settings.config;
+    let named = args.to.as_deref();
+    let mut uri = named.unwrap_or(config.push_to.get()).to_owned();
+    if uri.is_empty() {
+        bail!(UsageError(NO_PUSH_TARGET.into()));
+    }
+    let has = |uri: &str, name: &str| {
+        let query = uri.split_once('?').map_or("", |(_, query)| query);
+        query
+            .split('&')
+            .any(|part| part.split('=').next() == Some(name))
+    };
+    if !has(&uri, "compression") {
+        add_parameter(&mut uri, "compression", "zstd");
+    }
+    let has_keys = has(&uri, "secret-key") || has(&uri, "secret-keys");
+    let keys: &[PathBuf] = match args.secret_key_file.is_empty() {
+        false => &args.secret_key_file,
+        true if has_keys => &[],
+        true => &config.secret_key_files.get().0,
+    };
+    for key in keys {
+        let key = std::path::absolute(key)?;
+        let Some(key) = key.to_str() else {
+            bail!(UsageError(crate::messages::copy::key_not_utf8(&key)));
+        };
+        add_parameter(&mut uri, "secret-key", key);
+    }
+    Ok(uri)
+}
+
+/// Appends a parameter to a URI.
+fn add_parameter(uri: &mut String, name: &str, value: &str) {
+    let separator = if uri.contains('?') { '&' } else { '?' };
+    let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+    uri.push_str(&format!("{separator}{name}={value}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_appended_in_their_encoding() {
+        let mut uri = String::from("s3://team");
+        add_parameter(&mut uri, "compression", "zstd");
+        add_parameter(&mut uri, "secret-key", "/a b&c");
+        assert_eq!(uri, "s3://team?compression=zstd&secret-key=%2Fa%20b%26c");
+    }
+}
