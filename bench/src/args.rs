@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Push(RunArgs),
     /// Installs closures over networks with a delay
     Network(RunArgs),
+    /// Uploads closures to S3 and HTTP servers over networks with a delay, and fetches some
+    Upload(RunArgs),
     /// Verifies the contents of a store
     Verify(RunArgs),
     /// Collects garbage, and links equal files

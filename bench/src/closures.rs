@@ -9,6 +9,7 @@ mod fixture;
 mod link;
 mod network;
 mod rows;
+mod uploads;
 mod variants;
 
 use std::path::Path;
@@ -39,8 +40,11 @@ const NETWORK_ROUNDS: usize = 3;
 pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<Outcome> {
     let is_wanted =
         |plan: &RowPlan| group.is_none_or(|group| group == plan.group) && args.wants(&plan.name);
-    let is_network = group == Some(Group::Network);
-    let plans = if is_network { network::all() } else { all() };
+    let network = Network::of(group);
+    let is_network = network.is_some();
+    let plans = network
+        .as_ref()
+        .map_or_else(all, |network| (network.rows)());
     let plans: Vec<RowPlan> = plans.into_iter().filter(is_wanted).collect();
     ensure!(!plans.is_empty(), "no row matches {:?}", args.rows);
     ensure!(
@@ -56,9 +60,9 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
         iterations: args.rounds(if is_network { NETWORK_ROUNDS } else { ROUNDS }),
     };
     let mut report = Report {
-        title: match is_network {
-            true => "Installing closures over a network: floe beside Nix".into(),
-            false => "Copying closures: floe beside Nix".into(),
+        title: match &network {
+            Some(network) => network.title.into(),
+            None => "Copying closures: floe beside Nix".into(),
         },
         machine,
         notes: fixture.versions(),
@@ -75,16 +79,44 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
         return results::publish_comparison(&report, args.json.as_deref());
     }
     let results = Results {
-        name: if is_network { "network" } else { NAME },
+        name: network.as_ref().map_or(NAME, |network| network.name),
         report: &report,
         aims: plans.iter().map(|plan| plan.aim).collect(),
-        explanation: if is_network { NETWORK } else { EXPLANATION },
+        explanation: network.map_or(EXPLANATION, |network| network.explanation),
         appendix: traffic_table(&report.rows),
     };
     Ok(match results.publish(root, args)? {
         true => Outcome::Passed,
         false => Outcome::Failed,
     })
+}
+
+/// A group of rows over a network, which has a table of its own.
+struct Network {
+    name: &'static str,
+    title: &'static str,
+    rows: fn() -> Vec<RowPlan>,
+    explanation: &'static str,
+}
+
+impl Network {
+    fn of(group: Option<Group>) -> Option<Network> {
+        match group? {
+            Group::Network => Some(Network {
+                name: "network",
+                title: "Installing closures over a network: floe beside Nix",
+                rows: network::all,
+                explanation: NETWORK,
+            }),
+            Group::Upload => Some(Network {
+                name: "upload",
+                title: "Uploading closures over a network: floe beside Nix",
+                rows: uploads::all,
+                explanation: UPLOAD,
+            }),
+            _ => None,
+        }
+    }
 }
 
 fn measure(fixture: &Fixture, plan: &RowPlan, repetitions: Repetitions) -> Row {
@@ -157,6 +189,14 @@ Costs are medians; ratios are medians of the ratios of single rounds. Client and
 network namespaces; the packets between them are delayed by half of the round trip in each
 direction. nginx serves a cache with ready zstd files, whose nix-cache-info has no WantMassQuery
 unless the row says so. Nix 2.35 has changed its walk and its uploads; it is not measured here.
+";
+
+const UPLOAD: &str = "\
+Costs are medians; ratios are medians of the ratios of single rounds. Client and server are in two
+network namespaces; the packets between them are delayed by half of the round trip in each
+direction. S3 is versitygw, which keeps objects in memory here, and its bucket is open to all,
+because this Nix cannot sign requests; floe signs. PUT is nginx. All programs compress with zstd.
+Nix 2.35 uploads in any order; it is not measured here.
 ";
 
 const EXPLANATION: &str = "\

@@ -54,6 +54,7 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Copy(args) => closures::run(root, args, Some(Group::Copy)),
         Command::Push(args) => closures::run(root, args, Some(Group::Push)),
         Command::Network(args) => closures::run(root, args, Some(Group::Network)),
+        Command::Upload(args) => closures::run(root, args, Some(Group::Upload)),
         Command::Verify(args) => closures::run(root, args, Some(Group::Verify)),
         Command::Collect(args) => closures::run(root, args, Some(Group::Collect)),
         Command::Closures(args) => closures::run(root, args, None),

@@ -53,6 +53,12 @@ pub(crate) fn harmonia() -> Result<PathBuf> {
     existing(target.join("release/harmonia-cache"), "cargo build")
 }
 
+/// The S3 server that `cargo xtask test` builds.
+pub(crate) fn versitygw(root: &Path) -> Result<PathBuf> {
+    let program = workspace::target_directory(root).join("tools/versitygw-v1.8.0/versitygw");
+    existing(program, "cargo xtask test")
+}
+
 /// The installed program, which apt-get provides in a package.
 pub(crate) fn installed(program: &str, package: &str) -> Result<PathBuf> {
     system::find_command(program)

@@ -85,6 +85,11 @@ impl Fixture {
         })
     }
 
+    /// The repository.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// A command of the newest Nix, without stderr.
     pub(super) fn nix_command(&self, tool: &str) -> Command {
         let mut command = self.settings.command(self.nix.join(tool));

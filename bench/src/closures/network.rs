@@ -1,7 +1,5 @@
 //! The rows over a network with a delay: real TCP, between two network namespaces.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::chains::PATHS;
 use super::fixture::{Fixture, Kind, NIX, Program};
 use super::link::{Link, LinkOptions};
-use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
+use super::rows::{Group, PreparedRow, RowPlan, TrafficByVariant, tmpfs};
 use super::variants;
 use crate::aims::{Aim, FLOE};
 use crate::http::Origin;
@@ -245,13 +243,28 @@ fn prepare_variants<'a>(
     )?;
     let url = server.endpoint.origin.url();
     let mut variants = variants(&scratch, &url)?;
-    let traffic = Rc::new(RefCell::new(BTreeMap::new()));
     for variant in &mut variants {
         if let Some(certificate) = &certificate {
             let file = certificate.file.display().to_string();
             let variable = ("NIX_SSL_CERT_FILE".into(), Some(file));
             variant.invocation.environment.push(variable);
         }
+    }
+    let traffic = count_traffic(&link, &mut variants);
+    Ok(PreparedRow {
+        traffic,
+        guards: vec![Box::new(end), Box::new(server), Box::new(link)],
+        ..PreparedRow::new(variants)
+    })
+}
+
+/// Counts the traffic of each variant, and checks which of them had a connection that stalled.
+pub(super) fn count_traffic(
+    link: &Rc<Link>,
+    variants: &mut [floe_bench::Variant<'_>],
+) -> TrafficByVariant {
+    let traffic = TrafficByVariant::default();
+    for variant in variants {
         let (name, link, traffic) = (variant.name.clone(), link.clone(), traffic.clone());
         let check = std::mem::replace(&mut variant.check, Box::new(|| Ok(())));
         let must_stall = variant
@@ -271,11 +284,7 @@ fn prepare_variants<'a>(
     }
     // The traffic of the preparation does not count.
     link.take_traffic();
-    Ok(PreparedRow {
-        traffic,
-        guards: vec![Box::new(end), Box::new(server), Box::new(link)],
-        ..PreparedRow::new(variants)
-    })
+    traffic
 }
 
 /// The cache of a corpus with a `nix-cache-info` of its own.

@@ -25,6 +25,7 @@ pub(crate) enum Group {
     Verify,
     Collect,
     Network,
+    Upload,
 }
 
 /// A row before it is measured.

@@ -97,6 +97,16 @@ pub(super) fn copy_from_cache<'a>(
     copy(fixture, (program, corpus), from, to)
 }
 
+/// A program that copies the closure of a corpus from a cache without signatures.
+pub(super) fn unsigned_copy<'a>(
+    fixture: &'a Fixture,
+    corpus: &Corpus,
+    (program, url): (&Program, &str),
+    to: &Destination,
+) -> Result<Variant<'a>> {
+    copy(fixture, (program, corpus), (url, None), to)
+}
+
 fn copy<'a>(
     fixture: &'a Fixture,
     (program, corpus): (&Program, &Corpus),

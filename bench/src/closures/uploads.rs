@@ -1,0 +1,308 @@
+//! The rows of uploads over a network with a delay, and of reading from where they went: to S3,
+//! with versitygw, and to nginx by PUT.
+//!
+//! Debian's Nix cannot sign requests for S3, so the bucket is open to all. floe signs.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use floe_bench::{BenchError, Variant};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::chains::PATHS;
+use super::fixture::{Fixture, Kind, NIX, Program};
+use super::link::{Link, LinkOptions};
+use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
+use super::variants::{self, Sizes, strings};
+use crate::aims::{Aim, FLOE};
+use crate::corpus::Corpus;
+use crate::programs;
+use crate::server::{FileCache, nginx_config};
+
+/// The kind of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    S3,
+    Put,
+}
+
+/// The work over the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// Nothing is there.
+    Push,
+    /// Everything is there.
+    PushAgain,
+    Fetch,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    corpus: &'static [&'static str],
+    place: Place,
+    task: Task,
+    millis: u64,
+}
+
+/// All rows in the order of the table.
+pub(super) fn all() -> Vec<RowPlan> {
+    use Place::{Put, S3};
+    use Task::{Fetch, Push, PushAgain};
+    let rows = [
+        ("firefox → S3, 0 ms", FIREFOX, S3, Push, 0, Some(0.60)),
+        ("firefox → S3, 20 ms", FIREFOX, S3, Push, 20, Some(0.35)),
+        ("300 paths → S3, 20 ms", CHAINS, S3, Push, 20, Some(0.20)),
+        (
+            "kdenlive → S3, all present, 20 ms",
+            KDENLIVE,
+            S3,
+            PushAgain,
+            20,
+            None,
+        ),
+        ("firefox ← S3, 20 ms", FIREFOX, S3, Fetch, 20, Some(0.40)),
+        ("300 paths ← S3, 20 ms", CHAINS, S3, Fetch, 20, Some(0.20)),
+        ("firefox → PUT, 50 ms", FIREFOX, Put, Push, 50, Some(0.25)),
+        ("300 paths → PUT, 50 ms", CHAINS, Put, Push, 50, Some(0.17)),
+    ];
+    let rows = rows
+        .into_iter()
+        .map(|(name, corpus, place, task, millis, most)| {
+            let work = Work {
+                corpus,
+                place,
+                task,
+                millis,
+            };
+            RowPlan {
+                group: Group::Upload,
+                name: name.into(),
+                aim: most.map_or(Aim::none(NIX), |most| Aim::time(NIX, most)),
+                prepare: Box::new(move |fixture| prepare(fixture, work)),
+            }
+        });
+    rows.collect()
+}
+
+const FIREFOX: &[&str] = &["firefox", "firefox-esr"];
+const KDENLIVE: &[&str] = &["kdenlive"];
+const CHAINS: &[&str] = &["chains"];
+
+fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
+    let corpus = fixture.corpus(work.corpus)?;
+    ensure!(
+        work.corpus != CHAINS || corpus.paths.len() == PATHS,
+        "the chains are incomplete"
+    );
+    let link = Rc::new(Link::new(LinkOptions {
+        round_trip: Duration::from_millis(work.millis),
+        rate: None,
+        loss: None,
+        stalls: None,
+    })?);
+    let scratch = fixture.memory.path().join("uploads");
+    let cache = scratch.join("buckets").join(BUCKET);
+    floe_bench::remove_tree(&scratch)?;
+    fs::create_dir_all(&cache).context("cannot create a bucket")?;
+    let end = link.enter()?;
+    let server = match work.place {
+        Place::S3 => s3(fixture, &link, &scratch)?,
+        Place::Put => nginx(&link, &cache, &scratch)?,
+    };
+    let url = match work.place {
+        Place::S3 => format!("s3://{BUCKET}?endpoint={}&region=us-east-1", endpoint()),
+        Place::Put => endpoint(),
+    };
+    if work.task != Task::Push {
+        let floe = fixture.programs.iter().find(|it| it.name == FLOE);
+        let floe = floe.context("there is no floe")?;
+        let push = push(fixture, &corpus, (floe, &url));
+        let mut command = fixture
+            .settings
+            .command((&push.invocation.arguments[0]).into());
+        command.args(&push.invocation.arguments[1..]).envs(KEYS);
+        let status = command.stderr(Stdio::null()).status();
+        ensure!(status?.success(), "floe cannot push");
+    }
+    let sizes = Sizes::default();
+    let mut found = Vec::new();
+    for program in fixture
+        .programs
+        .iter()
+        .filter(|program| can_use(program, work.place))
+    {
+        let mut variant = match work.task {
+            Task::Fetch => {
+                let from = (program, &*url);
+                let to = tmpfs(fixture);
+                variants::unsigned_copy(fixture, &corpus, from, &to)?
+            }
+            _ => push(fixture, &corpus, (program, &url)),
+        };
+        if work.task == Task::Push {
+            let cache = cache.clone();
+            variant.prepare = Box::new(move || empty(&cache));
+        }
+        if work.task != Task::Fetch {
+            let paths = corpus.paths.len();
+            variant.check =
+                variants::check_cache(cache.clone(), paths, program.name, sizes.clone());
+        }
+        if program.kind == Kind::Floe && work.place == Place::S3 {
+            let keys = KEYS.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+            variant.invocation.environment.extend(keys);
+        }
+        found.push(variant);
+    }
+    let traffic = super::network::count_traffic(&link, &mut found);
+    Ok(PreparedRow {
+        sizes,
+        traffic,
+        guards: vec![Box::new(end), Box::new(server), Box::new(link)],
+        ..PreparedRow::new(found)
+    })
+}
+
+/// The old Nix has no S3.
+fn can_use(program: &Program, place: Place) -> bool {
+    place == Place::Put || matches!(program.kind, Kind::Floe) || program.name == NIX
+}
+
+/// A copy from the store of a corpus.
+fn push<'a>(
+    fixture: &'a Fixture,
+    corpus: &Corpus,
+    (program, url): (&Program, &str),
+) -> Variant<'a> {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let to = format!("{url}{separator}compression=zstd");
+    let from = corpus.store().display().to_string();
+    let path = program.path.display().to_string();
+    let mut all = strings(&[&path, "copy", "--no-check-sigs", "--from", &from]);
+    all.extend(strings(&["--to", &to, &corpus.root]));
+    variants::variant(fixture, program.name, all, None)
+}
+
+/// Removes all objects.
+fn empty(cache: &Path) -> Result<(), BenchError> {
+    let failed = |error: std::io::Error| BenchError::Result(error.to_string());
+    for entry in fs::read_dir(cache).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        }
+        .map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A server that runs until this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::TERM);
+        let _: std::io::Result<_> = self.0.wait();
+    }
+}
+
+fn start(mut command: Command) -> Result<Running> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child = command.stderr(Stdio::null()).spawn();
+    let running = Running(child.context("cannot start the server")?);
+    let began = Instant::now();
+    while TcpStream::connect((Link::SERVER, PORT)).is_err() {
+        ensure!(
+            began.elapsed() < START_TIMEOUT,
+            "the server does not listen"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(running)
+}
+
+fn s3(fixture: &Fixture, link: &Link, scratch: &Path) -> Result<Running> {
+    let program = programs::versitygw(fixture.root())?;
+    let mut command = link.server_command(&program.display().to_string())?;
+    let [access, secret] = KEYS.map(|(_, value)| value);
+    command
+        .args(["--access", access, "--secret", secret])
+        .args(["--port", &format!("{}:{PORT}", Link::SERVER)])
+        .args(["--keep-alive", "--quiet", "posix", "--sidecar"])
+        .arg(directory(scratch, "metadata")?)
+        .arg(scratch.join("buckets"));
+    let running = start(command)?;
+    open_to_all(access, secret)?;
+    Ok(running)
+}
+
+fn directory(scratch: &Path, name: &str) -> Result<PathBuf> {
+    let directory = scratch.join(name);
+    fs::create_dir_all(&directory).context("cannot create a directory")?;
+    Ok(directory)
+}
+
+/// Lets everybody use the bucket.
+fn open_to_all(access: &str, secret: &str) -> Result<()> {
+    let policy = serde_json::json!({
+        "Version": "2012-10-17",
+        "Statement": [{
+            "Effect": "Allow",
+            "Principal": "*",
+            "Action": ["s3:GetObject", "s3:PutObject", "s3:ListBucket"],
+            "Resource": [format!("arn:aws:s3:::{BUCKET}"), format!("arn:aws:s3:::{BUCKET}/*")],
+        }],
+    });
+    let mut curl = Command::new(programs::installed("curl", "curl")?);
+    curl.args(["--silent", "--fail", "--request", "PUT"])
+        .args(["--aws-sigv4", "aws:amz:us-east-1:s3"])
+        .args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
+        .args(["--user", &format!("{access}:{secret}")])
+        .args(["--data-binary", &policy.to_string()])
+        .arg(format!("{}/{BUCKET}?policy=", endpoint()));
+    let status = curl.status().context("cannot run curl")?;
+    ensure!(status.success(), "curl cannot set the policy: {status}");
+    Ok(())
+}
+
+/// nginx, which takes uploads, at the server's end of a link.
+fn nginx(link: &Link, cache: &Path, scratch: &Path) -> Result<Running> {
+    let files = FileCache {
+        root: cache,
+        prefix: "",
+        certificate: None,
+    };
+    let listen = format!("{}:{PORT}", Link::SERVER);
+    let text = nginx_config(&files, (&listen, 2), scratch);
+    let methods = "dav_methods PUT; create_full_put_path on; client_max_body_size 0;";
+    let text = text.replacen("server { ", &format!("server {{ {methods} "), 1);
+    let config = scratch.join("nginx.conf");
+    fs::write(&config, text).context("cannot write nginx.conf")?;
+    let nginx = programs::installed("nginx", "nginx")?;
+    let mut command = link.server_command(&nginx.display().to_string())?;
+    command.arg("-c").arg(config).args(["-e", "stderr"]);
+    start(command)
+}
+
+fn endpoint() -> String {
+    format!("http://{}:{PORT}", Link::SERVER)
+}
+
+const BUCKET: &str = "team";
+
+const PORT: u16 = 8445;
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The keys of the server's only account.
+const KEYS: [(&str, &str); 2] = [
+    ("AWS_ACCESS_KEY_ID", "bench"),
+    ("AWS_SECRET_ACCESS_KEY", "benchsecret"),
+];
