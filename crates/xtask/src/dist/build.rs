@@ -42,6 +42,7 @@ impl Release {
             .args(["build", "--release", "--locked", "--package", package])
             .args(["--target", target.triple, "--target-dir"])
             .arg(directory)
+            .args(["--config", "profile.release.lto='thin'"])
             .args(["--config", "profile.release.strip='symbols'"])
             .status()
             .context("cannot run cargo build")?;
