@@ -9,10 +9,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use xtask::corpora;
 use xtask::system::{find_command, is_root, search_path};
 
@@ -84,6 +84,24 @@ pub(crate) struct ReferenceTools {
     pub(crate) missing: Vec<String>,
     /// A test that lacks a reference tool appends a line `name: reason` to this file.
     pub(crate) skips_file: PathBuf,
+    /// Builds an S3 server while the first stages run.
+    versitygw: Option<JoinHandle<Result<PathBuf>>>,
+}
+
+impl ReferenceTools {
+    /// Waits for the tools that are still being built. Returns `name: reason` for each one that is
+    /// missing.
+    pub(crate) fn finish(&mut self) -> Option<String> {
+        let built = self.versitygw.take()?.join();
+        match built.unwrap_or_else(|_| Err(anyhow!("its build panicked"))) {
+            Ok(program) => {
+                let variable = ("FLOE_TEST_VERSITYGW", program.into_os_string());
+                self.variables.push(variable);
+                None
+            }
+            Err(error) => Some(format!("versitygw: {error:#}")),
+        }
+    }
 }
 
 /// Installs the missing tools and makes the missing corpora, as far as this user may.
@@ -94,7 +112,8 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     fs::write(&skips_file, "").with_context(|| format!("cannot write {}", skips_file.display()))?;
 
     let mut missing = install_missing(full);
-    let versitygw = go_tools::install(&target, &go_tools::VERSITYGW);
+    let directory = target.clone();
+    let versitygw = thread::spawn(move || go_tools::install(&directory, &go_tools::VERSITYGW));
     let corpora = corpora::prepare(root, full, &mut missing);
 
     let mut variables = vec![
@@ -105,10 +124,6 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     if let Some(nix) = corpora.newer_nix {
         variables.push(("FLOE_TEST_NEWER_NIX", nix.into_os_string()));
     }
-    match versitygw {
-        Ok(program) => variables.push(("FLOE_TEST_VERSITYGW", program.into_os_string())),
-        Err(error) => missing.push(format!("versitygw: {error:#}")),
-    }
     if full {
         variables.push(("FLOE_TEST_FULL", "1".into()));
     }
@@ -116,6 +131,7 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
         variables,
         missing,
         skips_file,
+        versitygw: Some(versitygw),
     })
 }
 

@@ -35,6 +35,12 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         tally.passed += 1;
     }
     for stage in STAGES.into_iter().filter(|stage| options.wants(stage)) {
+        if stage == "test" {
+            let missing = reference_tools.finish();
+            missing
+                .into_iter()
+                .for_each(|tool| tally.skip_loudly(format!("reference tool {tool}")));
+        }
         tally.run(stage, root, &mut reference_tools.variables);
     }
     for skip in reference_tools::skips_of_tests(&reference_tools.skips_file)? {
