@@ -14,7 +14,7 @@ mod nar_file;
 mod options;
 mod publish;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,9 +48,11 @@ pub struct BinaryCacheWriter {
     existed: bool,
     /// NARs that are in the cache or on their way to it, until their narinfos are published.
     staged: Mutex<HashMap<StorePath, StagedNar>>,
-    /// Paths that this copy has found whole or has published, and those that clients get elsewhere,
-    /// with their references, as far as they are known.
+    /// Paths that this copy has found whole or has published, with their references, as far as they
+    /// are known.
     whole: Mutex<HashMap<StorePath, BTreeSet<StorePath>>>,
+    /// Paths that clients get elsewhere.
+    elsewhere: Mutex<HashSet<StorePath>>,
 }
 
 impl BinaryCacheWriter {
@@ -117,16 +119,18 @@ impl BinaryCacheWriter {
             cancel: cancel.clone(),
             staged: Mutex::default(),
             whole: Mutex::default(),
+            elsewhere: Mutex::default(),
         })
     }
 
     /// Returns the paths that were not found whole before, and the references of the others.
     fn split_off_whole(&self, paths: &[StorePath]) -> (Vec<StorePath>, Vec<StorePath>) {
-        let whole = self.whole.lock();
+        let (whole, elsewhere) = (self.whole.lock(), self.elsewhere.lock());
         let (mut unknown, mut references) = (Vec::new(), Vec::new());
         for path in paths {
             match whole.get(path) {
                 Some(known) => references.extend(known.iter().cloned()),
+                None if elsewhere.contains(path) => {}
                 None => unknown.push(path.clone()),
             }
         }
@@ -198,12 +202,18 @@ impl Target for BinaryCacheWriter {
     }
 
     fn assume_present(&self, paths: &[StorePath]) {
-        let paths = paths.iter().map(|path| (path.clone(), BTreeSet::new()));
-        self.whole.lock().extend(paths);
+        *self.elsewhere.lock() = paths.iter().cloned().collect();
     }
 
     fn has_whole_closures(&self) -> bool {
         false
+    }
+
+    fn batch_len_max(&self) -> usize {
+        match self.has_records() {
+            true => 64,
+            false => 4096,
+        }
     }
 
     fn prepare(&self) -> Result<(), Error> {

@@ -29,6 +29,8 @@ pub struct CopyRequest {
     /// Caches from which the clients of a cache as target get some paths. The target need not have
     /// these.
     pub upstreams: Vec<Arc<dyn StoreConfig>>,
+    /// Whether this concerns requested paths too, and not only their references.
+    pub may_skip_requested: bool,
     /// The order in which sources are queried.
     pub order: SourceOrder,
     /// The options of requests to binary caches.
@@ -64,6 +66,7 @@ impl CopyRequest {
             target,
             paths,
             upstreams: Vec::new(),
+            may_skip_requested: false,
             order: SourceOrder::AsListed,
             network: NetworkOptions::default(),
             store_dir: None,
@@ -211,6 +214,7 @@ impl<'a> CheckedRequest<'a> {
         Ok(OpenCopy {
             options: &request.options,
             upstreams,
+            may_skip_requested: request.may_skip_requested,
             session,
             sources,
             target: target.opened.target,
@@ -309,6 +313,7 @@ pub struct OpenCopy<'a> {
     /// The requested paths, each once.
     pub specs: Vec<PathSpec>,
     upstreams: Vec<Arc<dyn Source>>,
+    may_skip_requested: bool,
     /// Dropped after the stores.
     session: Session,
 }
@@ -344,9 +349,8 @@ impl OpenCopy<'_> {
             PathSpec::HashPart(_) => None,
         });
         let paths: Vec<StorePath> = paths.collect();
-        // The requested paths themselves are always copied.
         let mut closure = source.closures(&paths)?.unwrap_or_default();
-        closure.retain(|path| !paths.contains(path));
+        closure.retain(|path| self.may_skip_requested || !paths.contains(path));
         let present = present_in(&self.upstreams, &closure, &self.options.cancel)?;
         self.target.assume_present(&present);
         Ok(())

@@ -9,7 +9,7 @@ use floe_transfer::{CANCEL_POLL, CachePolicy, Cancel, Error, Source};
 /// Returns those of the paths that one of the caches has. All queries to a cache are in flight at
 /// once, as far as it takes them.
 ///
-/// Errors: that of the first query that fails; [`Error::Cancelled`].
+/// Errors: [`Error::Cancelled`].
 pub(crate) fn present_in(
     upstreams: &[std::sync::Arc<dyn Source>],
     paths: &[StorePath],
@@ -36,7 +36,8 @@ pub(crate) fn present_in(
                 Err(_) => return Err(Error::Cancelled),
             };
             pending -= 1;
-            let narinfo = result?.narinfo;
+            // The target gets the paths of which a cache says nothing.
+            let narinfo = result.ok().and_then(|reply| reply.narinfo);
             if narinfo.is_some_and(|narinfo| narinfo.info.path == path) {
                 unknown.remove(&path);
                 present.push(path);

@@ -35,8 +35,15 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Tells the target that its clients have other sources for some paths, so that it can publish
-    /// their referrers without them.
+    /// their referrers without them. The paths of an earlier call do not count any more.
     fn assume_present(&self, _paths: &[StorePath]) {}
+
+    /// Returns how many paths a commit has at most. In a database, a larger batch was not faster,
+    /// and would hold more locks. A target behind a network needs a round trip for each level of
+    /// references in a batch, so large batches are faster there.
+    fn batch_len_max(&self) -> usize {
+        64
+    }
 
     /// Whether the target has the references of each of its paths. A binary cache may have lost
     /// some.

@@ -102,24 +102,59 @@ impl HttpCacheShared {
 
     /// Writes an object whole or not at all.
     async fn put(&self, name: &str, headers: HeaderMap, body: RequestBody) -> Result<(), Error> {
-        let message = Message {
+        let message = |headers, body| Message {
             method: Method::PUT,
             headers,
             body,
             ..Message::default()
         };
-        if let Some(error) = self.writes_disabled_by.get() {
-            return Err(Error::SourceDisabled(error.clone()));
+        self.check_writable()?;
+        let is_repeatable = body.is_repeatable();
+        let unconditional = match &body {
+            RequestBody::Whole(bytes) if headers.contains_key(IF_NONE_MATCH) => {
+                let mut headers = headers.clone();
+                headers.remove(IF_NONE_MATCH);
+                Some(message(headers, RequestBody::Whole(bytes.clone())))
+            }
+            _ => None,
+        };
+        let mut replied = self.write(name, message(headers, body)).await;
+        if let (Ok(reply), Some(message)) = (&replied, unconditional)
+            && reply.status == StatusCode::NOT_IMPLEMENTED
+        {
+            // The server knows no conditions.
+            replied = self.write(name, message).await;
         }
-        let result = match self.write(name, message).await {
-            Ok(reply) if reply.status.is_success() => Ok(()),
+        match replied {
+            Ok(reply) if reply.status.is_success() => {
+                self.failed_writes.store(0, Ordering::Relaxed);
+                Ok(())
+            }
             Ok(reply) if reply.status == StatusCode::PRECONDITION_FAILED && name == CACHE_INFO => {
                 Ok(())
             }
+            Ok(reply) if REFUSES_ALL.contains(&reply.status) => {
+                Err(self.record_failed_write(self.refusal(name, &reply)?))
+            }
             Ok(reply) => Err(self.refusal(name, &reply)?),
+            // The writer of a streamed object may have ended it.
+            Err(error) if is_repeatable => Err(self.record_failed_write(error)),
             Err(error) => Err(error),
-        };
-        self.record_write(result)
+        }
+    }
+
+    /// Returns the error after which nothing is written any more, if there is one.
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
+        match &*self.writes_disabled_by.lock() {
+            Some(error) => Err(Error::SourceDisabled(error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets writes try again, at the begin of another copy.
+    pub(super) fn enable_writes(&self) {
+        self.failed_writes.store(0, Ordering::Relaxed);
+        *self.writes_disabled_by.lock() = None;
     }
 
     pub(super) async fn delete(&self, name: &str) -> Result<(), Error> {
@@ -132,18 +167,13 @@ impl HttpCacheShared {
     }
 
     /// Counts failures, and lets all further writes fail after [`FAILURES_MAX`] in a row.
-    fn record_write(&self, result: Result<(), Error>) -> Result<(), Error> {
-        let Err(error) = result else {
-            self.failed_writes.store(0, Ordering::Relaxed);
-            return Ok(());
-        };
+    fn record_failed_write(&self, error: Error) -> Error {
         if self.failed_writes.fetch_add(1, Ordering::Relaxed) + 1 < FAILURES_MAX {
-            return Err(error);
+            return error;
         }
         let error = Arc::new(error);
-        // Only the first error is kept.
-        let _: Result<(), _> = self.writes_disabled_by.set(error.clone());
-        Err(Error::SourceDisabled(error))
+        *self.writes_disabled_by.lock() = Some(error.clone());
+        Error::SourceDisabled(error)
     }
 
     async fn write(&self, name: &str, message: Message) -> Result<Reply, Error> {
@@ -180,6 +210,13 @@ pub(crate) fn object_headers(name: &str) -> HeaderMap {
 
 /// Narinfos can change: a path gets another signature, or another NAR.
 const SHORT_LIFETIME: &str = "public, max-age=300";
+
+/// The statuses after which a server would refuse every other object too.
+const REFUSES_ALL: [StatusCode; 3] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::FORBIDDEN,
+    StatusCode::INSUFFICIENT_STORAGE,
+];
 
 /// How many writes in a row must fail, each after all its attempts, before no other one is tried.
 const FAILURES_MAX: u32 = 3;

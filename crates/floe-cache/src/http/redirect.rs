@@ -64,16 +64,26 @@ pub(super) async fn send(
             }
         };
         limits.observe(&mut request.held, &response);
-        match redirect_target(&response, &url, first)? {
+        let target = redirect_target(&response, &url, first);
+        let target = target.map_err(|error| match request.message.hides_query {
+            // Its text may repeat a token.
+            true => Error::fetch(&request.shown(), NO_TARGET, false),
+            false => error,
+        });
+        match target? {
             None => return Ok(Ok(response)),
             // Another status may lead to a web page, which accepts anything.
-            Some(to) if request.message.is_write() && !REPEATED.contains(&response.status()) => {
+            Some(mut to)
+                if request.message.is_write() && !REPEATED.contains(&response.status()) =>
+            {
                 let status = response.status();
+                // It may repeat a token.
+                to.set_query(None);
                 let reason = format!(
                     "the server answered {status} and redirected to {}",
                     redact(&to)
                 );
-                return Err(Error::fetch(&redact(first), reason, false));
+                return Err(Error::fetch(&request.shown(), reason, false));
             }
             Some(to) => url = to,
         }
@@ -81,12 +91,17 @@ pub(super) async fn send(
             request.message.headers.remove(AUTHORIZATION);
         }
     }
+    if request.message.hides_query {
+        url.set_query(None);
+    }
     let reason = format!(
         "too many redirects: after {REDIRECTS_MAX} it leads to {}",
         redact(&url)
     );
-    Err(Error::fetch(&redact(first), reason, false))
+    Err(Error::fetch(&request.shown(), reason, false))
 }
+
+const NO_TARGET: &str = "the server redirected to a place where floe cannot follow";
 
 /// Returns the target of a redirect, or `None` for a final response.
 fn redirect_target(response: &Response, from: &Url, first: &Url) -> Result<Option<Url>, Error> {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 
 use floe_transfer::Error;
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::watch;
 
@@ -24,7 +25,7 @@ pub(crate) struct HttpCacheShared {
     /// Writes in a row that failed after all their attempts.
     pub(super) failed_writes: AtomicU32,
     /// The error after which nothing is written any more.
-    pub(super) writes_disabled_by: OnceLock<Arc<Error>>,
+    pub(super) writes_disabled_by: Mutex<Option<Arc<Error>>>,
     /// The error after which no query is sent any more.
     pub(super) disabled_by: OnceLock<Arc<Error>>,
     /// Whether the connections of bodies over HTTP/2 were opened.

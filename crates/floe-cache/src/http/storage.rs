@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url, Version};
@@ -107,7 +108,7 @@ impl HttpStorage {
             consecutive_failures: AtomicU32::new(0),
             disabled_by: OnceLock::new(),
             failed_writes: AtomicU32::new(0),
-            writes_disabled_by: OnceLock::new(),
+            writes_disabled_by: Mutex::default(),
             has_bulk_connections: AtomicBool::new(false),
             reply_time: ReplyTime::default(),
             nar_reply_time: ReplyTime::default(),

@@ -72,6 +72,7 @@ impl UploadedObject {
         server: Arc<dyn PutObject>,
         plan: &ObjectPlan,
     ) -> Result<UploadedObject, Error> {
+        shared.check_writable()?;
         let url = shared.object_url(&plan.early_name)?;
         let kib = plan.len.min(WHOLE_LEN as u64).div_ceil(1024);
         let budget = shared.context.upload_memory.clone();
@@ -92,13 +93,22 @@ impl UploadedObject {
 
     /// Gives the first part of the buffer to the network, as soon as that may be on its way.
     fn send_part(&mut self) -> Result<(), Error> {
-        let upload = match self.parts.take() {
+        let mut upload = match self.parts.take() {
             Some(upload) => upload,
             None => self.start(),
         };
-        let slot = wait_for(&self.shared, upload.slots.clone().acquire_owned())?;
-        let Ok(slot) = slot else {
-            return Err(Error::Internal("the slots of an upload are closed"));
+        let slot = upload.slots.clone().acquire_owned();
+        // A server may reply early and keep the parts.
+        let slot_or_end = async {
+            tokio::select! {
+                slot = slot => Ok(slot),
+                end = &mut upload.result => Err(end),
+            }
+        };
+        let slot = match wait_for(&self.shared, slot_or_end)? {
+            Ok(Ok(slot)) => slot,
+            Err(Ok(Err(error))) => return Err(error),
+            Ok(Err(_)) | Err(_) => return Err(self.ended_early()),
         };
         let rest = self.buffer.split_off(self.part_len.min(self.buffer.len()));
         let part = Bytes::from(std::mem::replace(&mut self.buffer, rest));
@@ -129,12 +139,17 @@ impl UploadedObject {
         }
         match wait_for(&self.shared, upload.result)? {
             Ok(Err(error)) => Err(error),
-            _ => Err(Error::fetch(
-                &self.place.display().to_string(),
-                "the server ended the upload before its last part",
-                true,
-            )),
+            _ => Err(self.ended_early()),
         }
+    }
+
+    fn ended_early(&self) -> Error {
+        let url = self.place.display().to_string();
+        Error::fetch(
+            &url,
+            "the server ended the upload before its last part",
+            true,
+        )
     }
 
     /// Sends the rest and the end. Returns the upload.

@@ -20,6 +20,7 @@ impl WriteStorage for HttpStorage {
     }
 
     fn create(&self) -> Result<(), Error> {
+        self.shared.enable_writes();
         Ok(())
     }
 

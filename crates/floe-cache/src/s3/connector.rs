@@ -80,7 +80,7 @@ impl Connector {
             // It has the tokens of identities and uploads.
             hides_query: true,
         };
-        let shared = self.shared.upgrade().ok_or(Error::Cancelled)?;
+        let shared = self.shared.upgrade().ok_or(Error::Internal(NO_STORAGE))?;
         let is_metadata = url
             .host_str()
             .is_some_and(|host| host.starts_with(LINK_LOCAL));
@@ -155,6 +155,8 @@ impl From<object_store::Error> for Cause {
         }
     }
 }
+
+const NO_STORAGE: &str = "a storage has ended before its requests";
 
 /// The begin of the addresses of metadata services, which every machine can have (RFC 3927).
 const LINK_LOCAL: &str = "169.254.";

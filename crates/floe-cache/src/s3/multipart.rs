@@ -113,7 +113,8 @@ impl MultipartUpload {
         let (mut running, mut done) = (JoinSet::new(), Vec::new());
         let (mut count, mut len) = (0, 0);
         let mut keep = |ended: Result<(usize, object_store::Result<PartId>), JoinError>| {
-            let (index, part) = ended.map_err(|_| Error::Cancelled)?;
+            let (index, part) =
+                ended.map_err(|_| Error::Internal("a task of an upload panicked"))?;
             done.push((index, part.map_err(|error| self.failure(error))?));
             Ok::<(), Error>(())
         };
@@ -132,7 +133,8 @@ impl MultipartUpload {
                         });
                     }
                     Some(Part::End) => break,
-                    None => return Err(Error::Cancelled),
+                    // The writer has dropped the object.
+                    None => return Err(Error::NotNeeded),
                 },
                 Some(ended) = running.join_next() => keep(ended)?,
             }

@@ -45,7 +45,7 @@ impl S3Signer {
         request: &mut reqwest::Request,
         (signs_body, body): (bool, Option<[u8; 32]>),
     ) -> Result<(), Error> {
-        let connector = self.connector.get().ok_or(Error::Cancelled)?;
+        let connector = self.connector.get().ok_or(NO_CONNECTOR)?;
         let Some(credential) = self.credentials.get(&self.region, connector).await? else {
             return Ok(());
         };
@@ -86,5 +86,7 @@ impl Sign for S3Signer {
         })
     }
 }
+
+const NO_CONNECTOR: Error = Error::Internal("a signer has no client");
 
 const INVALID_URL: Error = Error::Internal("a URL of a bucket is no URI");

@@ -106,7 +106,11 @@ impl S3CacheUri {
         let profile = self.s3.profile.as_deref();
         let (credentials, region) = Credentials::find(aws, profile)?;
         let region = self.s3.region.clone().or(region);
-        let region = region.unwrap_or_else(|| DEFAULT_REGION.into());
+        let region = region.map_or_else(|| DEFAULT_REGION.into(), |it| it.trim().to_owned());
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if region.is_empty() || !region.bytes().all(is_part) {
+            return Err(invalid(format!("{region:?} is no region")));
+        }
         let bucket = self.s3.bucket_url(&self.bucket, &region).map_err(invalid)?;
         let url = format!("{bucket}/{}", encode_name(&self.prefix));
         let url = url.trim_end_matches('/');

@@ -50,10 +50,14 @@ pub(super) fn write_nar_file(
 ) -> Result<StagedNar, Error> {
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
-    let object = storage.begin_object(&ObjectPlan {
+    let plan = ObjectPlan {
         early_name: early_name(&nar.narinfo().info.nar_hash, options.compression),
         len: nar_size,
-    })?;
+    };
+    // The uploads that have the memory may need this core to end.
+    let object = nar
+        .worker()
+        .yield_core_while(|| storage.begin_object(&plan))?;
     let place = object.place().to_owned();
     let mut output = HashedObject {
         object: BufWriter::with_capacity(BUFFER_LEN, object),
@@ -69,7 +73,7 @@ pub(super) fn write_nar_file(
     let named = object.finish(&url, written.callback(|done| done));
     if named != url {
         // The object was too large to be kept, so it cannot be sent again later.
-        written.only()??;
+        nar.worker().yield_core_while(|| written.only())??;
     }
     let url = named;
     let narinfo = NarInfo {

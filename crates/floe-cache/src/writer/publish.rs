@@ -1,6 +1,7 @@
 //! Publishes narinfos: each after those of its references, and as many at once as that allows.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use floe_format::{PathInfo, StorePath};
 use floe_transfer::{Cancel, CommitOutcome, Error};
@@ -40,10 +41,10 @@ impl BinaryCacheWriter {
     ) -> Result<(), Error> {
         let mut waiting = self.split_off_incomplete(staged, outcome)?;
         self.write_companions(&mut waiting, outcome)?;
+        let mut waiting = Waiting::new(self, waiting);
         let mut writes = Writes::new(&Cancel::default());
         loop {
-            let ready = waiting.extract_if(.., |nar| self.missing_references(nar).is_empty());
-            for nar in ready.collect::<Vec<_>>() {
+            for nar in std::mem::take(&mut waiting.ready) {
                 self.write_narinfo(nar, &mut writes);
             }
             let Some((info, written)) = writes.next()? else {
@@ -63,12 +64,13 @@ impl BinaryCacheWriter {
                 self.storage.delete(&record_name(&path))?;
             }
             self.whole.lock().insert(path.clone(), info.references);
+            waiting.release(&path);
             outcome.valid.push(path);
         }
         // Their references were refused.
-        waiting
-            .into_iter()
-            .for_each(|nar| self.keep_staged(nar, outcome));
+        for nar in waiting.blocked.into_values() {
+            self.keep_staged(nar.nar, outcome);
+        }
         Ok(())
     }
 
@@ -88,11 +90,14 @@ impl BinaryCacheWriter {
                 self.whole.lock().insert(path, references);
             }
         }
-        let mut complete: Vec<StagedNar> = Vec::with_capacity(staged.len());
+        let (mut complete, mut names) = (Vec::with_capacity(staged.len()), HashSet::new());
         for nar in staged {
-            let is_here = |path: &StorePath| complete.iter().any(|other| other.path() == path);
-            match self.missing_references(&nar).iter().all(is_here) {
-                true => complete.push(nar),
+            let missing = self.missing_references(&nar);
+            match missing.iter().all(|path| names.contains(path)) {
+                true => {
+                    names.insert(nar.path().clone());
+                    complete.push(nar);
+                }
                 false => self.keep_staged(nar, outcome),
             }
         }
@@ -106,8 +111,9 @@ impl BinaryCacheWriter {
         outcome: &mut CommitOutcome,
     ) -> Result<(), Error> {
         let mut writes = Writes::new(&Cancel::default());
-        let mut put = |name: &str, contents: String| {
-            let reply = writes.callback(|written| ((), written));
+        let mut put = |path: &StorePath, name: &str, contents: String| {
+            let path = path.clone();
+            let reply = writes.callback(|written| (path, written));
             self.storage
                 .put(name, contents.into(), Durability::Synced, reply);
         };
@@ -115,7 +121,7 @@ impl BinaryCacheWriter {
             let tree = nar.tree.as_ref();
             if let Some(tree) = tree.filter(|_| self.options.write_listings) {
                 match floe_format::nar::listing::to_text(tree) {
-                    Ok(text) => put(&format!("{}.ls", nar.path().hash_part()), text),
+                    Ok(text) => put(nar.path(), &format!("{}.ls", nar.path().hash_part()), text),
                     // As JSON, a listing holds only UTF-8.
                     Err(error) => {
                         let error = Error::Unsupported {
@@ -131,14 +137,21 @@ impl BinaryCacheWriter {
                 for (name, link) in debug_info::links(tree, &nar.narinfo.url) {
                     // As with Nix, the first path with a build ID keeps it.
                     if !self.exists(&name)? {
-                        put(&name, link);
+                        put(nar.path(), &name, link);
                     }
                 }
             }
             staged.push(nar);
         }
-        while let Some(((), written)) = writes.next()? {
-            written?;
+        while let Some((path, written)) = writes.next()? {
+            match written {
+                Ok(()) => {}
+                Err(error) if self.has_records() => return Err(error),
+                Err(error) => {
+                    staged.retain(|nar| *nar.path() != path);
+                    outcome.refused.push((path, error));
+                }
+            }
         }
         Ok(())
     }
@@ -158,9 +171,10 @@ impl BinaryCacheWriter {
 
     /// Returns the references that are not known to be in the cache.
     fn missing_references(&self, nar: &StagedNar) -> BTreeSet<StorePath> {
-        let whole = self.whole.lock();
+        let (whole, elsewhere) = (self.whole.lock(), self.elsewhere.lock());
+        let is_there = |path: &StorePath| whole.contains_key(path) || elsewhere.contains(path);
         let references = nar.narinfo.info.references.iter();
-        let missing = references.filter(|it| *it != nar.path() && !whole.contains_key(it));
+        let missing = references.filter(|it| *it != nar.path() && !is_there(it));
         missing.cloned().collect()
     }
 
@@ -169,5 +183,61 @@ impl BinaryCacheWriter {
         let missing = self.missing_references(&nar);
         self.staged.lock().insert(path.clone(), nar);
         outcome.missing_references.push((path, missing));
+    }
+}
+
+/// The paths of a batch that are not published yet.
+struct Waiting {
+    /// Those whose references are all there.
+    ready: Vec<StagedNar>,
+    blocked: HashMap<StorePath, Blocked>,
+    /// The blocked referrers of each path that is not published yet.
+    referrers: HashMap<StorePath, Vec<StorePath>>,
+}
+
+struct Blocked {
+    nar: StagedNar,
+    /// The number of references that are not there yet.
+    missing: usize,
+}
+
+impl Waiting {
+    fn new(cache: &BinaryCacheWriter, staged: Vec<StagedNar>) -> Waiting {
+        let mut waiting = Waiting {
+            ready: Vec::new(),
+            blocked: HashMap::new(),
+            referrers: HashMap::new(),
+        };
+        for nar in staged {
+            let missing = cache.missing_references(&nar);
+            if missing.is_empty() {
+                waiting.ready.push(nar);
+                continue;
+            }
+            let path = nar.path().clone();
+            let count = missing.len();
+            for reference in missing {
+                let referrers = waiting.referrers.entry(reference).or_default();
+                referrers.push(path.clone());
+            }
+            let blocked = Blocked {
+                nar,
+                missing: count,
+            };
+            waiting.blocked.insert(path, blocked);
+        }
+        waiting
+    }
+
+    /// Makes those ready that waited only for a path.
+    fn release(&mut self, path: &StorePath) {
+        for referrer in self.referrers.remove(path).unwrap_or_default() {
+            if let Entry::Occupied(mut entry) = self.blocked.entry(referrer) {
+                entry.get_mut().missing -= 1;
+                if entry.get().missing == 0 {
+                    self.ready.push(entry.remove().nar);
+                }
+            }
+        }
     }
 }

@@ -52,6 +52,8 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     let upstreams = upstreams.map(|uri| settings.resolve(uri));
     let request = CopyRequest {
         upstreams: upstreams.collect::<anyhow::Result<_>>()?,
+        // The user has named none of them.
+        may_skip_requested: args.watch_store || path_args.all,
         ..CopyRequest::new(vec![source], target, paths)
     };
     run_copy(request, command)

@@ -1,4 +1,4 @@
-//! Peak memory use of an install.
+//! Peak memory use of an install and of a push.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir};
-use floe_testkit::{XorShift, corpora, nars, nginx, scratch, synthetic_cache};
+use floe_testkit::{XorShift, corpora, nars, nginx, run, scratch, synthetic_cache};
 use floe_transfer::codec;
 
 use crate::support::floe;
@@ -114,6 +114,32 @@ fn install_with_16_jobs_uses_less_than_240_mib() {
     command.arg("--root").arg(&root).arg(last.as_str());
     let max = run_and_measure(&mut command);
     assert!(max < 240 * MIB, "{max}");
+}
+
+#[test]
+fn push_with_16_jobs_uses_less_than_200_mib() {
+    let scratch = scratch();
+    let (cache, root, target) = (
+        scratch.join("cache"),
+        scratch.join("root"),
+        scratch.join("target"),
+    );
+    create_cache_of_large_paths(&cache, 16);
+    let from = format!("file://{}", cache.display());
+    let mut install = floe(["install", "--from", &from, "--no-check-sigs", "--root"]);
+    let last = synthetic_cache::path(15);
+    run(install.arg(&root).arg(last.as_str())).expect(0);
+    fs::create_dir(&target).unwrap();
+    let methods = "dav_methods PUT; create_full_put_path on; client_max_body_size 0;";
+    let Some(server) = nginx(&target, methods) else {
+        return;
+    };
+    for compression in ["none", "zstd"] {
+        let to = format!("{}/{compression}?compression={compression}", server.url());
+        let mut command = floe(["push", "--to", &to, "--jobs", "16", "--root"]);
+        let max = run_and_measure(command.arg(&root).arg(last.as_str()));
+        assert!(max < 200 * MIB, "{compression}: {max}");
+    }
 }
 
 const MIB: u64 = 1024 * 1024;

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
 use floe_testkit::{
-    Corpus, Nix, S3_SECRET_KEY, S3Server, Scratch, corpus, nginx, nixes, run, s3_server, scratch,
-    tree, wait_until,
+    Corpus, Nix, S3_SECRET_KEY, S3Server, Scratch, corpus, create_certificates, find_tool, nginx,
+    nixes, run, s3_server, scratch, tree, wait_until,
 };
 
 use crate::support::floe;
@@ -327,6 +327,11 @@ fn paths_of_upstream_are_left_out() {
     let sources = ["--from", &to, "--from", &upstream];
     let mut install = floe(["install", "--no-check-sigs"]);
     assert_installs(install.args(sources), &scratch.join("root"), &corpus);
+    // With --all, no path is requested by its name.
+    let all = format!("file://{}", scratch.join("all").display());
+    let mut command = floe(["push", "--to", &all, "--root", &root, "--all"]);
+    run(command.args(["--skip-upstream", &upstream])).expect(0);
+    assert_eq!(narinfos("all") + skipped, corpus.paths.len());
     // A requested path is pushed all the same.
     push(&to, dependency, &["--skip-upstream", &upstream]);
     assert!(narinfos("cache") + skipped > corpus.paths.len());
@@ -383,4 +388,42 @@ fn token_of_a_web_identity_is_not_shown() {
             output.stderr
         );
     }
+}
+
+#[test]
+fn closure_over_tls_and_http2_is_complete() {
+    let Some(corpus) = corpus("curl") else { return };
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let scratch = scratch();
+    let certificates = create_certificates(&openssl, scratch.path());
+    let cache = scratch.join("cache");
+    fs::create_dir(&cache).unwrap();
+    let extra = format!(
+        "listen 127.0.0.1:PORT1 ssl http2; {} dav_methods PUT; create_full_put_path on; \
+         client_max_body_size 0;",
+        certificates.server
+    );
+    let Some(server) = nginx(&cache, &extra) else {
+        return;
+    };
+    let url = format!("https://127.0.0.1:{}", server.port(1));
+    let root = source_root(&corpus);
+    // Without compression, the largest NARs are sent in parts.
+    let to = format!("{url}?compression=none");
+    let with_certificates = |args: &[&str]| {
+        let mut command = floe(args);
+        command.env("NIX_SSL_CERT_FILE", &certificates.authority);
+        command
+    };
+    let push = ["push", "--to", &to, "--root", &root, &corpus.root];
+    run(&mut with_certificates(&push)).expect(0);
+    let log = server.log();
+    let puts = log.lines().filter(|line| line.contains("PUT "));
+    assert!(puts.clone().count() > 2 * corpus.paths.len());
+    assert!(puts.clone().all(|line| line.contains("HTTP/2")), "{log}");
+    let install = ["install", "--no-check-sigs", "--from", &url];
+    let mut install = with_certificates(&install);
+    assert_installs(&mut install, &scratch.join("root"), &corpus);
 }

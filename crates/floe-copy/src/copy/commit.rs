@@ -137,7 +137,7 @@ impl<'a> Commit<'a> {
                 self.commit_ready()?;
             }
             // One late reference may have made many paths ready at once.
-            while self.ready.len() >= BATCH_LEN && self.commit_ready()? > 0 {}
+            while self.ready.len() >= self.batch_len() && self.commit_ready()? > 0 {}
         }
         for path in std::mem::take(&mut self.blocked) {
             self.copy.target.discard(std::slice::from_ref(&path));
@@ -297,11 +297,15 @@ impl<'a> Commit<'a> {
         }
     }
 
+    fn batch_len(&self) -> usize {
+        self.copy.target.batch_len_max().max(1)
+    }
+
     /// Commits a batch of ready paths. Busy paths stay ready. Returns how many paths became valid
     /// or were refused.
     fn commit_ready(&mut self) -> Result<usize, Error> {
         self.ready_since = None;
-        let len = self.ready.len().min(BATCH_LEN);
+        let len = self.ready.len().min(self.batch_len());
         let batch: Vec<StorePath> = self.ready.drain(..len).collect();
         for path in &batch {
             self.copy.events.event(Event::Committing { path });
@@ -386,10 +390,6 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 }
-
-/// The number of paths in one transaction. A larger batch was not faster, and would hold more
-/// locks.
-const BATCH_LEN: usize = 64;
 
 /// How long a ready path waits for others: much longer than a transaction, and hardly noticeable.
 const BATCH_WAIT: Duration = Duration::from_millis(200);
