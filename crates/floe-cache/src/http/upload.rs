@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::reply_guard::ReplyGuard;
 use super::request_body::Part;
 use super::shared::HttpCacheShared;
-use super::upload_limits::{PART_LEN, PARTS_MAX, WHOLE_LEN};
+use super::upload_limits::{PART_LEN, PARTS_MAX, SHARE_LEN};
 use crate::storage::{NewObject, ObjectPlan, WriteCallback};
 
 /// The way in which a kind of server takes objects.
@@ -74,9 +74,9 @@ impl UploadedObject {
     ) -> Result<UploadedObject, Error> {
         shared.check_writable()?;
         let url = shared.object_url(&plan.early_name)?;
-        let kib = plan.len.min(WHOLE_LEN as u64).div_ceil(1024);
+        let kib = plan.len.min(SHARE_LEN as u64).div_ceil(1024);
         let budget = shared.context.upload_memory.clone();
-        // At most `WHOLE_LEN`.
+        // At most `SHARE_LEN`.
         let permits = budget.acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
         let share = wait_for(shared, permits)?.ok();
         Ok(UploadedObject {
@@ -91,7 +91,7 @@ impl UploadedObject {
         })
     }
 
-    /// Gives the first part of the buffer to the network, as soon as that may be on its way.
+    /// Gives the buffer to the network as a part, as soon as that may be on its way.
     fn send_part(&mut self) -> Result<(), Error> {
         let mut upload = match self.parts.take() {
             Some(upload) => upload,
@@ -110,8 +110,7 @@ impl UploadedObject {
             Err(Ok(Err(error))) => return Err(error),
             Ok(Err(_)) | Err(_) => return Err(self.ended_early()),
         };
-        let rest = self.buffer.split_off(self.part_len.min(self.buffer.len()));
-        let part = Bytes::from(std::mem::replace(&mut self.buffer, rest));
+        let part = Bytes::from(std::mem::take(&mut self.buffer));
         self.parts = Some(self.send(upload, Part::Bytes(part, slot))?);
         Ok(())
     }
@@ -157,7 +156,7 @@ impl UploadedObject {
         if self.parts.is_none() {
             return Ok(None);
         }
-        while !self.buffer.is_empty() {
+        if !self.buffer.is_empty() {
             self.send_part()?;
         }
         let upload = self.parts.take();
@@ -185,15 +184,10 @@ fn wait_for<T>(shared: &HttpCacheShared, event: impl Future<Output = T>) -> Resu
 
 impl Write for UploadedObject {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = match self.parts {
-            None => WHOLE_LEN,
-            Some(_) => self.part_len,
-        };
-        if self.buffer.len() >= room {
+        if self.buffer.len() >= self.part_len {
             self.send_part().map_err(io::Error::other)?;
-            return self.write(bytes);
         }
-        let len = bytes.len().min(room - self.buffer.len());
+        let len = bytes.len().min(self.part_len - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..len]);
         Ok(len)
     }

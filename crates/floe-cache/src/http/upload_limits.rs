@@ -1,13 +1,14 @@
 //! The memory of uploads.
 
-/// The largest object that is sent in one request, in bytes, and the memory of a larger one.
-pub(super) const WHOLE_LEN: usize = PARTS_MAX * PART_LEN;
+/// The largest object that is sent in one request, and the length of the parts of larger ones, in
+/// bytes. S3 takes parts from 5 MiB on, and at most 10,000 of them.
+pub(crate) const PART_LEN: usize = 8 * 1024 * 1024;
 
 /// The parts that one upload has in memory: one is on its way while the next one is made.
 pub(super) const PARTS_MAX: usize = 2;
 
-/// The length of a part, in bytes. S3 takes parts from 5 MiB on, and at most 10,000 of them.
-pub(crate) const PART_LEN: usize = 8 * 1024 * 1024;
+/// The memory of one upload, in bytes.
+pub(super) const SHARE_LEN: usize = PARTS_MAX * PART_LEN;
 
 /// The memory of all objects on their way, in bytes.
-pub(super) const UPLOADS_LEN: usize = 6 * WHOLE_LEN;
+pub(super) const UPLOADS_LEN: usize = 6 * SHARE_LEN;

@@ -18,7 +18,7 @@ pub struct S3Options {
     /// The storage class of new objects (`storage-class`).
     pub storage_class: Option<String>,
     /// The length of the parts of a large object, in bytes (`multipart-chunk-size`); floe takes the
-    /// nearest one from 5 to 16 MiB.
+    /// nearest one from 5 to 8 MiB.
     pub chunk_len: Option<u64>,
 }
 
