@@ -17,6 +17,20 @@ pub struct DiskCachedStorage<S> {
     url: Arc<str>,
 }
 
+impl<S: ReadStorage + 'static> DiskCachedStorage<S> {
+    /// Wraps the storage of a cache if there is a disk cache. The URL must not contain credentials.
+    pub(crate) fn wrap(
+        inner: S,
+        disk_cache: Option<Arc<NarInfoDiskCache>>,
+        url: &str,
+    ) -> Arc<dyn ReadStorage> {
+        match disk_cache {
+            Some(disk_cache) => Arc::new(DiskCachedStorage::new(inner, disk_cache, url)),
+            None => Arc::new(inner),
+        }
+    }
+}
+
 impl<S: ReadStorage> DiskCachedStorage<S> {
     /// Wraps the storage of the cache with a URL, which must not contain credentials.
     pub fn new(inner: S, disk_cache: Arc<NarInfoDiskCache>, url: &str) -> DiskCachedStorage<S> {

@@ -10,8 +10,8 @@ use floe_transfer::{Error, StoreConfig, StoreUri, UriContext};
 
 use crate::local::config::parse_local;
 
-/// Returns the store that a URI names: `auto`, `local`, `local?root=…`, a directory (a store under
-/// that root), `file://…`, `http://…`, `https://…` or `s3://…`.
+/// Returns the store of a URI: `auto`, `local`, `local?root=…`, a root directory, `file://…`,
+/// `http://…`, `https://…` or `s3://…`.
 ///
 /// A directory begins with `/`, `./`, `../` or `~/`, or exists.
 ///

@@ -15,7 +15,6 @@ use floe_transfer::{
 use super::{ClientCertificate, ContentEncodings, HttpStorage, Network, RequestOptions};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
-use crate::storage::ReadStorage;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.
@@ -81,6 +80,14 @@ impl HttpCacheUri {
     }
 }
 
+impl HttpCacheUri {
+    /// Makes the storage of the cache; sends nothing yet.
+    fn storage(&self, network: &Network) -> Result<HttpStorage, Error> {
+        let certificate = self.certificate.as_ref();
+        HttpStorage::new(&self.url, certificate, &self.requests, network)
+    }
+}
+
 impl StoreConfig for HttpCacheUri {
     fn equals(&self, other: &dyn StoreConfig) -> bool {
         let other: &dyn Any = other;
@@ -89,31 +96,14 @@ impl StoreConfig for HttpCacheUri {
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let network = context.session.service::<Network>()?;
-        let disk_cache = network.disk_cache();
-        let storage = HttpStorage::new(
-            &self.url,
-            self.certificate.as_ref(),
-            &self.requests,
-            &network,
-        )?;
-        let storage: Arc<dyn ReadStorage> = match disk_cache {
-            Some(disk_cache) => {
-                let url = self.to_string();
-                Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
-            }
-            None => Arc::new(storage),
-        };
+        let (storage, url) = (self.storage(&network)?, self.to_string());
+        let storage = DiskCachedStorage::wrap(storage, network.disk_cache(), &url);
         Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let network = context.session.service::<Network>()?;
-        let storage = HttpStorage::new(
-            &self.url,
-            self.certificate.as_ref(),
-            &self.requests,
-            &network,
-        )?;
+        let storage = self.storage(&network)?;
         let storage = storage.with_encodings(self.encodings.clone());
         BinaryCacheWriter::open_target(Arc::new(storage), &self.write, context)
     }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use floe_transfer::Error;
 use floe_transfer::url::{parse_url, redact};
 use http_body_util::BodyExt as _;
-use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
+use object_store::{ClientOptions, RetryConfig};
 use tokio::time::timeout;
 
 use crate::http::{HttpCacheShared, Message, RequestBody, exchange, write_failure};
@@ -48,6 +48,14 @@ impl Connector {
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
+    }
+}
+
+/// Leaves all attempts to floe's client.
+pub(super) fn no_retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
     }
 }
 

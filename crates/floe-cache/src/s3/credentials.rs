@@ -6,13 +6,12 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use floe_transfer::Error;
-use object_store::RetryConfig;
 use object_store::aws::{
     AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential, AwsCredentialProvider,
 };
 use tokio::sync::OnceCell;
 
-use super::connector::{Cause, Connector};
+use super::connector::{Cause, Connector, no_retries};
 use super::profile::{Profile, read_profile};
 use crate::error::CacheError;
 use crate::options::AwsOptions;
@@ -129,13 +128,9 @@ fn provider(
     region: &str,
     connector: &Connector,
 ) -> Result<AwsCredentialProvider, Error> {
-    let retry = RetryConfig {
-        max_retries: 0,
-        ..RetryConfig::default()
-    };
     let mut builder = AmazonS3Builder::new()
         .with_http_connector(connector.clone())
-        .with_retry(retry)
+        .with_retry(no_retries())
         .with_region(region)
         .with_bucket_name("unused");
     for (key, value) in settings {

@@ -11,11 +11,10 @@ use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
     TargetContext, UriParameters,
 };
-use object_store::RetryConfig;
 use object_store::aws::AmazonS3Builder;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::connector::Connector;
+use super::connector::{Connector, no_retries};
 use super::credentials::Credentials;
 use super::list::S3List;
 use super::multipart::S3Put;
@@ -24,7 +23,7 @@ use super::signer::S3Signer;
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
 use crate::http::{ContentEncodings, HttpStorage, Network, PlainPut, RequestOptions, encode_name};
-use crate::storage::ReadStorage;
+use crate::storage::ReadStorage as _;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache in a bucket, as its URI describes it.
@@ -95,8 +94,8 @@ impl S3CacheUri {
 
     /// Makes the storage of the cache; sends nothing yet.
     ///
-    /// Errors: [`CacheError::Credentials`](crate::CacheError::Credentials) for files and variables
-    /// that cannot be used, [`Error::InvalidStoreUri`].
+    /// Errors: [`CacheError::Credentials`](crate::CacheError::Credentials) for unusable files and
+    /// variables, [`Error::InvalidStoreUri`].
     pub fn storage(&self, network: &Network) -> Result<HttpStorage, Error> {
         let invalid = |reason| Error::InvalidStoreUri {
             text: self.to_string(),
@@ -118,13 +117,9 @@ impl S3CacheUri {
         let storage = HttpStorage::signed(url, &self.requests, network, signer.clone())?;
         let shared = storage.shared().clone();
         signer.set_connector(&shared);
-        let retry = RetryConfig {
-            max_retries: 0,
-            ..RetryConfig::default()
-        };
         let store = AmazonS3Builder::new()
             .with_http_connector(Connector::signed(&shared))
-            .with_retry(retry)
+            .with_retry(no_retries())
             // floe signs all requests itself.
             .with_skip_signature(true)
             .with_allow_http(true)
@@ -167,14 +162,9 @@ impl StoreConfig for S3CacheUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let network = context.session.service::<Network>()?;
         let storage = self.storage(&network)?;
-        let storage: Arc<dyn ReadStorage> = match network.disk_cache() {
-            Some(disk_cache) => {
-                // Another endpoint may have a bucket of this name.
-                let url = storage.name();
-                Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
-            }
-            None => Arc::new(storage),
-        };
+        // Another endpoint may have a bucket of this name.
+        let url = storage.name();
+        let storage = DiskCachedStorage::wrap(storage, network.disk_cache(), &url);
         Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
     }
 

@@ -117,7 +117,7 @@ fn install_with_16_jobs_uses_less_than_240_mib() {
 }
 
 #[test]
-fn push_uses_less_than_200_mib_and_with_16_jobs_less_than_256_mib() {
+fn push_uses_less_than_200_mib_or_256_with_16_jobs() {
     let scratch = scratch();
     let (cache, root, target) = (
         scratch.join("cache"),

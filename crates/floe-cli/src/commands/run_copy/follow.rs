@@ -83,8 +83,8 @@ pub(super) fn read_in_background() -> anyhow::Result<Lines> {
     Ok(lines)
 }
 
-/// Reports the paths that become valid in a store on a thread, until `stop` is raised and the paths
-/// that were valid then are reported.
+/// Starts a thread that reports each path of a store as it becomes valid. After `stop` is raised,
+/// the thread looks once more and ends.
 pub(super) fn watch_in_background(
     layout: &StoreLayout,
     stop: Arc<AtomicBool>,

@@ -204,7 +204,7 @@ fn killed_pushes_are_completed_by_the_next_one() {
 }
 
 #[test]
-fn concurrent_pushes_of_overlapping_closures_complete_each_other() {
+fn concurrent_pushes_of_overlapping_closures_complete() {
     let Some(corpus) = corpus("curl") else { return };
     let Some(server) = s3_server("team") else {
         return;
