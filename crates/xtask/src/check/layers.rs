@@ -12,7 +12,7 @@ use super::Fault;
 const LAYERS: &[&[&str]] = &[
     &["floe-hash", "floe-messages", "floe-queue", "floe-bench"],
     &["floe-format"],
-    &["floe-store"],
+    &["floe-store", "floe-wire"],
     &["floe-transfer", "floe-server"],
     &["floe-cache"],
     &["floe-copy"],
@@ -53,6 +53,7 @@ const PURE: &[(&str, &[&str])] = &[
     ),
     ("floe-queue", &["libc", "loom"]),
     ("floe-messages", &["thiserror"]),
+    ("floe-wire", &["floe-format", "thiserror"]),
 ];
 
 /// Packages that must not be in the build of a crate, also not through other packages.

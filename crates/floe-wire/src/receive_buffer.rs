@@ -1,0 +1,83 @@
+//! The bytes of a peer that are not parsed yet.
+
+use crate::error::WireError;
+
+/// A buffer between a reader, which fills it, and a parser, which empties it from the front.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReceiveBuffer {
+    bytes: Vec<u8>,
+    /// The bytes before this place are parsed.
+    begin: usize,
+    /// The bytes from this place on are free space.
+    end: usize,
+    /// The parser needs at least this number of bytes for its next message.
+    needed: usize,
+}
+
+impl ReceiveBuffer {
+    /// Returns free space for bytes of the peer. It is never empty.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.begin > 0 && self.bytes.len() - self.end < READ_LEN {
+            self.bytes.copy_within(self.begin..self.end, 0);
+            self.end -= self.begin;
+            self.begin = 0;
+        }
+        if self.bytes.len() - self.end < READ_LEN {
+            self.bytes.resize(self.end + READ_LEN, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Adds bytes that were written to the space.
+    pub(crate) fn fill(&mut self, len: usize) {
+        self.end = (self.end + len).min(self.bytes.len());
+    }
+
+    /// Returns the bytes that are not parsed.
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.bytes[self.begin..self.end]
+    }
+
+    /// Removes bytes from the front, and returns them.
+    pub(crate) fn take(&mut self, len: usize) -> &[u8] {
+        let begin = self.begin;
+        self.begin = (begin + len).min(self.end);
+        &self.bytes[begin..self.begin]
+    }
+
+    /// Parses a message. Returns `None` if it is not complete.
+    pub(crate) fn parse<T>(
+        &mut self,
+        parse: impl FnOnce(&mut crate::Input<'_>) -> Result<T, WireError>,
+    ) -> Result<Option<T>, WireError> {
+        if self.filled().len() < self.needed {
+            return Ok(None);
+        }
+        let mut input = crate::Input::new(self.filled());
+        match parse(&mut input) {
+            Ok(message) => {
+                let len = input.len_read();
+                self.take(len);
+                self.needed = 0;
+                Ok(Some(message))
+            }
+            Err(WireError::Incomplete { needed, .. }) if needed <= MESSAGE_LEN_MAX => {
+                // A long list is parsed again only after much of the rest has arrived.
+                self.needed = needed;
+                Ok(None)
+            }
+            Err(WireError::Incomplete { needed, .. }) => Err(WireError::TooLong {
+                what: "a message",
+                len: needed as u64,
+                max: MESSAGE_LEN_MAX as u64,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The least space for a read, in bytes: that of a pipe, so that one read empties it.
+const READ_LEN: usize = 64 * 1024;
+
+/// The longest message, in bytes: a list of a million paths.
+const MESSAGE_LEN_MAX: usize = 128 * 1024 * 1024;

@@ -1,0 +1,140 @@
+//! The requests of a client.
+
+use std::collections::BTreeSet;
+
+use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
+
+use super::path_info::{read_info, read_path, read_paths, write_info, write_paths};
+use super::reply::ReplyKind;
+use crate::error::WireError;
+use crate::input::{Input, TEXT_LEN_MAX};
+use crate::output;
+
+/// A request of a client: an operation of `WorkerProto::Op` with its arguments.
+///
+/// The parts of a request are the same in all versions that floe speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Protects a path from collections until the connection ends (`AddTempRoot`).
+    AddTempRoot(StorePath),
+    /// Registers a symlink outside of the store as an indirect root (`AddIndirectRoot`).
+    AddIndirectRoot(String),
+    /// Queries every valid path (`QueryAllValidPaths`).
+    QueryAllValidPaths,
+    /// Queries the metadata of a path (`QueryPathInfo`).
+    QueryPathInfo(StorePath),
+    /// Queries the path with a hash part (`QueryPathFromHashPart`).
+    QueryPathFromHashPart(HashPart),
+    /// Queries which of some paths are valid (`QueryValidPaths`).
+    QueryValidPaths {
+        /// The paths.
+        paths: BTreeSet<StorePath>,
+        /// Whether the daemon first substitutes the missing ones.
+        substitute: bool,
+    },
+    /// Reads the NAR of a path (`NarFromPath`).
+    NarFromPath(StorePath),
+    /// Adds a path (`AddToStoreNar`). The NAR follows as frames.
+    AddToStoreNar {
+        /// The path with its metadata.
+        info: Box<PathInfo>,
+        /// Whether a valid path is replaced.
+        repair: bool,
+        /// Whether the path needs no signature. The daemon obeys only a client that it trusts.
+        dont_check_sigs: bool,
+    },
+}
+
+impl Request {
+    /// Returns the kind of the reply.
+    pub fn reply_kind(&self) -> ReplyKind {
+        match self {
+            Request::AddTempRoot(_) | Request::AddIndirectRoot(_) => ReplyKind::Done,
+            Request::QueryAllValidPaths | Request::QueryValidPaths { .. } => ReplyKind::Paths,
+            Request::QueryPathInfo(path) => ReplyKind::PathInfo(path.clone()),
+            Request::QueryPathFromHashPart(_) => ReplyKind::Path,
+            Request::NarFromPath(path) => ReplyKind::Nar(path.clone()),
+            Request::AddToStoreNar { .. } => ReplyKind::Added,
+        }
+    }
+
+    /// Appends the request.
+    pub fn write(&self, output: &mut Vec<u8>, dir: &StoreDir) {
+        output::number(output, self.operation());
+        match self {
+            Request::QueryAllValidPaths => {}
+            Request::AddTempRoot(path)
+            | Request::QueryPathInfo(path)
+            | Request::NarFromPath(path) => output::text(output, dir.full_path(path)),
+            Request::AddIndirectRoot(link) => output::text(output, link),
+            Request::QueryPathFromHashPart(part) => output::text(output, part.as_str()),
+            Request::QueryValidPaths { paths, substitute } => {
+                write_paths(output, dir, paths);
+                output::boolean(output, *substitute);
+            }
+            Request::AddToStoreNar {
+                info,
+                repair,
+                dont_check_sigs,
+            } => {
+                output::text(output, dir.full_path(&info.path));
+                write_info(output, info, dir);
+                output::boolean(output, *repair);
+                output::boolean(output, *dont_check_sigs);
+            }
+        }
+    }
+
+    /// Parses a request without its frames.
+    ///
+    /// Errors: [`WireError::Value`] also for an operation that floe does not know.
+    pub fn parse(input: &mut Input<'_>, dir: &StoreDir) -> Result<Request, WireError> {
+        Ok(match input.number()? {
+            11 => Request::AddTempRoot(read_path(input, dir)?),
+            12 => Request::AddIndirectRoot(input.text("a root", TEXT_LEN_MAX)?.to_owned()),
+            23 => Request::QueryAllValidPaths,
+            26 => Request::QueryPathInfo(read_path(input, dir)?),
+            29 => {
+                let text = input.text(HASH_PART, TEXT_LEN_MAX)?;
+                let part = HashPart::parse(text);
+                let invalid = || WireError::value(HASH_PART, text, "it is invalid");
+                Request::QueryPathFromHashPart(part.ok_or_else(invalid)?)
+            }
+            31 => Request::QueryValidPaths {
+                paths: read_paths(input, dir)?,
+                substitute: input.boolean()?,
+            },
+            38 => Request::NarFromPath(read_path(input, dir)?),
+            39 => {
+                let path = read_path(input, dir)?;
+                Request::AddToStoreNar {
+                    info: Box::new(read_info(input, path, dir)?),
+                    repair: input.boolean()?,
+                    dont_check_sigs: input.boolean()?,
+                }
+            }
+            other => {
+                return Err(WireError::value(
+                    "the operation",
+                    other.to_string(),
+                    "floe does not know it",
+                ));
+            }
+        })
+    }
+
+    fn operation(&self) -> u64 {
+        match self {
+            Request::AddTempRoot(_) => 11,
+            Request::AddIndirectRoot(_) => 12,
+            Request::QueryAllValidPaths => 23,
+            Request::QueryPathInfo(_) => 26,
+            Request::QueryPathFromHashPart(_) => 29,
+            Request::QueryValidPaths { .. } => 31,
+            Request::NarFromPath(_) => 38,
+            Request::AddToStoreNar { .. } => 39,
+        }
+    }
+}
+
+const HASH_PART: &str = "a hash part";

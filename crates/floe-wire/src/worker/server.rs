@@ -1,0 +1,158 @@
+//! The daemon's side of a connection.
+
+use floe_format::StoreDir;
+
+use super::{
+    CLIENT_MAGIC, DaemonError, LogMessage, Reply, Request, SERVER_MAGIC, ServerInfo, Version,
+};
+use crate::error::{WireError, beginning};
+use crate::frames::FrameReader;
+use crate::input::Input;
+use crate::output;
+use crate::receive_buffer::ReceiveBuffer;
+
+/// The daemon's side of a connection: it gets the client's bytes and returns events.
+#[derive(Debug)]
+pub struct ServerSession {
+    dir: StoreDir,
+    info: ServerInfo,
+    version: Version,
+    state: State,
+    buffer: ReceiveBuffer,
+}
+
+#[derive(Debug)]
+enum State {
+    Greeting,
+    /// Before the two numbers without a meaning.
+    Starting(Version),
+    Request,
+    Frames(FrameReader),
+}
+
+/// An event of [`ServerSession`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum ServerEvent<'a> {
+    /// The client speaks this version.
+    Opened(Version),
+    /// A request. After [`Request::AddToStoreNar`], its NAR follows.
+    Request(Request),
+    /// The next bytes of the NAR.
+    Data(&'a [u8]),
+    /// The frames of the NAR have ended. The format of the NAR shows whether it is complete.
+    DataEnd,
+}
+
+impl ServerSession {
+    /// Makes a session of a daemon that speaks at most this version.
+    pub fn new(dir: StoreDir, info: ServerInfo, version: Version) -> ServerSession {
+        ServerSession {
+            dir,
+            info,
+            version: version.min(Version::OFFERED),
+            state: State::Greeting,
+            buffer: ReceiveBuffer::default(),
+        }
+    }
+
+    /// Returns space for bytes of the client. It is never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.buffer.space()
+    }
+
+    /// Adds bytes that were written to the space.
+    pub fn fill(&mut self, len: usize) {
+        self.buffer.fill(len);
+    }
+
+    /// Returns the next event, or `None` until more bytes arrive. Appends to `output` what the
+    /// start of the protocol demands.
+    ///
+    /// Errors: the client breaks the protocol. The session cannot be used afterwards.
+    pub fn next(&mut self, output: &mut Vec<u8>) -> Result<Option<ServerEvent<'_>>, WireError> {
+        match &mut self.state {
+            State::Greeting => {
+                let own = self.version;
+                let Some(version) = self.buffer.parse(|input| parse_greeting(input, own))? else {
+                    return Ok(None);
+                };
+                output::number(output, SERVER_MAGIC);
+                output::number(output, own.to_number());
+                self.state = State::Starting(version);
+                self.next(output)
+            }
+            State::Starting(version) => {
+                let version = *version;
+                if self.buffer.parse(parse_obsolete)?.is_none() {
+                    return Ok(None);
+                }
+                self.info.write(version, output);
+                LogMessage::Last.write(output);
+                self.state = State::Request;
+                Ok(Some(ServerEvent::Opened(version)))
+            }
+            State::Request => {
+                let dir = &self.dir;
+                let request = self.buffer.parse(|input| Request::parse(input, dir))?;
+                if let Some(Request::AddToStoreNar { .. }) = &request {
+                    self.state = State::Frames(FrameReader::new());
+                }
+                Ok(request.map(ServerEvent::Request))
+            }
+            State::Frames(frames) => {
+                let mut input = self.buffer.filled();
+                let before = input.len();
+                let len = frames.next(&mut input).map_or(0, <[u8]>::len);
+                let read = before - input.len();
+                if len > 0 {
+                    self.buffer.take(read - len);
+                    return Ok(Some(ServerEvent::Data(self.buffer.take(len))));
+                }
+                let has_ended = frames.has_ended();
+                self.buffer.take(read);
+                if !has_ended {
+                    return Ok(None);
+                }
+                self.state = State::Request;
+                Ok(Some(ServerEvent::DataEnd))
+            }
+        }
+    }
+
+    /// Appends the reply to the oldest request. A NAR follows apart.
+    pub fn reply(&self, reply: &Reply, output: &mut Vec<u8>) {
+        LogMessage::Last.write(output);
+        reply.write(output, &self.dir);
+    }
+
+    /// Appends the failure of the oldest request.
+    pub fn fail(&self, error: DaemonError, output: &mut Vec<u8>) {
+        LogMessage::Error(error).write(output);
+    }
+}
+
+/// Reads the first numbers of the client, and returns the version to speak.
+fn parse_greeting(input: &mut Input<'_>, own: Version) -> Result<Version, WireError> {
+    let magic = input.number()?;
+    if magic != CLIENT_MAGIC {
+        let beginning = beginning(&magic.to_le_bytes());
+        return Err(WireError::Magic { beginning });
+    }
+    let found = Version::from_number(input.number()?);
+    match found.major == own.major && found >= Version::MINIMUM {
+        true => Ok(found.min(own)),
+        false => Err(WireError::Version {
+            found,
+            needed: Version::MINIMUM,
+        }),
+    }
+}
+
+/// Reads the two numbers that had a meaning once. The first announces a third one.
+fn parse_obsolete(input: &mut Input<'_>) -> Result<(), WireError> {
+    if input.boolean()? {
+        input.number()?;
+    }
+    input.number()?;
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! Tests of the messages, in both directions and in pieces.
+
+use std::collections::BTreeSet;
+
+use floe_format::nar::write as nar;
+use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StoreDir, StorePath};
+use proptest::prelude::*;
+
+use super::*;
+
+fn path() -> impl Strategy<Value = StorePath> {
+    "[0-9a-df-np-sv-z]{32}-[a-z0-9+._-]{1,20}"
+        .prop_filter_map("a name of dots is no store path", |text| {
+            StorePath::parse(&text).ok()
+        })
+}
+
+prop_compose! {
+    fn info()(
+        path in path(),
+        digest in any::<[u8; 32]>(),
+        nar_size in any::<u64>(),
+        references in prop::collection::btree_set(path(), 0..4),
+        deriver in prop::option::of(path()),
+        signature in prop::option::of(any::<[u8; 32]>()),
+        is_addressed in any::<bool>(),
+        registration_time in prop::option::of(1..u64::MAX),
+        ultimate in any::<bool>(),
+    ) -> PathInfo {
+        let hash = Hash::sha256(digest);
+        let key = |seed| floe_format::SecretKey::from_seed("key-1", seed).unwrap();
+        let signatures: BTreeSet<Signature> =
+            signature.into_iter().map(|seed| key(seed).sign(b"text")).collect();
+        let ca = ContentAddress::parse(&format!("fixed:r:sha256:{}", hash.digest_nix32())).unwrap();
+        PathInfo {
+            path, nar_hash: hash, nar_size, references, deriver, signatures,
+            ca: is_addressed.then_some(ca), registration_time, ultimate,
+        }
+    }
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        path().prop_map(Request::AddTempRoot),
+        "/[a-z/]{1,30}".prop_map(Request::AddIndirectRoot),
+        Just(Request::QueryAllValidPaths),
+        path().prop_map(Request::QueryPathInfo),
+        "[0-9a-df-np-sv-z]{32}"
+            .prop_map(|text| Request::QueryPathFromHashPart(HashPart::parse(&text).unwrap())),
+        (prop::collection::btree_set(path(), 0..5), any::<bool>())
+            .prop_map(|(paths, substitute)| Request::QueryValidPaths { paths, substitute }),
+        path().prop_map(Request::NarFromPath),
+        (info(), any::<bool>(), any::<bool>()).prop_map(|(info, repair, dont_check_sigs)| {
+            Request::AddToStoreNar {
+                info: Box::new(info),
+                repair,
+                dont_check_sigs,
+            }
+        }),
+    ]
+}
+
+/// Returns a reply that fits the request.
+fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
+    match request.reply_kind() {
+        ReplyKind::Done => Reply::Done,
+        ReplyKind::Added => Reply::Added,
+        ReplyKind::Path => Reply::Path(is_present.then(|| info.path.clone())),
+        ReplyKind::Paths => Reply::Paths(info.references.clone()),
+        ReplyKind::PathInfo(path) => {
+            let info = PathInfo {
+                path,
+                ..info.clone()
+            };
+            Reply::PathInfo(is_present.then(|| Box::new(info)))
+        }
+        ReplyKind::Nar(_) => Reply::Nar,
+    }
+}
+
+fn log_message() -> impl Strategy<Value = LogMessage> {
+    let field = prop_oneof![
+        any::<u64>().prop_map(Field::Number),
+        ".{0,10}".prop_map(Field::Text),
+    ];
+    let fields = prop::collection::vec(field, 0..3);
+    let error = (
+        any::<u64>(),
+        ".{0,30}",
+        prop::collection::vec(".{0,9}", 0..3),
+    );
+    prop_oneof![
+        ".{0,40}".prop_map(LogMessage::Next),
+        (any::<[u64; 4]>(), ".{0,20}", fields.clone()).prop_map(
+            |([id, level, kind, parent], text, fields)| LogMessage::StartActivity {
+                id,
+                level,
+                kind,
+                text,
+                fields,
+                parent
+            }
+        ),
+        any::<u64>().prop_map(LogMessage::StopActivity),
+        (any::<[u64; 2]>(), fields).prop_map(|([id, kind], fields)| LogMessage::Result {
+            id,
+            kind,
+            fields
+        }),
+        error.prop_map(|(level, message, traces)| {
+            LogMessage::Error(DaemonError {
+                level,
+                message,
+                traces,
+            })
+        }),
+        Just(LogMessage::Last),
+    ]
+}
+
+/// Parses a message from all shorter beginnings, which are incomplete, and then whole.
+fn parse_whole<T: std::fmt::Debug>(
+    bytes: &[u8],
+    parse: impl Fn(&mut Input<'_>) -> Result<T, WireError>,
+) -> T {
+    for len in 0..bytes.len() {
+        match parse(&mut Input::new(&bytes[..len])) {
+            Err(WireError::Incomplete { needed, .. }) => {
+                assert!(needed > len && needed <= bytes.len(), "{needed} of {len}");
+            }
+            other => panic!("{len} of {} bytes give {other:?}", bytes.len()),
+        }
+    }
+    let mut input = Input::new(bytes);
+    let parsed = parse(&mut input).unwrap();
+    assert_eq!(input.len_read(), bytes.len());
+    parsed
+}
+
+proptest! {
+    #[test]
+    fn request_parses_to_itself(request in request()) {
+        let dir = StoreDir::default();
+        let mut bytes = Vec::new();
+        request.write(&mut bytes, &dir);
+        prop_assert_eq!(parse_whole(&bytes, |input| Request::parse(input, &dir)), request);
+    }
+
+    #[test]
+    fn reply_parses_to_itself(request in request(), info in info(), is_present in any::<bool>()) {
+        let (dir, kind) = (StoreDir::default(), request.reply_kind());
+        let reply = reply(&request, &info, is_present);
+        let mut bytes = Vec::new();
+        reply.write(&mut bytes, &dir);
+        prop_assert_eq!(parse_whole(&bytes, |input| Reply::parse(input, &kind, &dir)), reply);
+    }
+
+    #[test]
+    fn log_message_parses_to_itself(message in log_message()) {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        prop_assert_eq!(parse_whole(&bytes, LogMessage::parse), message);
+    }
+
+    #[test]
+    fn server_info_parses_to_itself(
+        minor in 32..38_u8,
+        name in "[0-9.]{1,8}",
+        trusts_client in any::<Option<bool>>(),
+    ) {
+        let version = Version { major: 1, minor };
+        let info = ServerInfo {
+            nix_version: version.has_server_name().then_some(name),
+            trusts_client: trusts_client.filter(|_| version.has_trust()),
+        };
+        let mut bytes = Vec::new();
+        info.write(version, &mut bytes);
+        prop_assert_eq!(parse_whole(&bytes, |input| ServerInfo::parse(input, version)), info);
+    }
+
+    #[test]
+    fn sessions_understand_each_other_in_any_pieces(
+        requests in prop::collection::vec((request(), info(), any::<Option<bool>>()), 0..6),
+        log in prop::collection::vec("[a-z]{0,9}", 0..3),
+        minor in 32..45_u8,
+        piece_len in 1..400_usize,
+    ) {
+        let dir = StoreDir::default();
+        let mut sent = Vec::new();
+        let mut client = ClientSession::new(dir.clone(), &mut sent);
+        for (request, ..) in &requests {
+            request.write(&mut sent, &dir);
+            client.expect(request.reply_kind());
+            if let Request::AddToStoreNar { .. } = request {
+                sent.extend_from_slice(&crate::frames::header(5));
+                sent.extend_from_slice(b"frame");
+                sent.extend_from_slice(&crate::frames::END);
+            }
+        }
+        let server_info = ServerInfo::default();
+        let version = Version { major: 1, minor };
+        let mut server = ServerSession::new(dir, server_info, version);
+        let mut returned = Vec::new();
+        let (mut received, mut frames) = (Vec::new(), Vec::new());
+        let respond = |server: &ServerSession, number: usize, output: &mut Vec<u8>| {
+            for line in &log {
+                LogMessage::Next(line.clone()).write(output);
+            }
+            let (request, info, outcome) = &requests[number];
+            let Some(is_present) = outcome else {
+                return server.fail(DaemonError::default(), output);
+            };
+            server.reply(&reply(request, info, *is_present), output);
+            if let Request::NarFromPath(_) = request {
+                nar::begin(output);
+                nar::symlink(output, b"target");
+            }
+        };
+        for piece in sent.chunks(piece_len) {
+            server.space()[..piece.len()].copy_from_slice(piece);
+            server.fill(piece.len());
+            loop {
+                let event = match server.next(&mut returned).unwrap() {
+                    None => break,
+                    Some(ServerEvent::Data(data)) => {
+                        frames.extend_from_slice(data);
+                        continue;
+                    }
+                    Some(ServerEvent::Request(request)) => {
+                        let is_added = matches!(request, Request::AddToStoreNar { .. });
+                        received.push(request);
+                        !is_added
+                    }
+                    Some(ServerEvent::DataEnd) => true,
+                    Some(ServerEvent::Opened(found)) => {
+                        prop_assert_eq!(found, version.min(Version::OFFERED));
+                        false
+                    }
+                };
+                if event {
+                    respond(&server, received.len() - 1, &mut returned);
+                }
+            }
+        }
+        prop_assert!(received.iter().eq(requests.iter().map(|(request, ..)| request)));
+        let added = received.iter().filter(|it| matches!(it, Request::AddToStoreNar { .. }));
+        prop_assert_eq!(frames, b"frame".repeat(added.count()));
+
+        let (mut number, mut lines, mut is_open) = (0, 0, false);
+        let mut nar_len = 0;
+        for piece in returned.chunks(piece_len) {
+            client.space()[..piece.len()].copy_from_slice(piece);
+            client.fill(piece.len());
+            while let Some(event) = client.next().unwrap() {
+                match event {
+                    ClientEvent::Opened(_) => is_open = true,
+                    ClientEvent::Log(_) => lines += 1,
+                    ClientEvent::Replied(found) => {
+                        let (request, info, outcome) = &requests[number];
+                        prop_assert_eq!(found, reply(request, info, outcome.unwrap()));
+                        number += 1;
+                    }
+                    ClientEvent::Failed(_) => {
+                        prop_assert_eq!(requests[number].2, None);
+                        number += 1;
+                    }
+                    ClientEvent::NarData(data) => nar_len += data.len(),
+                    ClientEvent::NarEnd => {
+                        prop_assert!(nar_len > 0);
+                        nar_len = 0;
+                    }
+                }
+            }
+        }
+        prop_assert!(is_open && client.is_idle() && nar_len == 0);
+        prop_assert_eq!((number, lines), (requests.len(), requests.len() * log.len()));
+    }
+}
+
+fn client_after(bytes: &[u8]) -> ClientSession {
+    let mut client = ClientSession::new(StoreDir::default(), &mut Vec::new());
+    client.space()[..bytes.len()].copy_from_slice(bytes);
+    client.fill(bytes.len());
+    client
+}
+
+#[test]
+fn banner_of_a_shell_is_shown() {
+    let mut client = client_after(b"Welcome to host!\n");
+    let error = client.next().unwrap_err();
+    assert!(error.to_string().contains("Welcome to host!"), "{error}");
+    let mut client = client_after(b"hi\n");
+    assert_eq!(client.next(), Ok(None));
+    assert!(client.error_at_end().unwrap().to_string().contains("hi"));
+}
+
+#[test]
+fn old_daemon_is_refused_with_its_version() {
+    let mut greeting = Vec::new();
+    output::number(&mut greeting, SERVER_MAGIC);
+    output::number(&mut greeting, 1 << 8 | 21);
+    let error = client_after(&greeting).next().unwrap_err();
+    assert!(error.to_string().contains("version 1.21"), "{error}");
+}
+
+#[test]
+fn huge_lengths_are_refused_before_their_contents() {
+    let dir = StoreDir::default();
+    for (kind, numbers) in [
+        (ReplyKind::Paths, vec![u64::MAX]),
+        (ReplyKind::Paths, vec![1, 1 << 40, 0, 0, 0, 0, 0]),
+        (ReplyKind::Path, vec![1 << 20]),
+    ] {
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|it: &u64| it.to_le_bytes())
+            .collect();
+        let error = Reply::parse(&mut Input::new(&bytes), &kind, &dir).unwrap_err();
+        assert!(matches!(error, WireError::TooLong { .. }), "{error}");
+    }
+}
+
+#[test]
+fn bytes_without_a_request_are_refused() {
+    let mut bytes = Vec::new();
+    output::number(&mut bytes, SERVER_MAGIC);
+    output::number(&mut bytes, Version::MINIMUM.to_number());
+    LogMessage::Last.write(&mut bytes);
+    LogMessage::Next("line".into()).write(&mut bytes);
+    let mut client = client_after(&bytes);
+    assert!(matches!(client.next(), Ok(Some(ClientEvent::Opened(_)))));
+    assert!(matches!(client.next(), Err(WireError::Unexpected { .. })));
+}
+
+#[test]
+fn padding_of_other_bytes_than_zeros_is_refused() {
+    let mut bytes = Vec::new();
+    output::text(&mut bytes, "abc");
+    bytes[12] = 1;
+    let error = Input::new(&bytes).bytes("a text", 10).unwrap_err();
+    assert_eq!(error, WireError::Padding { what: "a text" });
+}
