@@ -114,6 +114,9 @@ pub trait WriteStorage: ReadStorage {
     fn nar_directory(&self) -> Option<&Path>;
 }
 
+/// The names of the records of staged paths begin with this text, and end with the hash part.
+pub(crate) const RECORD_PREFIX: &str = ".floe-staged-";
+
 /// The facts that are known of an object before its first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectPlan {

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
 use crate::error::CacheError;
 use crate::storage::{
-    Durability, WriteStorage, file_error, get_and_wait, len_and_wait, put_and_wait,
+    Durability, RECORD_PREFIX, WriteStorage, file_error, get_and_wait, len_and_wait, put_and_wait,
 };
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
@@ -175,7 +175,7 @@ impl BinaryCacheWriter {
 /// Returns the name of the record of a staged path: its narinfo, which no client looks for there.
 /// An interrupted run leaves it, and the next one finds the NAR with it.
 fn record_name(path: &StorePath) -> String {
-    format!("nar/.floe-staged-{}", path.hash_part())
+    format!("nar/{RECORD_PREFIX}{}", path.hash_part())
 }
 
 fn narinfo_name(path: &StorePath) -> String {

@@ -12,10 +12,12 @@ use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
 use rustix::io::Errno;
 use tempfile::TempPath;
 
+use crate::binary_cache::NARINFO_SUFFIX;
 use crate::error::CacheError;
 use crate::storage::{
     Durability, Found, GetCallback, LenCallback, ListPage, ListStorage, NewObject, ObjectPlan,
-    QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage, file_error, read_error,
+    QueryLimit, RECORD_PREFIX, ReadStorage, SmallObject, WriteCallback, WriteStorage, file_error,
+    read_error,
 };
 
 /// The storage of a cache in a directory.
@@ -52,11 +54,31 @@ impl FileStorage {
             for directory in [&self.directory, &self.nar_directory] {
                 remove_temporaries(directory)?;
             }
+            self.remove_published_records()?;
         }
         // A file system without locks keeps the temporary files.
         let _: io::Result<()> = lock.lock_shared();
         // Only the first call of `create` sets it.
         let _: Result<(), File> = self.lock.set(lock);
+        Ok(())
+    }
+
+    /// Removes the records of staged paths that a killed writer had already published.
+    fn remove_published_records(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.nar_directory)? {
+            let entry = entry?;
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let Some(hash_part) = name.strip_prefix(RECORD_PREFIX) else {
+                continue;
+            };
+            if self
+                .directory
+                .join(format!("{hash_part}{NARINFO_SUFFIX}"))
+                .exists()
+            {
+                fs::remove_file(entry.path())?;
+            }
+        }
         Ok(())
     }
 

@@ -168,6 +168,30 @@ fn hash_part_with_another_name_is_not_in_the_cache() {
     assert_eq!(ran.stdout, "");
 }
 
+/// A writer that was killed after it had published a path leaves the path's record.
+#[test]
+fn next_copy_removes_the_record_of_a_published_path() {
+    let scratch = scratch();
+    let Some(cache) = Cache::new(scratch.join("cache")) else {
+        return;
+    };
+    let record_of = |path: &str| {
+        let name = format!("nar/.floe-staged-{}", hash_part(path));
+        cache.directory.join(name)
+    };
+    let root = &cache.corpus.root;
+    let narinfo = cache.directory.join(format!("{}.narinfo", hash_part(root)));
+    fs::copy(narinfo, record_of(root)).unwrap();
+    fs::rename(cache.narinfo(), record_of(&cache.dependency)).unwrap();
+    let copied = cache.copy(&["--json"]).expect(0).json();
+    assert_eq!(
+        (&copied["copied"], &copied["reusedPaths"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(names(&cache.directory.join("nar"), ".floe-", ""), 0);
+    cache.check(scratch.path());
+}
+
 /// The names in a directory of the cache that begin and end with these texts.
 fn names(directory: &Path, begin: &str, end: &str) -> usize {
     let Ok(entries) = fs::read_dir(directory) else {
@@ -176,6 +200,18 @@ fn names(directory: &Path, begin: &str, end: &str) -> usize {
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let is_match = |name: &String| name.starts_with(begin) && name.ends_with(end);
     names.filter(is_match).count()
+}
+
+/// The number of staged paths that have no narinfo yet. The writer publishes a narinfo before it
+/// deletes the path's record.
+fn unpublished_records(cache: &Path) -> usize {
+    let entries = fs::read_dir(cache.join("nar")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_unpublished = |name: &String| {
+        let part = name.strip_prefix(".floe-staged-");
+        part.is_some_and(|part| !cache.join(format!("{part}.narinfo")).exists())
+    };
+    names.filter(is_unpublished).count()
 }
 
 #[test]
@@ -209,8 +245,8 @@ fn killed_upload_continues_with_the_nars_of_the_first_run() {
     };
     assert!(kill(first));
     assert!(published > 2 && staged > 0 && temporary > 0);
-    let staged = names(&nar, ".floe-staged-", "");
     let published = names(&cache, "", ".narinfo");
+    let staged = unpublished_records(&cache);
     let second = run(&mut copy()).expect(0).json();
     assert_eq!(second["reusedPaths"], staged);
     assert_eq!(second["copied"], corpus.paths.len() - published);
