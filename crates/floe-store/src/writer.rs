@@ -33,7 +33,6 @@ pub struct StoreWriter {
     pub(crate) directory: Arc<OwnedFd>,
     database: Mutex<Database>,
     pub(crate) temp_roots: Arc<SharedTempRoots>,
-    serial: AtomicU64,
     /// Opened at first use. All trees share this one descriptor.
     links: OnceLock<Arc<OwnedFd>>,
     /// Hashes of registered derivations, so that each derivation is read once.
@@ -97,7 +96,6 @@ impl StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
             temp_roots,
-            serial: AtomicU64::new(0),
             links: OnceLock::new(),
             modulo_cache: Mutex::default(),
             lock_wait: options.lock_wait.clone(),
@@ -211,7 +209,7 @@ impl StoreWriter {
 
     /// Returns a writer that unpacks a path beside its final place. The path must be protected.
     pub fn tree_writer(&self, path: &StorePath) -> TreeWriter {
-        let number = self.serial.fetch_add(1, Ordering::Relaxed);
+        let number = SERIAL.fetch_add(1, Ordering::Relaxed);
         TreeWriter::new(
             self.directory.clone(),
             &self.layout.real_store_dir,
@@ -242,6 +240,10 @@ impl StoreWriter {
         LockedDatabase::lock(&self.database, &self.lock_wait)
     }
 }
+
+/// Distinguishes the trees of one process: several writers may share one file of temporary roots,
+/// whose name is a part of their names.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 impl Drop for StoreWriter {
     fn drop(&mut self) {

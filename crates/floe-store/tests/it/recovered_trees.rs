@@ -147,6 +147,18 @@ fn writers_with_shared_roots_share_recovered_trees() {
 }
 
 #[test]
+fn writers_with_shared_roots_stage_one_path_at_once() {
+    let scratch = Scratch::new();
+    let options = WriteOptions::default();
+    let open = || StoreWriter::open_with(scratch.layout(), &options).unwrap();
+    let (first, second) = (open(), open());
+    let wanted = path('1', "wanted");
+    let trees = [&first, &second].map(|writer| stage(writer, &wanted, &[]).tree);
+    assert_ne!(trees[0].location(), trees[1].location());
+    assert!(trees.iter().all(|tree| tree.location().exists()));
+}
+
+#[test]
 fn batch_that_fails_to_register_is_kept() {
     let scratch = Scratch::new();
     let cancel = Arc::new(AtomicBool::new(false));
