@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Network(RunArgs),
     /// Uploads closures to S3 and HTTP servers over networks with a delay, and fetches some
     Upload(RunArgs),
+    /// Copies closures to and from a Nix daemon, over SSH with a delay and on this machine
+    Remote(RunArgs),
     /// Verifies the contents of a store
     Verify(RunArgs),
     /// Collects garbage, and links equal files

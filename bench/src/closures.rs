@@ -8,7 +8,9 @@ mod disk;
 mod fixture;
 mod link;
 mod network;
+mod remote;
 mod rows;
+mod servers;
 mod uploads;
 mod variants;
 
@@ -114,6 +116,12 @@ impl Network {
                 rows: uploads::all,
                 explanation: UPLOAD,
             }),
+            Group::Remote => Some(Network {
+                name: "remote",
+                title: "Copying closures through a Nix daemon: floe beside Nix",
+                rows: remote::all,
+                explanation: REMOTE,
+            }),
             _ => None,
         }
     }
@@ -197,6 +205,13 @@ network namespaces; the packets between them are delayed by half of the round tr
 direction. S3 is versitygw, which keeps objects in memory here, and its bucket is open to all,
 because this Nix cannot sign requests; floe signs. PUT is nginx. All programs compress with zstd.
 Nix 2.35 uploads in any order; it is not measured here.
+";
+
+const REMOTE: &str = "\
+Costs are medians; ratios are medians of the ratios of single rounds. The daemon is that of the
+newest Nix for all variants. With a delay, it runs in another network namespace behind a real sshd;
+the packets between the namespaces are delayed by half of the round trip in each direction. All
+stores are in memory, and the store that was written is checked after each run.
 ";
 
 const EXPLANATION: &str = "\

@@ -55,6 +55,7 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Push(args) => closures::run(root, args, Some(Group::Push)),
         Command::Network(args) => closures::run(root, args, Some(Group::Network)),
         Command::Upload(args) => closures::run(root, args, Some(Group::Upload)),
+        Command::Remote(args) => closures::run(root, args, Some(Group::Remote)),
         Command::Verify(args) => closures::run(root, args, Some(Group::Verify)),
         Command::Collect(args) => closures::run(root, args, Some(Group::Collect)),
         Command::Closures(args) => closures::run(root, args, None),

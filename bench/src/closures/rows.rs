@@ -26,6 +26,7 @@ pub(crate) enum Group {
     Collect,
     Network,
     Upload,
+    Remote,
 }
 
 /// A row before it is measured.

@@ -4,21 +4,20 @@
 //! Debian's Nix cannot sign requests for S3, so the bucket is open to all. floe signs.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use floe_bench::{BenchError, Variant};
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::chains::PATHS;
 use super::fixture::{Fixture, Kind, NIX, Program};
 use super::link::{Link, LinkOptions};
 use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
+use super::servers::{Running, start_at};
 use super::variants::{self, Sizes, strings};
 use crate::aims::{Aim, FLOE};
 use crate::corpus::Corpus;
@@ -203,31 +202,6 @@ fn empty(cache: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A server that runs until this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::TERM);
-        let _: std::io::Result<_> = self.0.wait();
-    }
-}
-
-fn start(mut command: Command) -> Result<Running> {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let child = command.stderr(Stdio::null()).spawn();
-    let running = Running(child.context("cannot start the server")?);
-    let began = Instant::now();
-    while TcpStream::connect((Link::SERVER, PORT)).is_err() {
-        ensure!(
-            began.elapsed() < START_TIMEOUT,
-            "the server does not listen"
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(running)
-}
-
 fn s3(fixture: &Fixture, link: &Link, scratch: &Path) -> Result<Running> {
     let program = programs::versitygw(fixture.root())?;
     let mut command = link.server_command(&program.display().to_string())?;
@@ -238,7 +212,7 @@ fn s3(fixture: &Fixture, link: &Link, scratch: &Path) -> Result<Running> {
         .args(["--keep-alive", "--quiet", "posix", "--sidecar"])
         .arg(directory(scratch, "metadata")?)
         .arg(scratch.join("buckets"));
-    let running = start(command)?;
+    let running = start_at(command, ADDRESS)?;
     open_to_all(access, secret)?;
     Ok(running)
 }
@@ -288,7 +262,7 @@ fn nginx(link: &Link, cache: &Path, scratch: &Path) -> Result<Running> {
     let nginx = programs::installed("nginx", "nginx")?;
     let mut command = link.server_command(&nginx.display().to_string())?;
     command.arg("-c").arg(config).args(["-e", "stderr"]);
-    start(command)
+    start_at(command, ADDRESS)
 }
 
 fn endpoint() -> String {
@@ -299,7 +273,7 @@ const BUCKET: &str = "team";
 
 const PORT: u16 = 8445;
 
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+const ADDRESS: (Ipv4Addr, u16) = (Link::SERVER, PORT);
 
 /// The keys of the server's only account.
 const KEYS: [(&str, &str); 2] = [

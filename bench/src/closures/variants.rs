@@ -18,7 +18,7 @@ use crate::corpus::Corpus;
 pub(super) type Sizes = Rc<RefCell<BTreeMap<String, u64>>>;
 
 /// The check of a result.
-type Check<'a> = Box<dyn Fn() -> Result<(), BenchError> + 'a>;
+pub(super) type Check<'a> = Box<dyn Fn() -> Result<(), BenchError> + 'a>;
 
 /// Where a row writes.
 #[derive(Clone)]
@@ -127,6 +127,16 @@ fn copy<'a>(
     let mut copy = variant(fixture, program.name, all, Some(to));
     copy.check = check_store(fixture, to.root.clone(), corpus.paths.clone(), &expected);
     Ok(copy)
+}
+
+/// Checks that a store has the closure of a corpus.
+pub(super) fn check_closure<'a>(
+    fixture: &'a Fixture,
+    corpus: &Corpus,
+    root: PathBuf,
+) -> Result<Check<'a>> {
+    let expected = Rc::new(nar_hashes(fixture, &corpus.store(), &corpus.paths)?);
+    Ok(check_store(fixture, root, corpus.paths.clone(), &expected))
 }
 
 /// The NAR hash of each path, as Nix reads it from the database of a store.

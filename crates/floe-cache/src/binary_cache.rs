@@ -6,7 +6,7 @@ use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::{parse_bool, parse_number};
 use floe_transfer::{
     CachePolicy, Cancel, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest,
-    NarStream, RetryPolicy, Source, SourceContext,
+    NarStream, PathSpec, RetryPolicy, Source, SourceContext,
 };
 use parking_lot::Mutex;
 
@@ -231,9 +231,9 @@ impl Source for BinaryCache {
         self.0.store_dir().unwrap_or(&self.0.default_dir)
     }
 
-    fn query(&self, hash_part: HashPart, policy: CachePolicy, reply: NarInfoCallback) {
+    fn query(&self, spec: &PathSpec, policy: CachePolicy, reply: NarInfoCallback) {
         self.0.query(Query {
-            name: format!("{hash_part}{NARINFO_SUFFIX}"),
+            name: format!("{}{NARINFO_SUFFIX}", spec.hash_part()),
             policy,
             reply,
         });

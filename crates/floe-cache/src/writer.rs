@@ -205,8 +205,8 @@ impl Target for BinaryCacheWriter {
         *self.elsewhere.lock() = paths.iter().cloned().collect();
     }
 
-    fn has_whole_closures(&self) -> bool {
-        false
+    fn wants_whole_closures(&self) -> bool {
+        true
     }
 
     fn batch_len_max(&self) -> usize {

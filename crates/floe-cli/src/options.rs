@@ -67,6 +67,25 @@ impl Settings {
         }
     }
 
+    /// Returns the store of `--root` and `--store` for writing, else the default one.
+    pub(crate) fn target_store(
+        &self,
+        root: Option<&Path>,
+        store: Option<&str>,
+    ) -> anyhow::Result<Arc<dyn StoreConfig>> {
+        match root {
+            Some(root) => Ok(store_in_root(root, &self.context)?),
+            None => self.resolve_target(store.unwrap_or("auto")),
+        }
+    }
+
+    /// Returns the store or cache of a URI, for writing.
+    pub(crate) fn resolve_target(&self, uri: &str) -> anyhow::Result<Arc<dyn StoreConfig>> {
+        let store = self.config.resolve_target_uri(uri, &self.context)?;
+        warn_of_ignored(store.ignored_parameters());
+        Ok(store)
+    }
+
     /// Replaces arguments that lead into one of the local stores among `stores`, else into the
     /// configured store directory.
     pub(crate) fn follow_links(

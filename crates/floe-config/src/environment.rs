@@ -131,6 +131,18 @@ impl Environment {
         self.text(NIX_REMOTE)
     }
 
+    /// The socket of the daemon that `NIX_DAEMON_SOCKET_PATH` names.
+    pub(crate) fn daemon_socket(&self) -> Option<PathBuf> {
+        self.directory(NIX_DAEMON_SOCKET_PATH)
+    }
+
+    /// The options of ssh that `NIX_SSHOPTS` holds.
+    ///
+    /// Errors: [`ConfigError::NotUtf8`].
+    pub(crate) fn ssh_options(&self) -> Result<Option<&str>, ConfigError> {
+        self.text(NIX_SSHOPTS)
+    }
+
     /// Whether `NIX_IGNORE_SYMLINK_STORE` allows a store below a symbolic link.
     pub(crate) fn allows_symlinked_store(&self) -> bool {
         self.variable(NIX_IGNORE_SYMLINK_STORE)
@@ -332,6 +344,12 @@ const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 
 /// The variable that names the store if the configuration does not.
 pub(crate) const NIX_REMOTE: &str = "NIX_REMOTE";
+
+/// The variable that names the socket of the daemon.
+const NIX_DAEMON_SOCKET_PATH: &str = "NIX_DAEMON_SOCKET_PATH";
+
+/// The variable that holds options of ssh.
+const NIX_SSHOPTS: &str = "NIX_SSHOPTS";
 
 /// The variable that names the store directory.
 pub(crate) const NIX_STORE_DIR: &str = "NIX_STORE_DIR";

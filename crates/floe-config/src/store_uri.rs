@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use floe_copy::{check_root, local_store, resolve_store_uri};
+use floe_copy::{check_root, local_store, resolve_auto_target, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
 use floe_transfer::{Error, IgnoredParameter, StoreConfig, UriContext, redact_credentials};
@@ -38,6 +38,8 @@ impl Environment {
             state_dir: self.state_dir().or(system_state),
             data_home: self.data_home(),
             home: self.home().map(Path::to_owned),
+            daemon_socket: self.daemon_socket(),
+            ssh_options: self.ssh_options()?.unwrap_or_default().to_owned(),
         })
     }
 }
@@ -62,9 +64,32 @@ pub fn store_in_root(
 }
 
 impl Config {
+    /// Parses the URI of a store to write, as [`Config::resolve_store_uri`] does. `auto` is the
+    /// daemon if this user may not write to the local store.
+    ///
+    /// Errors: those of [`Config::resolve_store_uri`].
+    pub fn resolve_target_uri(
+        &self,
+        text: &str,
+        context: &UriContext,
+    ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
+        let configured = self.store.get().as_str();
+        match (text, configured) {
+            ("auto", "" | "auto" | "daemon") => Ok(resolve_auto_target(context)?),
+            ("auto", socket) if daemon_socket(socket).is_some() => {
+                let local = resolve_auto_target(context)?;
+                match local.layout() {
+                    Some(_) => Ok(local),
+                    None => Ok(resolve_store_uri(socket, context)?),
+                }
+            }
+            _ => self.resolve_store_uri(text, context),
+        }
+    }
+
     /// Parses a store URI, where `auto` is the configured store, as for Nix.
     ///
-    /// If the configured store is a daemon, floe writes the store behind it directly.
+    /// If the configured store is a daemon, floe reads the store behind it directly.
     ///
     /// Errors: [`ConfigError::StoreUri`], [`ConfigError::ConfiguredStore`].
     pub fn resolve_store_uri(

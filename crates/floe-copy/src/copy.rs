@@ -148,9 +148,14 @@ impl<'a> ClosureCopy<'a> {
         waiting: &mut Vec<WaitingPath>,
         summary: &mut CopySummary,
     ) -> Result<Round, Error> {
-        let order = match self.context.target.needs_core_per_worker() {
-            true => QueueOrder::AsAdded,
-            false => QueueOrder::BySize,
+        let target = self.context.target;
+        let order = match (
+            target.needs_references_first(),
+            target.needs_core_per_worker(),
+        ) {
+            (true, _) => QueueOrder::ReferencesFirst,
+            (false, true) => QueueOrder::AsAdded,
+            (false, false) => QueueOrder::BySize,
         };
         let jobs = HashPool::sequential(0, self.context.options.jobs).cores();
         let queue = Queue::new(self.context.sources, order, large_prefetch_max(jobs));
@@ -262,10 +267,12 @@ impl<'a> ClosureCopy<'a> {
         let mut planned_paths: Vec<Arc<PlannedPath>> =
             resolved.planned_paths.into_values().collect();
         planned_paths.sort_by_key(|planned| Reverse(planned.narinfo.info.nar_size));
-        if self.context.target.needs_core_per_worker() {
+        if self.context.target.needs_references_first() {
+            planned_paths = order::references_first(planned_paths, None);
+        } else if self.context.target.needs_core_per_worker() {
             let workers =
                 HashPool::sequential(planned_paths.len(), self.context.options.jobs).cores();
-            planned_paths = order::references_first(planned_paths, workers);
+            planned_paths = order::references_first(planned_paths, Some(workers));
         }
         let planned = planned_paths.iter().map(|planned| {
             let info = &planned.narinfo.info;

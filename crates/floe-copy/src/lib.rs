@@ -15,5 +15,5 @@ pub use copy_request::{
     CheckedRequest, CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory,
 };
 pub use local::config::{check_root, check_writable, local_store};
-pub use registry::resolve_store_uri;
+pub use registry::{resolve_auto_target, resolve_store_uri};
 pub use sources::{SourceOrder, Sources};

@@ -6,12 +6,15 @@ use std::sync::Arc;
 #[cfg(feature = "s3")]
 use floe_cache::S3CacheUri;
 use floe_cache::{FileCacheUri, HttpCacheUri};
+use floe_remote::{DaemonUri, SshUri};
+use floe_store::StoreLayout;
 use floe_transfer::{Error, StoreConfig, StoreUri, UriContext};
+use rustix::fs::{Access, access};
 
 use crate::local::config::parse_local;
 
-/// Returns the store of a URI: `auto`, `local`, `local?root=…`, a root directory, `file://…`,
-/// `http://…`, `https://…` or `s3://…`.
+/// Returns the store of a URI: `auto`, `local`, `local?root=…`, a root directory, `daemon`,
+/// `unix://…`, `ssh-ng://…`, `file://…`, `http://…`, `https://…` or `s3://…`.
 ///
 /// A directory begins with `/`, `./`, `../` or `~/`, or exists.
 ///
@@ -21,10 +24,28 @@ pub fn resolve_store_uri(text: &str, context: &UriContext) -> Result<Arc<dyn Sto
     parse(&uri, context).map_err(|reason| uri.invalid(reason))
 }
 
+/// Returns the store that `auto` means for writing. As in Nix, that is the daemon if this user may
+/// not write to the local store and the daemon's socket is there.
+///
+/// Errors: [`Error::InvalidStoreUri`].
+pub fn resolve_auto_target(context: &UriContext) -> Result<Arc<dyn StoreConfig>, Error> {
+    let local = resolve_store_uri("auto", context)?;
+    let uri = StoreUri::parse("daemon")?;
+    let daemon = DaemonUri::parse(&uri, context).map_err(|reason| uri.invalid(reason))?;
+    let access_needed = Access::READ_OK | Access::WRITE_OK;
+    let may_write = |layout: &StoreLayout| access(&layout.state_dir, access_needed).is_ok();
+    match local.layout().is_some_and(may_write) || !daemon.exists() {
+        true => Ok(local),
+        false => Ok(Arc::new(daemon)),
+    }
+}
+
 /// Reads the parts of a store URI. The error says which part is wrong.
 fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, String> {
     Ok(match uri.scheme.as_str() {
         "auto" | "local" => parse_local(uri, context)?,
+        "daemon" | "unix" => Arc::new(DaemonUri::parse(uri, context)?),
+        "ssh-ng" => Arc::new(SshUri::parse(uri, context)?),
         "file" => Arc::new(FileCacheUri::parse(uri)?),
         "http" | "https" => Arc::new(HttpCacheUri::parse(uri)?),
         #[cfg(feature = "s3")]

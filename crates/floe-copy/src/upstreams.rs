@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use floe_format::StorePath;
-use floe_transfer::{CANCEL_POLL, CachePolicy, Cancel, Error, Source};
+use floe_transfer::{CANCEL_POLL, CachePolicy, Cancel, Error, PathSpec, Source};
 
 /// Returns those of the paths that one of the caches has. All queries to a cache are in flight at
 /// once, as far as it takes them.
@@ -21,12 +21,12 @@ pub(crate) fn present_in(
         let (sender, replies) = channel();
         for path in &unknown {
             let (sender, path) = (sender.clone(), (*path).clone());
-            let part = path.hash_part();
+            let spec = PathSpec::Path(path.clone());
             let reply = Box::new(move |result| {
                 // The receiver is gone only after an error.
                 let _: Result<(), _> = sender.send((path, result));
             });
-            upstream.query(part, CachePolicy::Use, reply);
+            upstream.query(&spec, CachePolicy::Use, reply);
         }
         let mut pending = unknown.len();
         while pending > 0 {

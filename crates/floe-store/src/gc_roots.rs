@@ -74,6 +74,15 @@ impl IndirectGcRoot {
         &self.0
     }
 
+    /// Makes the link, for a root that a daemon registers. Replaces an existing link atomically.
+    ///
+    /// Errors: those of [`IndirectGcRoot::check`], and those of the system.
+    pub fn write_link(&self, layout: &StoreLayout, path: &StorePath) -> Result<(), StoreError> {
+        self.recheck(layout)?;
+        create_parent(&self.0)?;
+        replace_link(Path::new(&layout.store_dir.full_path(path)), &self.0)
+    }
+
     fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = &self.0;
         if is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use floe_format::{Compression, Hash, HashPart, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_transfer::{
     Body, CachePolicy, ChunkSource, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream,
-    NextChunk, Source,
+    NextChunk, PathSpec, Source,
 };
 use parking_lot::Mutex;
 
@@ -146,7 +146,8 @@ impl Source for MemorySource {
         &self.dir
     }
 
-    fn query(&self, hash_part: HashPart, _: CachePolicy, reply: NarInfoCallback) {
+    fn query(&self, spec: &PathSpec, _: CachePolicy, reply: NarInfoCallback) {
+        let hash_part = spec.hash_part();
         let mut state = self.state.lock();
         state.queries.push(hash_part);
         let path = state

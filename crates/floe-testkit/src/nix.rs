@@ -40,9 +40,7 @@ pub fn nixes() -> Vec<Nix> {
 fn nix_in(bin: PathBuf) -> Option<Nix> {
     bin.join("nix-store").exists().then(|| {
         let config = tempfile::tempdir().unwrap();
-        let text = "sandbox = false\nbuild-users-group =\nsubstituters =\n\
-                    experimental-features = nix-command\n";
-        fs::write(config.path().join("nix.conf"), text).unwrap();
+        fs::write(config.path().join("nix.conf"), NIX_CONF).unwrap();
         let mut nix = Nix {
             bin,
             config,
@@ -81,7 +79,17 @@ impl Nix {
 
     /// Returns whether this Nix includes the program `tool`.
     pub fn has(&self, tool: &str) -> bool {
-        self.bin.join(tool).exists()
+        self.program(tool).exists()
+    }
+
+    /// Returns the file of a program.
+    pub fn program(&self, tool: &str) -> PathBuf {
+        self.bin.join(tool)
+    }
+
+    /// Returns the text of a nix.conf with further lines.
+    pub(crate) fn conf_with(&self, settings: &str) -> String {
+        format!("{NIX_CONF}{settings}\n")
     }
 
     /// Runs `nix-store --store ROOT …`, asserts success and returns stdout.
@@ -141,3 +149,7 @@ impl Nix {
         infos
     }
 }
+
+/// The settings of each Nix: no builds in sandboxes, no other users, no caches.
+const NIX_CONF: &str = "sandbox = false\nbuild-users-group =\nsubstituters =\n\
+                        experimental-features = nix-command\n";

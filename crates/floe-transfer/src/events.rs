@@ -112,6 +112,14 @@ pub enum Event<'a> {
         /// The path.
         path: &'a StorePath,
     },
+    /// The program at the other end of a connection reports something, such as a warning of ssh or
+    /// of the Nix daemon.
+    RemoteMessage {
+        /// The URI of the store.
+        store: &'a str,
+        /// One line, without characters that control a terminal.
+        text: &'a str,
+    },
     /// A request or a transfer failed and is repeated.
     Retrying {
         /// The path whose NAR is transferred again from its beginning. `None` for the rest of a

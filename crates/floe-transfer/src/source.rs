@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use floe_format::{HashPart, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
 
 use crate::backoff::RetryPolicy;
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::nar_stream::NarStream;
+use crate::path_spec::PathSpec;
 
 /// One source of paths: a binary cache or a store.
 ///
@@ -26,11 +27,12 @@ pub trait Source: Debug + Send + Sync {
     /// the default one.
     fn store_dir(&self) -> &StoreDir;
 
-    /// Queries the narinfo of a hash part. Calls `reply` exactly once, perhaps before it returns.
+    /// Queries the narinfo of a path. A source that knows paths by their hash parts may reply with
+    /// a path of another name. Calls `reply` exactly once, perhaps before it returns.
     ///
     /// A source behind a network must not block here: the pipeline sends hundreds of queries from
     /// one thread.
-    fn query(&self, hash_part: HashPart, policy: CachePolicy, reply: NarInfoCallback);
+    fn query(&self, spec: &PathSpec, policy: CachePolicy, reply: NarInfoCallback);
 
     /// Opens the NAR that a narinfo of this source describes. Must not block on a network.
     fn open_nar(&self, narinfo: &NarInfo, request: NarRequest) -> Result<NarStream, Error>;
@@ -172,14 +174,14 @@ impl dyn Source + '_ {
         !matches!(self.open_result(), Some(Ok(()))) || self.store_dir() == dir
     }
 
-    /// Queries the source itself for the path with a hash part, and waits for the reply. Returns
+    /// Queries the source itself for a path, and waits for the reply. Returns
     /// `None` if the source does not have the path.
     pub fn query_path_info(
         &self,
-        hash_part: HashPart,
+        spec: &PathSpec,
         cancel: &Cancel,
     ) -> Result<Option<NarInfo>, Error> {
-        self.query_path_info_within(None, hash_part, cancel)
+        self.query_path_info_within(None, spec, cancel)
     }
 
     /// As [`query_path_info`](#method.query_path_info), but waits no longer than the timeout.
@@ -188,7 +190,7 @@ impl dyn Source + '_ {
     pub fn query_path_info_within(
         &self,
         timeout: Option<Duration>,
-        hash_part: HashPart,
+        spec: &PathSpec,
         cancel: &Cancel,
     ) -> Result<Option<NarInfo>, Error> {
         let began = Instant::now();
@@ -197,7 +199,7 @@ impl dyn Source + '_ {
             // The receiver is gone only after a cancellation.
             let _: Result<(), _> = sender.send(result);
         });
-        self.query(hash_part, CachePolicy::Bypass, reply);
+        self.query(spec, CachePolicy::Bypass, reply);
         loop {
             match receiver.recv_timeout(CANCEL_POLL) {
                 Ok(result) => return Ok(result?.narinfo),

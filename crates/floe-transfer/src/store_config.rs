@@ -39,6 +39,12 @@ pub trait StoreConfig: Any + Debug + Display + Send + Sync {
         None
     }
 
+    /// Returns the directories by which links on this machine are checked that become GC roots of
+    /// the store; `None` if the store takes no such roots.
+    fn root_layout(&self) -> Option<&StoreLayout> {
+        self.layout()
+    }
+
     /// Where a collection in a local store finds the paths that processes use.
     fn runtime_roots(&self) -> RuntimeRoots {
         RuntimeRoots::Proc
@@ -82,6 +88,10 @@ pub struct UriContext {
     pub data_home: Option<PathBuf>,
     /// The user's home directory, for directories that begin with `~/`.
     pub home: Option<PathBuf>,
+    /// The socket of the Nix daemon, if it is not at its usual place.
+    pub daemon_socket: Option<PathBuf>,
+    /// Further options of ssh, as a shell would split them.
+    pub ssh_options: String,
 }
 
 /// The options for opening a source.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::{HashPart, StoreDir, StorePath};
@@ -15,9 +16,10 @@ use crate::space::Space;
 ///
 /// [`Target::receive`] *stages* a path, on one of several workers. [`Target::commit`] makes staged
 /// paths valid; the pipeline calls it from one thread at a time, references first. Staged objects
-/// belong to the target: the pipeline knows only store paths. A target that registers paths itself,
-/// as a daemon does, sends them in `commit`, because `receive` gets them in any order. One target
-/// serves one copy at a time.
+/// belong to the target: the pipeline knows only store paths. A target that registers paths as it
+/// receives them, as a daemon does, needs their references first
+/// ([`Target::needs_references_first`]); its `commit` waits for the end of the registration. One
+/// target serves one copy at a time.
 ///
 /// A new kind of target implements the methods without defaults. The defaults of the others suit a
 /// target without garbage collection, local files and interrupted runs.
@@ -45,10 +47,11 @@ pub trait Target: Debug + Send + Sync {
         64
     }
 
-    /// Whether the target has the references of each of its paths. A binary cache may have lost
-    /// some.
-    fn has_whole_closures(&self) -> bool {
-        true
+    /// Whether the copy queries the target for whole closures at once, if the only source knows
+    /// them: the target has to look at each path anyway, or each query costs a round trip. A local
+    /// store has the references of its paths, so the copy stops at those.
+    fn wants_whole_closures(&self) -> bool {
+        false
     }
 
     /// Prepares the target for new paths, once the plan of the copy is complete, or before the
@@ -86,9 +89,22 @@ pub trait Target: Debug + Send + Sync {
         false
     }
 
+    /// Whether [`Target::receive`] may only get a path after all of its references.
+    fn needs_references_first(&self) -> bool {
+        false
+    }
+
     /// Returns the valid path with a hash part.
     fn query_path_from_hash_part(&self, _hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         Ok(None)
+    }
+
+    /// Registers a link on this machine as an indirect root, if another process does that for the
+    /// store (see `StoreConfig::root_layout`).
+    ///
+    /// Errors: [`Error::Internal`] for a store whose roots floe registers itself.
+    fn add_indirect_root(&self, _link: &Path) -> Result<(), Error> {
+        Err(Error::Internal("this target registers no roots"))
     }
 
     /// Estimates the space that paths need, and looks up the free space.

@@ -52,7 +52,10 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("busybox", &["busybox"]),
     ("curl", &["curl"]),
     ("dash", &["dash"]),
-    ("openssh-client", &["ssh-keygen"]),
+    ("openssh-client", &["ssh", "ssh-keygen"]),
+    ("openssh-server", &["sshd"]),
+    // Ends the connections of a Nix daemon.
+    ("procps", &["pkill"]),
     ("shellcheck", &["shellcheck"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),

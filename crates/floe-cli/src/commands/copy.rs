@@ -19,11 +19,14 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     if args.from.is_some() && args.to.is_some() && (root.is_some() || store.is_some()) {
         bail!(UsageError(UNUSED_LOCAL_STORE.into()));
     }
-    let end = |named: &Option<String>| match named {
-        Some(uri) => settings.resolve(uri),
-        None => settings.local_store(root.as_deref(), store.as_deref()),
+    let source = match &args.from {
+        Some(uri) => settings.resolve(uri)?,
+        None => settings.local_store(root.as_deref(), store.as_deref())?,
     };
-    let (source, target) = (end(&args.from)?, end(&args.to)?);
+    let target = match &args.to {
+        Some(uri) => settings.resolve_target(uri)?,
+        None => settings.target_store(root.as_deref(), store.as_deref())?,
+    };
     let paths = match (args.paths.all, args.follow) {
         (true, _) => RequestedPaths::All,
         // The others come later.

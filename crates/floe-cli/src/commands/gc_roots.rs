@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
-use floe_transfer::StoreConfig;
+use floe_transfer::{StoreConfig, Target};
 
 use crate::args::TransferArgs;
 use crate::exit::UsageError;
@@ -31,12 +31,15 @@ impl GcRootLinks {
         target: &dyn StoreConfig,
         paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
-        let Some(layout) = target.layout() else {
+        let Some(layout) = target.root_layout() else {
             return match (&args.out_link, &args.profile) {
                 (None, None) => Ok(GcRootLinks::default()),
-                _ => bail!(UsageError(copy::NO_LINKS_TO_CACHES.into())),
+                _ => bail!(UsageError(copy::no_links_to(target))),
             };
         };
+        if target.layout().is_none() && args.profile.is_some() {
+            bail!(UsageError(copy::no_profile_of(target)));
+        }
         let links = args.out_link.iter();
         let places = links.flat_map(|link| (0..paths).map(|number| numbered_link(link, number)));
         let links = places.map(|place| IndirectGcRoot::check(layout, &place));
@@ -55,6 +58,19 @@ impl GcRootLinks {
     pub(crate) fn made(&self, paths: &[StorePath]) -> Vec<(PathBuf, StorePath)> {
         let links = self.links.iter().map(|link| link.path().to_path_buf());
         links.zip(paths.iter().cloned()).collect()
+    }
+
+    /// Makes the links into a store behind a daemon, which registers them as roots.
+    pub(crate) fn create_at(
+        &self,
+        (target, layout): (&dyn Target, &StoreLayout),
+        paths: &[StorePath],
+    ) -> anyhow::Result<()> {
+        for (link, path) in self.links.iter().zip(paths) {
+            link.write_link(layout, path)?;
+            target.add_indirect_root(link.path())?;
+        }
+        Ok(())
     }
 
     /// Makes the links, in the order in which the paths were requested.

@@ -11,7 +11,7 @@ use crate::options::Settings;
 
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
-    let target = settings.local_store(args.root.as_deref(), args.store.as_deref())?;
+    let target = settings.target_store(args.root.as_deref(), args.store.as_deref())?;
     // Caches given with `--from` are tried in the given order.
     let order = match args.from.is_empty() {
         true => SourceOrder::ByPriority,

@@ -123,8 +123,14 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     if summary.reused > 0 || copy_options.reuse.is_used() && !copy_options.dry_run {
         eprint_line(copy::reuse_summary(&summary));
     }
-    if let (Some(store), []) = (&open.local_store, summary.failures.as_slice()) {
-        gc_roots.create(store, &summary.requested_paths)?;
+    if summary.failures.is_empty() {
+        match (&open.local_store, request.target.root_layout()) {
+            (Some(store), _) => gc_roots.create(store, &summary.requested_paths)?,
+            (None, Some(layout)) if !copy_options.dry_run => {
+                gc_roots.create_at((&*open.target, layout), &summary.requested_paths)?;
+            }
+            (None, _) => {}
+        }
     }
     print_result(&open, &summary, command, began)?;
     let is_kept = gc_roots.are_requested() || !command.is_result;

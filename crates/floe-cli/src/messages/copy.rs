@@ -46,8 +46,21 @@ pub(crate) fn key_not_utf8(file: &Path) -> String {
 
 pub(crate) const NO_PATHS_TO_COPY: &str = "copied 0 paths: the source has no valid paths";
 
-pub(crate) const NO_LINKS_TO_CACHES: &str =
-    "cannot use --out-link or --profile: the target is a binary cache; they need a local store";
+/// A target that keeps no roots for links on this machine.
+pub(crate) fn no_links_to(target: impl Display) -> String {
+    format!(
+        "cannot use --out-link or --profile: links on this machine keep nothing in {target}; leave \
+         them out, or copy to a local store"
+    )
+}
+
+/// A target behind a daemon, in which floe makes no profile.
+pub(crate) fn no_profile_of(target: impl Display) -> String {
+    format!(
+        "cannot use --profile: floe makes no profiles through {target}; use --out-link, or add the \
+         path with nix-env -p PROFILE --set PATH"
+    )
+}
 
 pub(crate) fn ignored_substituter(error: &Error) -> String {
     format!("ignoring substituter: {error}")
@@ -192,6 +205,7 @@ pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
         }
         Event::WaitingForLock { path } => format!("waiting for a lock on {path}"),
         Event::WaitingForDatabase { what } => waiting_for_resource(what),
+        Event::RemoteMessage { store, text } => format!("{store}: {text}"),
         _ => return event_warning(event).map(|warning| format!("floe: warning: {warning}")),
     })
 }

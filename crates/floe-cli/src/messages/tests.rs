@@ -161,9 +161,9 @@ fn argument_errors_name_the_fix() {
         ],
     );
     check(
-        UsageError(copy::NO_LINKS_TO_CACHES.into()),
+        UsageError(copy::no_links_to("file:///cache")),
         &expect![
-            "cannot use --out-link or --profile: the target is a binary cache; they need a local store"
+            "cannot use --out-link or --profile: links on this machine keep nothing in file:///cache; leave them out, or copy to a local store"
         ],
     );
     check(

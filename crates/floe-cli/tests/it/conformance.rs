@@ -24,7 +24,7 @@ use floe_testkit::{
     nginx, nixes, run, s3_server, scratch, wait_until,
 };
 use floe_transfer::{
-    Cancel, Error, Events, RetryPolicy, Session, Source, SourceContext, StoreUri, Target,
+    Cancel, Error, Events, PathSpec, RetryPolicy, Session, Source, SourceContext, StoreUri, Target,
     TargetContext, UriContext,
 };
 
@@ -110,8 +110,8 @@ fn abort_of_one_cache_spares_the_others() {
     let session = session(NetworkOptions::default());
     with_source(&first, &session, |first| {
         let query = || {
-            let part = place.contents.paths[0].path().hash_part();
-            first.query_path_info(part, &Cancel::default())
+            let spec = PathSpec::Path(place.contents.paths[0].path().clone());
+            first.query_path_info(&spec, &Cancel::default())
         };
         assert!(query().unwrap().is_some());
         with_source(&second, &session, |second| {
@@ -252,6 +252,39 @@ fn local_store_conforms_as_target() {
     });
     place.check_source(&uri, true);
     for nix in nixes() {
+        nix.verify(&root, place.contents.paths.len());
+    }
+}
+
+#[test]
+fn store_behind_a_daemon_conforms_as_target_and_source() {
+    for nix in nixes() {
+        let place = place();
+        let root = place.scratch.join("behind-daemon");
+        let daemon = nix.daemon(&root, "require-sigs = false");
+        let uri = daemon.uri();
+        check_target(&TargetFixture {
+            open: &|| open_target(&uri, &Session::default()),
+            contents: &place.contents,
+        });
+        place.check_source(&uri, true);
+        nix.verify(&root, place.contents.paths.len());
+    }
+}
+
+#[test]
+fn store_behind_a_program_conforms_as_target_and_source() {
+    for nix in nixes() {
+        let place = place();
+        let root = place.scratch.join("behind-program");
+        let program = nix.daemon_words(&place.scratch.join("conf"), "require-sigs = false");
+        let (program, store) = (program.replace(' ', "%20"), root.display());
+        let uri = format!("ssh-ng://localhost?remote-program={program}&remote-store={store}");
+        check_target(&TargetFixture {
+            open: &|| open_target(&uri, &Session::default()),
+            contents: &place.contents,
+        });
+        place.check_source(&uri, true);
         nix.verify(&root, place.contents.paths.len());
     }
 }

@@ -49,6 +49,7 @@ mod proxy;
 mod push;
 mod readme;
 mod refused_copy;
+mod remote_stores;
 mod resume;
 mod reuse;
 mod running;

@@ -19,8 +19,8 @@ fn text_that_is_no_store_uri_creates_nothing() {
     for (text, advice) in [
         ("cachix:foo", "https://foo.cachix.org"),
         ("s3:bucket", "use s3://BUCKET"),
-        ("ssh:host", "SSH yet"),
-        ("unix:/sock", "Nix daemon yet"),
+        ("ssh:host", "use ssh-ng://HOST"),
+        ("unix:/sock", "use unix:///SOCKET"),
         ("https:/host", "https://host"),
         ("path:/x", "use /x"),
         ("dummy:", "use a directory"),

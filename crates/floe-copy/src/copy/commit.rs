@@ -279,12 +279,12 @@ impl<'a> Commit<'a> {
             return;
         }
         self.fail(error);
-        let mut todo = vec![path];
+        let (mut todo, mut skipped) = (vec![path], Vec::new());
         while let Some(failed) = todo.pop() {
             if let Some(path) = self.blocked.take(&failed) {
                 self.keep_for_resume(path);
             }
-            self.queue.skip([failed.clone()]);
+            skipped.push(failed.clone());
             let node = self.planned.get_mut(&failed);
             let referrers = node.map(|node| std::mem::take(&mut node.referrers));
             for path in referrers.unwrap_or_default().into_iter().cloned() {
@@ -295,6 +295,8 @@ impl<'a> Commit<'a> {
                 }
             }
         }
+        // All at once: a path that is skipped must not start when its reference is.
+        self.queue.skip(skipped);
     }
 
     fn batch_len(&self) -> usize {

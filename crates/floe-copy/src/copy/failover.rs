@@ -298,14 +298,15 @@ fn query_alternative(
         return None;
     }
     // The user sees the error of the first source, so the cause here is dropped.
-    let narinfo = candidate.query_path_info_within(timeout, path.hash_part(), &copy.options.cancel);
+    let spec = PathSpec::Path(path.clone());
+    let narinfo = candidate.query_path_info_within(timeout, &spec, &copy.options.cancel);
     let narinfo = narinfo.ok().flatten()?;
     let has_failed = source == planned.source && narinfo == planned.narinfo;
     let has_same_references = narinfo.info.references == planned.narinfo.info.references;
     if has_failed || !has_same_references {
         return None;
     }
-    check_trust(copy, source, &PathSpec::Path(path.clone()), narinfo).ok()
+    check_trust(copy, source, &spec, narinfo).ok()
 }
 
 /// How long a source may take to reply whether it has a path that another source failed to send.

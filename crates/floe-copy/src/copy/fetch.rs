@@ -2,7 +2,8 @@
 //!
 //! The queue gets each path as soon as it is known, or all of them with the plan. Workers take
 //! paths from both ends of their order (see `ClosureCopy::plan`), the largest and the smallest,
-//! until the two ends meet. See `floe_hash::hash_pool` for the reason.
+//! until the two ends meet. See `floe_hash::hash_pool` for the reason. If the target needs
+//! references first, a path waits in the queue until its references were received.
 //!
 //! Prefetch hides the round trip of each request:
 //!
@@ -45,6 +46,8 @@ pub(crate) enum QueueOrder {
     BySize,
     /// The order in which they were added.
     AsAdded,
+    /// The order in which they were added, except that a path waits for its references.
+    ReferencesFirst,
 }
 
 /// The place of a path in the order of the queue.
@@ -83,6 +86,10 @@ struct QueueState {
     small: Prefetch,
     large: Prefetch,
     skipped: HashSet<StorePath>,
+    /// The paths that no worker has received yet, if others must wait for them.
+    not_received: HashSet<StorePath>,
+    /// Those of them that workers have taken.
+    taken: HashSet<StorePath>,
     /// Whether no further paths follow.
     is_complete: bool,
     is_closed: bool,
@@ -140,12 +147,8 @@ impl<'a> Queue<'a> {
     pub(crate) fn next(&self, end: QueueEnd) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
-            let taken = match end {
-                QueueEnd::Largest => state.remaining.pop_first(),
-                QueueEnd::Smallest => state.remaining.pop_last(),
-            };
-            let Some((rank, planned)) = taken else {
-                if state.is_complete || state.is_closed {
+            let Some((rank, planned)) = state.take(self.order, end) else {
+                if state.is_exhausted() {
                     return None;
                 }
                 self.changed.wait(&mut state);
@@ -156,6 +159,9 @@ impl<'a> Queue<'a> {
             let prefetched = prefetch.bodies.remove(&rank);
             if state.skipped.contains(&planned.narinfo.info.path) {
                 continue;
+            }
+            if self.order == QueueOrder::ReferencesFirst {
+                state.taken.insert(planned.narinfo.info.path.clone());
             }
             let (may_be_stale, nar) = match prefetched {
                 Some((since, nar)) => {
@@ -173,6 +179,14 @@ impl<'a> Queue<'a> {
                 nar,
                 may_be_stale,
             });
+        }
+    }
+
+    /// Records that the target has received a path. Its referrers need not wait for it any more.
+    pub(crate) fn record_received(&self, path: &StorePath) {
+        if self.order == QueueOrder::ReferencesFirst {
+            self.state.lock().release(path);
+            self.changed.notify_all();
         }
     }
 
@@ -209,7 +223,13 @@ impl<'a> Queue<'a> {
 
     /// Skips paths that no worker has taken. A worker that has taken one makes no further attempt.
     pub(crate) fn skip(&self, paths: impl IntoIterator<Item = StorePath>) {
-        self.state.lock().skipped.extend(paths);
+        let mut state = self.state.lock();
+        for path in paths {
+            state.release(&path);
+            state.skipped.insert(path);
+        }
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Closes the queue: workers get no more paths.
@@ -283,15 +303,52 @@ impl QueueState {
         if self.is_closed {
             return;
         }
+        if order == QueueOrder::ReferencesFirst {
+            self.not_received.insert(planned.narinfo.info.path.clone());
+        }
         let order = match order {
             QueueOrder::BySize => u64::MAX - planned.narinfo.info.nar_size,
-            QueueOrder::AsAdded => 0,
+            QueueOrder::AsAdded | QueueOrder::ReferencesFirst => 0,
         };
         let number = self.added;
         self.added += 1;
         let rank = Rank { order, number };
         self.prefetch_of(&planned).candidates.insert(rank);
         self.remaining.insert(rank, planned);
+    }
+
+    /// Takes the next path from an end.
+    fn take(&mut self, order: QueueOrder, end: QueueEnd) -> Option<(Rank, Arc<PlannedPath>)> {
+        match (order, end) {
+            (QueueOrder::ReferencesFirst, _) => {
+                let next = self.remaining.iter().find(|entry| self.may_start(entry.1));
+                // If only paths are left that wait for each other, a narinfo is wrong. The target
+                // refuses such paths.
+                let is_stuck = self.taken.is_empty() && self.is_complete;
+                let next = next.or_else(|| self.remaining.iter().next().filter(|_| is_stuck));
+                let rank = *next?.0;
+                self.remaining.remove_entry(&rank)
+            }
+            (_, QueueEnd::Largest) => self.remaining.pop_first(),
+            (_, QueueEnd::Smallest) => self.remaining.pop_last(),
+        }
+    }
+
+    /// Whether a path waits for none of its references.
+    fn may_start(&self, planned: &PlannedPath) -> bool {
+        let info = &planned.narinfo.info;
+        let waits_for = |it: &StorePath| *it != info.path && self.not_received.contains(it);
+        self.skipped.contains(&info.path) || !info.references.iter().any(waits_for)
+    }
+
+    fn release(&mut self, path: &StorePath) {
+        self.not_received.remove(path);
+        self.taken.remove(path);
+    }
+
+    /// Whether workers get no more paths.
+    fn is_exhausted(&self) -> bool {
+        self.is_closed || self.is_complete && self.remaining.is_empty()
     }
 
     fn prefetch_of(&mut self, planned: &PlannedPath) -> &mut Prefetch {
@@ -328,103 +385,4 @@ const EARLY_PREFETCH_MAX: usize = 12;
 const STALE_AFTER: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use floe_format::{NarInfo, StoreDir};
-
-    use super::*;
-    use crate::registry::resolve_store_uri;
-    use crate::sources::SourceOrder;
-    use floe_transfer::{RetryPolicy, Session, UriContext};
-
-    /// Returns the `number`th path of a plan, with `len` bytes, from a cache whose NARs are empty.
-    fn planned(number: usize, len: u64) -> Arc<PlannedPath> {
-        let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
-        let text = format!(
-            "StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{number}\nURL: nar\n\
-             Compression: none\nFileSize: {len}\nNarHash: {hash}\nNarSize: {len}\n\
-             References: \n"
-        );
-        Arc::new(PlannedPath {
-            narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
-            source: 0,
-            local_copies: Vec::new(),
-            is_recovered: false,
-            relies_on_content_address: false,
-        })
-    }
-
-    #[test]
-    fn queue_ends_meet_and_every_path_is_handed_out_once() {
-        let cache = tempfile::tempdir().unwrap();
-        fs::write(
-            cache.path().join("nix-cache-info"),
-            "StoreDir: /nix/store\n",
-        )
-        .unwrap();
-        fs::write(cache.path().join("nar"), "").unwrap();
-        let url = format!("file://{}", cache.path().display());
-        let store_config = resolve_store_uri(&url, &UriContext::default()).unwrap();
-        let session = Session::default();
-        let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session).unwrap();
-        let large = SMALL_LEN_MAX as u64 * 2;
-        // More than the prefetch limits of both kinds.
-        let len_of = |number| if number < 40 { large } else { 100 };
-        let planned_paths: Vec<_> = (0..140)
-            .map(|number| planned(number, len_of(number)))
-            .collect();
-        let queue = Queue::new(&sources, QueueOrder::AsAdded, 2);
-        planned_paths[..5]
-            .iter()
-            .for_each(|planned| queue.add_early(planned.clone()));
-        queue.complete(planned_paths[5..].iter().cloned());
-        queue.skip([planned_paths[3].narinfo.info.path.clone()]);
-        let (mut largest, mut smallest) = (Vec::new(), Vec::new());
-        loop {
-            let (end, taken) = match largest.len() <= smallest.len() {
-                true => (QueueEnd::Largest, &mut largest),
-                false => (QueueEnd::Smallest, &mut smallest),
-            };
-            let Some(job) = queue.next(end) else { break };
-            assert!(matches!(job.nar, Some(Ok(_))));
-            let name = job.planned.narinfo.info.path.name();
-            taken.push(name.parse::<usize>().unwrap());
-        }
-        assert!(largest.is_sorted() && smallest.is_sorted_by(|a, b| a > b));
-        assert!(largest.len().abs_diff(smallest.len()) <= 1);
-        let mut all = [largest, smallest].concat();
-        all.sort_unstable();
-        let expected: Vec<usize> = (0..140).filter(|number| *number != 3).collect();
-        assert_eq!(all, expected);
-        let state = queue.state.lock();
-        assert!(state.small.bodies.is_empty() && state.large.bodies.is_empty());
-    }
-
-    #[test]
-    fn worker_waits_for_paths_until_queue_is_complete() {
-        let sources = Sources::new(
-            vec![Arc::new(floe_testkit::MemorySource::new("memory:a", None))],
-            RetryPolicy::default(),
-        );
-        let queue = Queue::new(&sources, QueueOrder::BySize, 1);
-        std::thread::scope(|scope| {
-            let worker = scope.spawn(|| {
-                let taken = std::iter::from_fn(|| queue.next(QueueEnd::Largest));
-                taken
-                    .map(|job| job.planned.narinfo.info.nar_size)
-                    .collect::<Vec<_>>()
-            });
-            queue.add_early(planned(0, 10));
-            // The worker takes the first path before the others come.
-            while !queue.state.lock().remaining.is_empty() {
-                std::thread::yield_now();
-            }
-            queue.complete([planned(1, 5), planned(2, 20)].into_iter());
-            assert_eq!(worker.join().unwrap(), [10, 20, 5]);
-            let worker = scope.spawn(|| queue.next(QueueEnd::Largest).is_none());
-            queue.close();
-            assert!(worker.join().unwrap());
-        });
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! The order of the plan for a target that compresses slowly.
+//! The order of the plan for a target that compresses slowly, and for one that needs references
+//! first.
 //!
 //! If the largest paths come first, an interrupted run has committed little, because small paths to
 //! which everything refers come last. References first, however, leave a large path alone at the
@@ -12,11 +13,11 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_transfer::PlannedPath;
 
-/// Sorts paths for this number of workers, which take them from the front. `planned_paths` are
-/// sorted by their size, largest first.
+/// Sorts paths for workers, which take them from the front. `planned_paths` are sorted by their
+/// size, largest first. Without a number of workers, every path comes after its references.
 pub(super) fn references_first(
     planned_paths: Vec<Arc<PlannedPath>>,
-    workers: usize,
+    workers: Option<usize>,
 ) -> Vec<Arc<PlannedPath>> {
     let heights = heights(&planned_paths);
     let size = |index: usize| planned_paths[index].narinfo.info.nar_size;
@@ -31,7 +32,9 @@ pub(super) fn references_first(
     let (mut order, mut taken) = (Vec::new(), HashSet::new());
     while order.len() < planned_paths.len() {
         let largest = by_size.clone().find(|index| !taken.contains(index));
-        let is_late = |index: &usize| size(*index).saturating_mul(workers as u64) >= remaining;
+        let is_late = |index: &usize| {
+            workers.is_some_and(|it| size(*index).saturating_mul(it as u64) >= remaining)
+        };
         let next = match largest.filter(is_late) {
             Some(index) => {
                 by_size.start = index + 1;
@@ -137,7 +140,7 @@ mod tests {
 
     fn order(planned_paths: Vec<PlannedPath>, workers: usize) -> Vec<StorePath> {
         let planned_paths = planned_paths.into_iter().map(Arc::new).collect();
-        let planned_paths = references_first(planned_paths, workers).into_iter();
+        let planned_paths = references_first(planned_paths, Some(workers)).into_iter();
         planned_paths
             .map(|planned| planned.narinfo.info.path.clone())
             .collect()

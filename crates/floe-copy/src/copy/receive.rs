@@ -35,6 +35,9 @@ pub(crate) fn run_worker(
         let (path, nar_size) = (&info.path, info.nar_size);
         copy.events.event(Event::Started { path, nar_size });
         let result = receiver.receive(job);
+        if result.is_ok() {
+            queue.record_received(path);
+        }
         copy.events.event(match &result {
             Ok(_) => Event::Staged { path },
             Err(_) => Event::TransferFailed { path },

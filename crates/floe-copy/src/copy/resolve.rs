@@ -2,7 +2,8 @@
 //!
 //! The *frontier* is the set of new paths. It begins with the requested paths.
 //!
-//! If a binary cache receives paths of a store, the first frontier is the whole closure.
+//! If a binary cache or a remote store receives paths of a local store, the first frontier is the
+//! whole closure.
 //!
 //! 1. The paths of the frontier become temp roots of the target. The target then reports which of
 //!    them it lacks.
@@ -182,12 +183,11 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Adds the closures of the frontier, if the target has to look at each path anyway, and the
-    /// only source knows them.
+    /// Adds the closures of the frontier, if the target wants them, and the only source knows them.
     fn add_closures(&mut self) -> Result<(), Error> {
-        let ([source], false) = (
+        let ([source], true) = (
             &*self.copy.sources.list,
-            self.copy.target.has_whole_closures(),
+            self.copy.target.wants_whole_closures(),
         ) else {
             return Ok(());
         };
@@ -300,8 +300,7 @@ impl Resolver<'_> {
             // The receiver is gone only when the copy has failed.
             let _: Result<(), _> = sender.send((tag, result));
         });
-        let part = query.spec.hash_part();
-        self.copy.sources.list[source].query(part, policy, reply);
+        self.copy.sources.list[source].query(&query.spec, policy, reply);
         self.queries.insert(id, query);
     }
 

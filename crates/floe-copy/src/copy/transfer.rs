@@ -206,7 +206,8 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
     /// time, so fewer workers lose little.
     fn hash_pool(&self, planned_paths: &[Arc<PlannedPath>]) -> HashPool {
         let jobs: Option<NonZeroUsize> = self.copy.options.jobs;
-        if self.copy.target.needs_core_per_worker() {
+        let target = self.copy.target;
+        if target.needs_core_per_worker() || target.needs_references_first() {
             return HashPool::sequential(planned_paths.len(), jobs);
         }
         let hash_pool =

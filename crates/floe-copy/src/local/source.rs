@@ -5,7 +5,8 @@ use std::sync::Arc;
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_store::StoreReader;
 use floe_transfer::{
-    CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarRequest, NarStream, Source,
+    CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarRequest, NarStream, PathSpec,
+    Source,
 };
 
 /// A local store that is open for reading.
@@ -53,8 +54,8 @@ impl Source for LocalSource {
         &self.reader.layout().store_dir
     }
 
-    fn query(&self, hash_part: HashPart, _: CachePolicy, reply: NarInfoCallback) {
-        reply(self.narinfo(hash_part));
+    fn query(&self, spec: &PathSpec, _: CachePolicy, reply: NarInfoCallback) {
+        reply(self.narinfo(spec.hash_part()));
     }
 
     /// The worker itself reads the tree: a stream would need a thread of its own.

@@ -19,18 +19,14 @@ pub(super) fn of_text(text: &str) -> String {
 /// Returns the reason why floe cannot use a scheme.
 pub(super) fn of_scheme(scheme: &str) -> String {
     let reason = match scheme {
-        "ssh" | "ssh-ng" | "mounted-ssh-ng" => {
-            "floe does not support SSH yet; copy to file://DIR and transfer that directory"
-        }
+        "ssh" | "mounted-ssh-ng" => "floe speaks the protocol of ssh-ng; use ssh-ng://HOST",
+        "ssh-ng" => "a host follows ://; use ssh-ng://HOST",
+        "unix" => "a path follows ://; use unix:///SOCKET",
         "s3" if cfg!(feature = "s3") => "a bucket follows ://; use s3://BUCKET",
         "s3" => "this build has no support of S3; use the program floe, or read it by https://",
         "gs" | "az" => {
             "floe does not support this object store; use s3:// with its endpoint if it has one, \
              or copy to file://DIR and upload that directory"
-        }
-        "daemon" | "unix" => {
-            "floe cannot use the Nix daemon yet; run floe as root on the store itself, or use \
-             another store with --root DIR"
         }
         "dummy" | "local-overlay" => "floe does not support such stores; use a directory",
         _ => "unknown scheme; use http://, https://, file:// or a directory",

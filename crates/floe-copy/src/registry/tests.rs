@@ -83,9 +83,8 @@ fn file_uri_parses_parameters() {
 #[test]
 fn invalid_uri_error_names_the_cause() {
     for (text, part) in [
-        ("ssh://host", "SSH yet"),
+        ("ssh://host", "use ssh-ng://HOST"),
         ("path://x", "unknown scheme"),
-        ("daemon", "--root"),
         ("auto://host", "no address"),
         ("http://", "no host"),
         ("file:///c?compression=lzma", "does not write"),
@@ -233,8 +232,8 @@ fn text_without_scheme_names_the_nearest_spelling() {
         ("s3:bucket", "use s3://BUCKET"),
         ("s3://", "use s3://BUCKET"),
         ("gs://bucket", "use s3:// with its endpoint"),
-        ("ssh:host", "SSH yet"),
-        ("unix:/sock", "--root DIR"),
+        ("ssh:host", "use ssh-ng://HOST"),
+        ("unix:/sock", "use unix:///SOCKET"),
         ("dummy:", "use a directory"),
         ("https:/host/x", "use https://host/x"),
         ("path:/x", "use /x"),
@@ -278,4 +277,48 @@ fn path_names_a_store_below_that_directory() {
 #[test]
 fn file_uri_with_one_slash_names_the_cache() {
     assert_eq!(debug("file:/c?trusted=1"), debug("file:///c?trusted=1"));
+}
+
+#[test]
+fn daemons_take_nix_parameters() {
+    let none: [&str; 0] = [];
+    for (text, ignored) in [
+        ("daemon", &none[..]),
+        (
+            "unix:///sock?store=/x&trusted=1&priority=3&max-connections=2&root=/r",
+            &none,
+        ),
+        (
+            "ssh-ng://u@h:22?ssh-key=/k&compress=1&remote-program=a%20b&remote-store=/s",
+            &none,
+        ),
+        ("ssh-ng://h?remote-progam=x", &["remote-progam"]),
+    ] {
+        let store = resolve_store_uri(text, &UriContext::default()).unwrap();
+        let found: Vec<&str> = store
+            .ignored_parameters()
+            .iter()
+            .map(|it| &*it.name)
+            .collect();
+        assert_eq!(found, ignored, "{text}");
+        assert!(store.layout().is_none() && text.starts_with(&store.to_string()));
+    }
+}
+
+#[test]
+fn auto_is_the_daemon_if_only_it_may_write() {
+    let scratch = tempfile::tempdir().unwrap();
+    let socket = scratch.path().join("socket");
+    let state = scratch.path().join("state");
+    let context = UriContext {
+        state_dir: Some(state.clone()),
+        daemon_socket: Some(socket.clone()),
+        ..UriContext::default()
+    };
+    let name = || resolve_auto_target(&context).unwrap().to_string();
+    assert_eq!(name(), "/nix/store");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert_eq!(name(), "daemon");
+    std::fs::create_dir(&state).unwrap();
+    assert_eq!(name(), "/nix/store");
 }

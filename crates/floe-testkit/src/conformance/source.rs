@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use floe_format::NarInfo;
-use floe_transfer::{CachePolicy, Cancel, Error, ErrorKind, NarRequest, Source};
+use floe_transfer::{CachePolicy, Cancel, Error, ErrorKind, NarRequest, PathSpec, Source};
 
 use super::contents::{Contents, KnownPath};
 use super::incoming::read_nar;
@@ -39,18 +39,17 @@ pub fn check_source(fixture: &SourceFixture<'_>) {
 
 impl SourceFixture<'_> {
     fn query(&self, known: &KnownPath) -> NarInfo {
-        let found = self
-            .source
-            .query_path_info(known.path().hash_part(), &Cancel::default());
+        let spec = PathSpec::Path(known.path().clone());
+        let found = self.source.query_path_info(&spec, &Cancel::default());
         found
             .unwrap()
             .unwrap_or_else(|| panic!("{} is missing", known.path()))
     }
 
     fn absent_path_is_not_found(&self) {
-        let absent = self.contents.absent().hash_part();
+        let absent = PathSpec::Path(self.contents.absent());
         for _ in 0..2 {
-            let found = self.source.query_path_info(absent, &Cancel::default());
+            let found = self.source.query_path_info(&absent, &Cancel::default());
             assert_eq!(found.unwrap(), None);
         }
     }
@@ -80,10 +79,9 @@ impl SourceFixture<'_> {
         for _ in 0..ROUNDS {
             for path in &queried {
                 let (sender, path) = (sender.clone(), path.clone());
-                let hash_part = path.hash_part();
+                let spec = PathSpec::Path(path.clone());
                 let reply = move |result: Result<_, Error>| sender.send((path, result)).unwrap();
-                self.source
-                    .query(hash_part, CachePolicy::Use, Box::new(reply));
+                self.source.query(&spec, CachePolicy::Use, Box::new(reply));
             }
         }
         drop(sender);
@@ -133,8 +131,8 @@ impl SourceFixture<'_> {
     fn cancelled_query_ends(&self) {
         let cancel = Cancel::default();
         cancel.raise();
-        let part = self.contents.paths[0].path().hash_part();
-        let ended = self.source.query_path_info(part, &cancel);
+        let spec = PathSpec::Path(self.contents.paths[0].path().clone());
+        let ended = self.source.query_path_info(&spec, &cancel);
         assert!(
             matches!(ended, Ok(Some(_)) | Err(Error::Cancelled)),
             "{ended:?}"
@@ -145,8 +143,8 @@ impl SourceFixture<'_> {
 /// Checks that the NAR of a path, which the test has altered, cut or removed in the source, is an
 /// error of the source, so that a copy tries another one.
 pub fn check_unreadable_nar(source: &dyn Source, known: &KnownPath) {
-    let part = known.path().hash_part();
-    let narinfo = source.query_path_info(part, &Cancel::default());
+    let spec = PathSpec::Path(known.path().clone());
+    let narinfo = source.query_path_info(&spec, &Cancel::default());
     let error = read_nar(source, &narinfo.unwrap().unwrap()).unwrap_err();
     let kind = error.kind();
     assert!(

@@ -25,9 +25,17 @@ pub fn check_target(fixture: &TargetFixture<'_>) {
     assert_eq!(missing(&*target, contents), contents.store_paths());
     target.prepare().unwrap();
     wrong_nars_are_refused(&*target, contents);
-    referrer_waits_for_its_references(&*target, contents);
-    concurrent_workers_stage_all_paths(&*target, contents);
-    assert_eq!(missing(&*target, contents), contents.store_paths());
+    match target.needs_references_first() {
+        true => {
+            referrer_before_its_references_is_refused(&*target, contents);
+            paths_are_staged_after_their_references(&*target, contents);
+        }
+        false => {
+            referrer_waits_for_its_references(&*target, contents);
+            concurrent_workers_stage_all_paths(&*target, contents);
+            assert_eq!(missing(&*target, contents), contents.store_paths());
+        }
+    }
     batch_becomes_valid_in_order(&*target, contents);
     valid_path_stays_valid_when_it_is_staged_again(&*target, contents);
     drop(target);
@@ -78,6 +86,22 @@ fn referrer_waits_for_its_references(target: &dyn Target, contents: &Contents) {
     // A path that is not staged is ignored.
     target.discard(&[path]);
     assert_eq!(missing(target, contents), contents.store_paths());
+}
+
+fn referrer_before_its_references_is_refused(target: &dyn Target, contents: &Contents) {
+    let known = contents.paths.last().unwrap();
+    let path = known.path().clone();
+    stage_known(target, known);
+    let outcome = target.commit(std::slice::from_ref(&path)).unwrap();
+    assert!(matches!(&*outcome.refused, [(refused, _)] if *refused == path));
+    assert!(outcome.valid.is_empty() && outcome.missing_references.is_empty());
+    assert_eq!(missing(target, contents), contents.store_paths());
+}
+
+fn paths_are_staged_after_their_references(target: &dyn Target, contents: &Contents) {
+    for known in &contents.paths {
+        stage_known(target, known);
+    }
 }
 
 fn concurrent_workers_stage_all_paths(target: &dyn Target, contents: &Contents) {

@@ -72,12 +72,12 @@ impl ClosureQuery<'_> {
             return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
         }
         self.pending += 1;
-        let sender = self.sender.clone();
+        let (sender, tag) = (self.sender.clone(), spec.clone());
         let reply = Box::new(move |result| {
             // The receiver is gone only after an error.
-            let _: Result<(), _> = sender.send((spec, result));
+            let _: Result<(), _> = sender.send((tag, result));
         });
-        self.source.query(part, policy, reply);
+        self.source.query(&spec, policy, reply);
         Ok(())
     }
 

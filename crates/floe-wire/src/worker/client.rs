@@ -110,7 +110,7 @@ impl ClientSession {
     /// Returns the next event, or `None` until more bytes arrive.
     ///
     /// Errors: the daemon breaks the protocol. The session cannot be used afterwards.
-    pub fn next(&mut self) -> Result<Option<ClientEvent<'_>>, WireError> {
+    pub fn next_event(&mut self) -> Result<Option<ClientEvent<'_>>, WireError> {
         loop {
             match &mut self.state {
                 State::Greeting => match self.buffer.parse(parse_greeting) {

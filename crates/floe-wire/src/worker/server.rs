@@ -69,7 +69,10 @@ impl ServerSession {
     /// start of the protocol demands.
     ///
     /// Errors: the client breaks the protocol. The session cannot be used afterwards.
-    pub fn next(&mut self, output: &mut Vec<u8>) -> Result<Option<ServerEvent<'_>>, WireError> {
+    pub fn next_event(
+        &mut self,
+        output: &mut Vec<u8>,
+    ) -> Result<Option<ServerEvent<'_>>, WireError> {
         match &mut self.state {
             State::Greeting => {
                 let own = self.version;
@@ -79,7 +82,7 @@ impl ServerSession {
                 output::number(output, SERVER_MAGIC);
                 output::number(output, own.to_number());
                 self.state = State::Starting(version);
-                self.next(output)
+                self.next_event(output)
             }
             State::Starting(version) => {
                 let version = *version;

@@ -220,7 +220,7 @@ proptest! {
             server.space()[..piece.len()].copy_from_slice(piece);
             server.fill(piece.len());
             loop {
-                let event = match server.next(&mut returned).unwrap() {
+                let event = match server.next_event(&mut returned).unwrap() {
                     None => break,
                     Some(ServerEvent::Data(data)) => {
                         frames.extend_from_slice(data);
@@ -251,7 +251,7 @@ proptest! {
         for piece in returned.chunks(piece_len) {
             client.space()[..piece.len()].copy_from_slice(piece);
             client.fill(piece.len());
-            while let Some(event) = client.next().unwrap() {
+            while let Some(event) = client.next_event().unwrap() {
                 match event {
                     ClientEvent::Opened(_) => is_open = true,
                     ClientEvent::Log(_) => lines += 1,
@@ -287,10 +287,10 @@ fn client_after(bytes: &[u8]) -> ClientSession {
 #[test]
 fn banner_of_a_shell_is_shown() {
     let mut client = client_after(b"Welcome to host!\n");
-    let error = client.next().unwrap_err();
+    let error = client.next_event().unwrap_err();
     assert!(error.to_string().contains("Welcome to host!"), "{error}");
     let mut client = client_after(b"hi\n");
-    assert_eq!(client.next(), Ok(None));
+    assert_eq!(client.next_event(), Ok(None));
     assert!(client.error_at_end().unwrap().to_string().contains("hi"));
 }
 
@@ -299,7 +299,7 @@ fn old_daemon_is_refused_with_its_version() {
     let mut greeting = Vec::new();
     output::number(&mut greeting, SERVER_MAGIC);
     output::number(&mut greeting, 1 << 8 | 21);
-    let error = client_after(&greeting).next().unwrap_err();
+    let error = client_after(&greeting).next_event().unwrap_err();
     assert!(error.to_string().contains("version 1.21"), "{error}");
 }
 
@@ -328,8 +328,14 @@ fn bytes_without_a_request_are_refused() {
     LogMessage::Last.write(&mut bytes);
     LogMessage::Next("line".into()).write(&mut bytes);
     let mut client = client_after(&bytes);
-    assert!(matches!(client.next(), Ok(Some(ClientEvent::Opened(_)))));
-    assert!(matches!(client.next(), Err(WireError::Unexpected { .. })));
+    assert!(matches!(
+        client.next_event(),
+        Ok(Some(ClientEvent::Opened(_)))
+    ));
+    assert!(matches!(
+        client.next_event(),
+        Err(WireError::Unexpected { .. })
+    ));
 }
 
 #[test]

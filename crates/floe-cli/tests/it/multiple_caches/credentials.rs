@@ -7,7 +7,7 @@ use floe_cache::{Network, NetworkOptions};
 use floe_copy::{SourceOrder, Sources, resolve_store_uri};
 use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
 use floe_testkit::{Scratch, nginx, run, scratch};
-use floe_transfer::{Cancel, Error, Session, UriContext};
+use floe_transfer::{Cancel, Error, PathSpec, Session, UriContext};
 
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
 use crate::support::floe;
@@ -56,7 +56,7 @@ fn credentials_are_sent_to_their_host_only() {
     let part = cache.path("libc6").hash_part().to_owned();
     assert!(
         source
-            .query_path_info(part, &Cancel::default())
+            .query_path_info(&PathSpec::HashPart(part), &Cancel::default())
             .unwrap()
             .is_some()
     );
@@ -67,7 +67,7 @@ fn credentials_are_sent_to_their_host_only() {
     server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
     assert!(
         source
-            .query_path_info(part, &Cancel::default())
+            .query_path_info(&PathSpec::HashPart(part), &Cancel::default())
             .unwrap()
             .is_some()
     );

@@ -1,0 +1,314 @@
+//! Copies into and out of stores behind real Nix daemons, on this machine and over SSH.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use floe_testkit::{
+    Corpus, Nix, Scratch, corpus, hide_nix_conf, nixes, run, scratch, setpriv_to_nobody, sshd,
+};
+
+use crate::support::floe;
+
+/// A store of one Nix, and the ways to reach it.
+struct Place<'a> {
+    nix: &'a Nix,
+    corpus: Corpus,
+    scratch: Scratch,
+}
+
+impl Place<'_> {
+    fn root(&self) -> PathBuf {
+        self.scratch.join("behind")
+    }
+
+    /// The URI of the daemon as a program that runs without ssh.
+    fn program_uri(&self, authority: &str, settings: &str) -> String {
+        let program = self
+            .nix
+            .daemon_words(&self.scratch.join("conf"), settings)
+            .replace(' ', "%20");
+        let store = self.root();
+        let store = store.display();
+        format!("ssh-ng://{authority}?remote-program={program}&remote-store={store}")
+    }
+
+    /// The setting with which a daemon trusts the key of the corpus.
+    fn key_setting(&self) -> String {
+        format!("trusted-public-keys = {}", self.corpus.key)
+    }
+
+    /// Copies the closure into a remote store and out of it again, and checks both stores.
+    fn check_both_ways(&self, uri: &str, environment: &[(&str, String)], options: &[&str]) {
+        let Place { nix, corpus, .. } = self;
+        let from = corpus.file_url("zstd");
+        let copy = |from: &str, to: &str| {
+            let mut command = floe(["copy", "--json", "--from", from, "--to", to, &corpus.root]);
+            command
+                .args(options)
+                .args(["--trusted-public-keys", &corpus.key]);
+            command.envs(environment.iter().cloned());
+            run(&mut command).expect(0).json()
+        };
+        let there = copy(&from, uri);
+        assert_eq!(there["copied"], corpus.paths.len());
+        nix.verify(&self.root(), corpus.paths.len());
+        assert_eq!(
+            self.rows(&self.root()),
+            self.rows(&self.copied_by_nix(&from))
+        );
+        // Everything is present.
+        assert_eq!(copy(&from, uri)["copied"], 0);
+
+        let back = self.scratch.join("back");
+        let fetched = copy(uri, back.to_str().unwrap());
+        assert_eq!(fetched["copied"], corpus.paths.len());
+        nix.verify(&back, corpus.paths.len());
+        assert_eq!(self.rows(&back), self.rows(&self.root()));
+        for root in [self.root(), back] {
+            floe_store::tree::remove_tree(&root).unwrap();
+        }
+    }
+
+    fn rows(&self, root: &Path) -> Vec<serde_json::Value> {
+        let infos = self
+            .nix
+            .path_infos(root.to_str().unwrap(), &self.corpus.root);
+        assert_eq!(infos.len(), self.corpus.paths.len());
+        infos
+    }
+
+    /// A store that Nix itself has filled from a cache.
+    fn copied_by_nix(&self, from: &str) -> PathBuf {
+        let root = self.scratch.join("by-nix");
+        let args = ["copy", "--no-check-sigs", "--from", from, "--to"];
+        let mut command = self.nix.command("nix", args);
+        run(command.arg(&root).arg(&self.corpus.root)).expect(0);
+        root
+    }
+}
+
+fn with_places(check: impl Fn(&Place<'_>)) {
+    for nix in &nixes() {
+        let Some(corpus) = corpus("jq") else { return };
+        check(&Place {
+            nix,
+            corpus,
+            scratch: scratch(),
+        });
+    }
+}
+
+#[test]
+fn closure_passes_through_a_daemon_both_ways() {
+    with_places(|place| {
+        let daemon = place.nix.daemon(&place.root(), &place.key_setting());
+        place.check_both_ways(&daemon.uri(), &[], &[]);
+    });
+    with_places(|place| {
+        let daemon = place.nix.daemon(&place.root(), "");
+        let socket = daemon.socket().display().to_string();
+        let environment = [("NIX_DAEMON_SOCKET_PATH", socket)];
+        place.check_both_ways("daemon", &environment, &["--no-check-sigs"]);
+    });
+}
+
+#[test]
+fn closure_passes_through_ssh_both_ways() {
+    let Some(server) = sshd() else { return };
+    with_places(|place| {
+        let uri = place.program_uri("localhost", &place.key_setting());
+        place.check_both_ways(&uri, &[], &[]);
+    });
+    with_places(|place| {
+        let uri = place.program_uri(&server.address(), "");
+        let environment = [("NIX_SSHOPTS", server.options())];
+        place.check_both_ways(&uri, &environment, &["--no-check-sigs"]);
+    });
+}
+
+#[test]
+fn machine_without_nix_is_explained() {
+    let Some(server) = sshd() else { return };
+    let uri = format!("ssh-ng://{}?remote-program=absent-daemon", server.address());
+    let path = "/nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello";
+    let mut command = floe(["copy", "--from", &uri, "--to", "file:///nonexistent", path]);
+    let ran = run(command.env("NIX_SSHOPTS", server.options()));
+    assert_eq!(ran.code, Some(4));
+    let advice = "the other side has no such program";
+    assert!(ran.stderr.contains(advice), "{}", ran.stderr);
+    assert!(ran.stderr.contains("install Nix there"), "{}", ran.stderr);
+}
+
+#[test]
+fn ssh_uses_the_key_and_the_host_key_of_the_uri() {
+    let Some(server) = sshd() else { return };
+    with_places(|place| {
+        let base = place.program_uri(&server.address(), "");
+        let encode = |key: &str| floe_format::base64::encode(key.as_bytes()).replace('+', "%2B");
+        let copy = |host_key: &str| {
+            let (key, host_key) = (server.key(), encode(host_key));
+            let uri = format!("{base}&ssh-key={key}&base64-ssh-public-host-key={host_key}");
+            let mut command = floe(["copy", "--no-check-sigs", "--to", &uri, "--from"]);
+            command.arg(place.corpus.store()).arg(&place.corpus.root);
+            command.env("NIX_SSHOPTS", "-F none -o BatchMode=yes");
+            run(&mut command)
+        };
+        let other = fs::read_to_string(format!("{}.pub", server.key())).unwrap();
+        let refused = copy(&other);
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.stderr.contains("ost key"), "{}", refused.stderr);
+        copy(&server.host_key()).expect(0);
+        place.nix.verify(&place.root(), place.corpus.paths.len());
+    });
+}
+
+/// The same command as another user.
+fn as_user(user: &Command, command: &Command) -> Command {
+    let mut changed = Command::new(user.get_program());
+    changed.args(user.get_args()).arg(command.get_program());
+    changed.args(command.get_args());
+    changed
+        .env("XDG_CACHE_HOME", "/dev/null")
+        .env("HOME", "/nonexistent");
+    hide_nix_conf(&mut changed);
+    changed
+}
+
+#[test]
+fn daemon_refuses_unsigned_paths_of_untrusted_users() {
+    let Some(user) = setpriv_to_nobody() else {
+        return;
+    };
+    with_places(|place| {
+        let daemon = place.nix.daemon(&place.root(), &place.key_setting());
+        let copy_as_user = |options: &[&str]| {
+            let from = place.corpus.file_url("zstd");
+            let mut command = floe(["copy", "--from", &from, "--to", &daemon.uri()]);
+            command.arg(&place.corpus.root).args(options);
+            run(&mut as_user(&user, &command))
+        };
+        let valid = || {
+            place
+                .nix
+                .store(&place.root(), ["--dump-db"])
+                .lines()
+                .count()
+        };
+        // Only daemons since Nix 2.19 say whom they trust.
+        let refused = copy_as_user(&["--no-check-sigs"]);
+        if !place.nix.is_2_8() {
+            let advice = "does not trust this user";
+            assert!(refused.stderr.contains(advice), "{}", refused.stderr);
+            assert_ne!(refused.code, Some(0));
+            assert_eq!(valid(), 0, "a path was sent");
+        }
+        copy_as_user(&["--trusted-public-keys", &place.corpus.key]).expect(0);
+        place.nix.verify(&place.root(), place.corpus.paths.len());
+    });
+    with_places(|place| {
+        let daemon = place.nix.daemon(&place.root(), "");
+        let mut command = floe(["copy", "--from", &place.corpus.file_url("zstd"), "--to"]);
+        command.arg(daemon.uri()).arg(&place.corpus.root);
+        let refused = run(command.args(["--trusted-public-keys", &place.corpus.key]));
+        assert_ne!(refused.code, Some(0));
+        assert!(
+            refused.stderr.contains("try --no-check-sigs"),
+            "{}",
+            refused.stderr
+        );
+        assert_eq!(place.nix.store(&place.root(), ["--dump-db"]), "");
+    });
+}
+
+#[test]
+fn out_link_becomes_a_root_of_the_daemon() {
+    with_places(|place| {
+        let daemon = place.nix.daemon(&place.root(), "");
+        let link = place.scratch.join("kept");
+        let copy = |options: &[&str]| {
+            let mut command = floe(["copy", "--no-check-sigs", "--from"]);
+            command
+                .arg(place.corpus.store())
+                .args(["--to", &daemon.uri()]);
+            run(command.arg(&place.corpus.root).args(options))
+        };
+        copy(&["--out-link", link.to_str().unwrap()]).expect(0);
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new(&place.corpus.root));
+        place.nix.store(&place.root(), ["--gc"]);
+        place.nix.verify(&place.root(), place.corpus.paths.len());
+        let refused = copy(&["--profile", place.scratch.join("profile").to_str().unwrap()]);
+        assert_eq!(refused.code, Some(2));
+        assert!(
+            refused.stderr.contains("use --out-link"),
+            "{}",
+            refused.stderr
+        );
+    });
+}
+
+#[test]
+fn auto_is_the_daemon_for_users_who_may_not_write() {
+    let Some(user) = setpriv_to_nobody() else {
+        return;
+    };
+    with_places(|place| {
+        let daemon = place.nix.daemon(&place.root(), &place.key_setting());
+        let state = place.root().join("nix/var/nix");
+        let (from, key) = (place.corpus.file_url("zstd"), &place.corpus.key);
+        let arguments = ["install", "--from", &from, "--trusted-public-keys", key];
+        let mut command = as_user(&user, floe(arguments).arg(&place.corpus.root));
+        command.env("NIX_STATE_DIR", &state);
+        command.env("NIX_DAEMON_SOCKET_PATH", daemon.socket());
+        let installed = run(&mut command).expect(0);
+        assert!(
+            installed.stderr.contains("into daemon"),
+            "{}",
+            installed.stderr
+        );
+        place.nix.verify(&place.root(), place.corpus.paths.len());
+    });
+}
+
+#[test]
+fn unreachable_stores_are_explained() {
+    let scratch = scratch();
+    let path = "/nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello";
+    let missing = format!("unix://{}", scratch.join("socket").display());
+    let banner = "ssh-ng://localhost?remote-program=echo%20Welcome%20to%20this%20host";
+    for (uri, expected) in [
+        (&*missing, "there is no socket"),
+        (
+            "ssh-ng://localhost?remote-program=/absent/nix-daemon",
+            "there is no program /absent",
+        ),
+        (banner, "Welcome to this host"),
+        (
+            "ssh-ng://localhost?remote-program=sh%20-c%20%22exit%20127%22",
+            "install Nix there",
+        ),
+        ("ssh-ng://localhost?remote-program=false", "exit status: 1"),
+        ("ssh-ng://-oProxyCommand=x", "a user and a host follow"),
+        ("ssh-ng://host/store", "?remote-store="),
+        ("ssh://host", "use ssh-ng://HOST"),
+    ] {
+        for direction in ["--to", "--from"] {
+            let other = if direction == "--to" {
+                "--from"
+            } else {
+                "--to"
+            };
+            let cache = scratch.join("other");
+            fs::create_dir_all(&cache).unwrap();
+            fs::write(cache.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+            let cache = format!("file://{}", cache.display());
+            let ran = run(&mut floe(["copy", direction, uri, other, &cache, path]));
+            assert_ne!(ran.code, Some(0), "{uri}");
+            assert!(
+                ran.stderr.contains(expected),
+                "{uri} {direction}: {}",
+                ran.stderr
+            );
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! A connection to a daemon, over which many threads send requests.
+//!
+//! A sender first records the recipient of the reply, and then writes the request. One thread reads
+//! all replies. It stops reading only while the worker that receives a NAR is slower than the
+//! daemon, so neither side waits for the other one to read.
+
+mod nar_body;
+mod reader;
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use floe_format::{StoreDir, StorePath};
+use floe_transfer::{Buffering, Cancel, Error, Session};
+use floe_wire::frames;
+use floe_wire::worker::{ClientSession, Reply, ReplyKind, Request, ServerInfo};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+pub(crate) use self::nar_body::NarBody;
+use self::nar_body::NarFeed;
+use self::reader::Reader;
+use crate::error::RemoteError;
+use crate::stream::{Peer, Stream};
+
+/// Receives the reply to a request, on the thread that reads them. It must not block.
+pub(crate) type ReplyCallback = Box<dyn FnOnce(Result<Reply, RemoteError>) + Send>;
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    writer: Mutex<Writer>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// The state that the senders share with the reading thread.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The store URI, for messages.
+    pub(crate) name: String,
+    pub(crate) dir: StoreDir,
+    pub(crate) cancel: Cancel,
+    peer: Peer,
+    state: Mutex<State>,
+    /// Wakes the threads that wait until the connection is open.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` until the daemon has started.
+    info: Option<ServerInfo>,
+    /// The receivers of replies that have not arrived, in the order of the requests.
+    pending: VecDeque<Pending>,
+    /// The error that ended the connection.
+    failure: Option<RemoteError>,
+    /// Whether the owner needs the connection no longer.
+    is_closing: bool,
+}
+
+/// A request without its reply.
+struct Pending {
+    kind: ReplyKind,
+    /// The path of the request, for messages.
+    subject: Subject,
+    recipient: Recipient,
+}
+
+/// The object of a request.
+#[derive(Clone, Debug)]
+enum Subject {
+    Query,
+    Added(StorePath),
+}
+
+enum Recipient {
+    Reply(ReplyCallback),
+    Nar(StorePath, NarFeed),
+}
+
+/// The bytes that go to the daemon.
+struct Writer {
+    input: Option<Box<dyn Write + Send>>,
+    buffer: Vec<u8>,
+}
+
+/// The exclusive right to send.
+pub(crate) struct Sender<'a> {
+    shared: &'a Shared,
+    writer: MutexGuard<'a, Writer>,
+}
+
+impl Connection {
+    /// Begins a connection. Sends the first bytes of the protocol, and waits for nothing. Calls
+    /// `opened` once, when requests can succeed or the connection has failed.
+    pub(crate) fn open(
+        stream: Stream,
+        (name, dir): (String, StoreDir),
+        session: &Session,
+        opened: impl FnOnce() + Send + 'static,
+    ) -> Result<Connection, Error> {
+        let mut buffer = Vec::new();
+        let client = ClientSession::new(dir.clone(), &mut buffer);
+        let shared = Arc::new(Shared {
+            name,
+            dir,
+            cancel: session.cancel.clone(),
+            peer: stream.peer,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let reader = Reader::new(shared.clone(), client, session.events.clone(), opened);
+        let output = stream.output;
+        let reader = thread::Builder::new()
+            .name("floe-remote".into())
+            .spawn(move || reader.run(output))
+            .map_err(Error::Thread)?;
+        let connection = Connection {
+            shared,
+            writer: Mutex::new(Writer {
+                input: Some(stream.input),
+                buffer,
+            }),
+            reader: Some(reader),
+        };
+        connection.lock().flush();
+        Ok(connection)
+    }
+
+    /// Returns the store URI.
+    pub(crate) fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Returns the store directory.
+    pub(crate) fn dir(&self) -> &StoreDir {
+        &self.shared.dir
+    }
+
+    /// Returns the facts about the daemon, or the error that ended the connection; `None` before
+    /// the daemon has started.
+    pub(crate) fn info(&self) -> Option<Result<ServerInfo, RemoteError>> {
+        let state = self.shared.state.lock();
+        match (&state.failure, &state.info) {
+            (Some(failure), _) => Some(Err(failure.clone())),
+            (None, Some(info)) => Some(Ok(info.clone())),
+            (None, None) => None,
+        }
+    }
+
+    /// Waits until the daemon has started.
+    pub(crate) fn wait_until_open(&self) -> Result<ServerInfo, RemoteError> {
+        loop {
+            if let Some(info) = self.info() {
+                return info;
+            }
+            let mut state = self.shared.state.lock();
+            if state.info.is_none() && state.failure.is_none() {
+                self.shared.changed.wait(&mut state);
+            }
+        }
+    }
+
+    /// Waits for the exclusive right to send.
+    pub(crate) fn lock(&self) -> Sender<'_> {
+        Sender {
+            shared: &self.shared,
+            writer: self.writer.lock(),
+        }
+    }
+
+    /// Returns the exclusive right to send, unless another thread has it.
+    pub(crate) fn try_lock(&self) -> Option<Sender<'_>> {
+        self.writer.try_lock().map(|writer| Sender {
+            shared: &self.shared,
+            writer,
+        })
+    }
+
+    /// Sends requests and waits for their replies, in the order of the requests.
+    ///
+    /// Errors: the first one.
+    pub(crate) fn request_all(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Result<Vec<Reply>, RemoteError> {
+        let mut replies = Vec::new();
+        let mut sender = self.lock();
+        for request in requests {
+            replies.push(sender.send_and_expect(&request, |_| {}));
+        }
+        sender.flush();
+        drop(sender);
+        replies.into_iter().map(|reply| reply.wait()).collect()
+    }
+
+    /// Requests a NAR.
+    pub(crate) fn read_nar(&self, path: &StorePath, buffering: Buffering) -> NarBody {
+        let (feed, body) = NarFeed::new(buffering, self.shared.clone());
+        let mut sender = self.lock();
+        let request = Request::NarFromPath(path.clone());
+        let recipient = Recipient::Nar(path.clone(), feed);
+        sender.send_to(&request, Subject::Query, recipient);
+        sender.flush();
+        body
+    }
+
+    /// Ends the connection at once.
+    pub(crate) fn abort(&self) {
+        self.shared.peer.close();
+    }
+}
+
+impl Drop for Connection {
+    /// Ends the input of the daemon, and waits for the reading thread.
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closing = true;
+        self.writer.get_mut().input = None;
+        if let Peer::Socket(_) = self.shared.peer {
+            self.shared.peer.close();
+        }
+        if let Some(reader) = self.reader.take() {
+            // A panic there has been reported as the end of the connection.
+            let _: thread::Result<()> = reader.join();
+        }
+    }
+}
+
+/// A reply that has not arrived.
+#[derive(Debug)]
+pub(crate) struct ExpectedReply(Receiver<Result<Reply, RemoteError>>, String);
+
+impl ExpectedReply {
+    /// Waits for the reply. A cancellation ends the connection, and so the wait.
+    pub(crate) fn wait(self) -> Result<Reply, RemoteError> {
+        let ExpectedReply(receiver, uri) = self;
+        let lost = |_| RemoteError::Ended {
+            uri,
+            reason: "the thread that reads its replies has ended".into(),
+        };
+        receiver.recv().map_err(lost)?
+    }
+}
+
+impl Sender<'_> {
+    /// Sends a request. Call [`Sender::flush`] after the last one.
+    pub(crate) fn send(&mut self, request: &Request, reply: ReplyCallback) {
+        let subject = match request {
+            Request::AddToStoreNar { info, .. } => Subject::Added(info.path.clone()),
+            _ => Subject::Query,
+        };
+        self.send_to(request, subject, Recipient::Reply(reply));
+    }
+
+    /// Sends a request, and returns its future reply. Calls `arrived` first, which must not block.
+    pub(crate) fn send_and_expect(
+        &mut self,
+        request: &Request,
+        arrived: impl FnOnce(&Result<Reply, RemoteError>) + Send + 'static,
+    ) -> ExpectedReply {
+        let (sender, receiver) = mpsc::channel();
+        let reply = Box::new(move |reply| {
+            arrived(&reply);
+            // The receiver is gone only after an error.
+            let _: Result<(), _> = sender.send(reply);
+        });
+        self.send(request, reply);
+        ExpectedReply(receiver, self.shared.name.clone())
+    }
+
+    fn send_to(&mut self, request: &Request, subject: Subject, recipient: Recipient) {
+        let pending = Pending {
+            kind: request.reply_kind(),
+            subject,
+            recipient,
+        };
+        let mut state = self.shared.state.lock();
+        if let Some(failure) = state.failure.clone() {
+            drop(state);
+            pending.recipient.fail(failure);
+            return;
+        }
+        state.pending.push_back(pending);
+        drop(state);
+        request.write(&mut self.writer.buffer, &self.shared.dir);
+        if self.writer.buffer.len() >= BUFFER_LEN {
+            self.flush();
+        }
+    }
+
+    /// Sends a frame of a NAR.
+    ///
+    /// Errors: the connection has ended.
+    pub(crate) fn send_frame(&mut self, data: &[u8]) -> Result<(), RemoteError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.writer
+            .buffer
+            .extend_from_slice(&frames::header(data.len()));
+        let written = match data.len() < BUFFER_LEN {
+            true => {
+                self.writer.buffer.extend_from_slice(data);
+                match self.writer.buffer.len() < BUFFER_LEN {
+                    true => Ok(()),
+                    false => self.writer.flush(),
+                }
+            }
+            false => self.writer.flush().and_then(|()| self.writer.write(data)),
+        };
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.end(&error)),
+        }
+    }
+
+    /// Sends the frame after the last one of a NAR.
+    pub(crate) fn end_frames(&mut self) {
+        self.writer.buffer.extend_from_slice(&frames::END);
+        self.flush();
+    }
+
+    /// Sends what is buffered. If that fails, the replies fail.
+    pub(crate) fn flush(&mut self) {
+        if let Err(error) = self.writer.flush() {
+            self.end(&error);
+        }
+    }
+
+    /// Ends the connection after a failed write, and returns its error. The reading thread reports
+    /// the end, because it knows the reason.
+    fn end(&mut self, error: &io::Error) -> RemoteError {
+        self.writer.input = None;
+        let mut state = self.shared.state.lock();
+        let wait_max = Duration::from_secs(10);
+        self.shared
+            .changed
+            .wait_while_for(&mut state, |state| state.failure.is_none(), wait_max);
+        let failure = state.failure.clone();
+        failure.unwrap_or_else(|| RemoteError::Ended {
+            uri: self.shared.name.clone(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+impl Writer {
+    fn flush(&mut self) -> io::Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let written = self.write(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        written
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        match &mut self.input {
+            Some(input) => {
+                input.write_all(data)?;
+                input.flush()
+            }
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Recipient {
+    fn fail(self, error: RemoteError) {
+        match self {
+            Recipient::Reply(reply) => reply(Err(error)),
+            Recipient::Nar(_, feed) => feed.fail(error),
+        }
+    }
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Pending { kind, subject, .. } = self;
+        write!(f, "{kind:?} of {subject:?}")
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes to send", self.buffer.len())
+    }
+}
+
+/// The bytes that are collected before a write: many requests, or the frames of small NARs.
+const BUFFER_LEN: usize = 64 * 1024;

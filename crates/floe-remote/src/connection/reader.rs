@@ -1,0 +1,209 @@
+//! The thread that reads the replies of a daemon.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use floe_transfer::{CANCEL_POLL, Event, EventSink as _, Events};
+use floe_wire::worker::{ClientEvent, ClientSession, DaemonError, LogMessage, Reply};
+
+use super::nar_body::NarFeed;
+use super::{Pending, Recipient, Shared, Subject};
+use crate::error::RemoteError;
+use crate::plain_text::plain_text;
+use crate::stream::Output;
+
+/// The thread that reads the replies of a daemon.
+pub(super) struct Reader {
+    shared: Arc<Shared>,
+    client: ClientSession,
+    events: Events,
+    /// Called when the connection is open, or has failed before.
+    opened: Option<Box<dyn FnOnce() + Send>>,
+    /// The receiver of the NAR that arrives.
+    nar: Option<NarFeed>,
+    /// How many pending requests the session expects.
+    expected: usize,
+}
+
+impl Reader {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        client: ClientSession,
+        events: Events,
+        opened: impl FnOnce() + Send + 'static,
+    ) -> Reader {
+        Reader {
+            shared,
+            client,
+            events,
+            opened: Some(Box::new(opened)),
+            nar: None,
+            expected: 0,
+        }
+    }
+
+    /// Reads until the connection ends.
+    pub(super) fn run(mut self, mut output: Output) {
+        let failure = loop {
+            match self.read(&mut output) {
+                Ok(true) => {}
+                Ok(false) => break self.ended(),
+                Err(error) => break error,
+            }
+        };
+        self.shared.peer.close();
+        let mut state = self.shared.state.lock();
+        state.failure = Some(failure.clone());
+        let pending = std::mem::take(&mut state.pending);
+        drop(state);
+        self.shared.changed.notify_all();
+        if let Some(nar) = self.nar.take() {
+            nar.fail(failure.clone());
+        }
+        for pending in pending {
+            pending.recipient.fail(failure.clone());
+        }
+        self.report_opened();
+    }
+
+    /// Reads and handles some bytes. Returns `false` at the end.
+    fn read(&mut self, output: &mut Output) -> Result<bool, RemoteError> {
+        let broken = |reason: std::io::Error| RemoteError::Ended {
+            uri: self.shared.name.clone(),
+            reason: reason.to_string(),
+        };
+        while !output.wait(CANCEL_POLL).map_err(broken)? {
+            if self.shared.cancel.is_raised() || self.shared.state.lock().is_closing {
+                return Err(RemoteError::Ended {
+                    uri: self.shared.name.clone(),
+                    reason: "the copy has ended".into(),
+                });
+            }
+        }
+        let len = match output.read(self.client.space()) {
+            Ok(len) => len,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(broken(error)),
+        };
+        // Bytes of a reply follow its request, so all requests that matter are here.
+        let state = self.shared.state.lock();
+        for pending in state.pending.iter().skip(self.expected) {
+            self.client.expect(pending.kind.clone());
+        }
+        self.expected = state.pending.len();
+        drop(state);
+        self.client.fill(len);
+        self.handle_events()?;
+        Ok(len > 0)
+    }
+
+    fn handle_events(&mut self) -> Result<(), RemoteError> {
+        loop {
+            let fault = |fault| RemoteError::Protocol {
+                uri: self.shared.name.clone(),
+                fault,
+            };
+            let event = match self.client.next_event() {
+                Ok(Some(ClientEvent::NarData(data))) => {
+                    if let Some(nar) = &mut self.nar {
+                        nar.add(data);
+                    }
+                    continue;
+                }
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(fault(error)),
+            };
+            match event {
+                ClientEvent::Opened(info) => {
+                    self.shared.state.lock().info = Some(info);
+                    self.shared.changed.notify_all();
+                    self.report_opened();
+                }
+                ClientEvent::Log(LogMessage::Next(line)) => {
+                    let (store, text) = (&*self.shared.name, &*plain_text(&line));
+                    self.events.event(Event::RemoteMessage { store, text });
+                }
+                ClientEvent::Log(_) | ClientEvent::NarData(_) => {}
+                ClientEvent::Replied(reply) => self.handle_reply(reply),
+                ClientEvent::Failed(error) => self.handle_failure(&error)?,
+                ClientEvent::NarEnd => {
+                    if let Some(nar) = self.nar.take() {
+                        nar.end();
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_pending(&mut self) -> Option<Pending> {
+        let pending = self.shared.state.lock().pending.pop_front();
+        self.expected = self.expected.saturating_sub(1);
+        pending
+    }
+
+    fn handle_reply(&mut self, reply: Reply) {
+        match self.take_pending().map(|pending| pending.recipient) {
+            Some(Recipient::Reply(callback)) => callback(Ok(reply)),
+            Some(Recipient::Nar(_, feed)) => self.nar = Some(feed),
+            None => {}
+        }
+    }
+
+    /// Handles the failure of a request, or of the start.
+    fn handle_failure(&mut self, error: &DaemonError) -> Result<(), RemoteError> {
+        let uri = self.shared.name.clone();
+        let reason = plain_text(&error.message);
+        if self.shared.state.lock().info.is_none() {
+            return Err(RemoteError::Connect { uri, reason });
+        }
+        let Some(pending) = self.take_pending() else {
+            return Ok(());
+        };
+        let error = match (pending.subject, &pending.recipient) {
+            (Subject::Added(path), _) => RemoteError::Add {
+                uri,
+                path,
+                reason: format!("{reason}{}", advice(&reason)),
+            },
+            (_, Recipient::Nar(path, _)) => RemoteError::Read {
+                uri,
+                path: path.clone(),
+                reason,
+            },
+            _ => RemoteError::Query { uri, reason },
+        };
+        pending.recipient.fail(error);
+        Ok(())
+    }
+
+    fn ended(&self) -> RemoteError {
+        let uri = self.shared.name.clone();
+        let reason = self.shared.peer.end_reason();
+        match self.client.error_at_end() {
+            // Without a byte, the end itself is the cause.
+            Some(floe_wire::WireError::Magic { beginning }) if beginning.is_empty() => {
+                RemoteError::Connect { uri, reason }
+            }
+            Some(fault) => RemoteError::Protocol { uri, fault },
+            None => RemoteError::Ended { uri, reason },
+        }
+    }
+
+    fn report_opened(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            opened();
+        }
+    }
+}
+
+/// Returns what the user can do about the refusal of a path.
+fn advice(reason: &str) -> &'static str {
+    match reason.contains("lacks a") {
+        true => {
+            "; sign it with a key that the store trusts, or try --no-check-sigs as a user that the \
+             store trusts"
+        }
+        false => "",
+    }
+}

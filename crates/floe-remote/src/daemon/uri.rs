@@ -1,0 +1,204 @@
+//! The URI of a daemon on this machine: `daemon` or `unix://SOCKET`.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use floe_format::StoreDir;
+use floe_store::StoreLayout;
+use floe_transfer::store_uri::{parse_bool, parse_number, percent_decode_text};
+use floe_transfer::{
+    Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreUri,
+    TargetContext, UriContext, UriParameters,
+};
+
+use crate::connection::Connection;
+use crate::error::RemoteError;
+use crate::source::{RemoteSource, notify};
+use crate::stream::Stream;
+use crate::target::{RemoteTarget, RemoteTargetOptions};
+
+/// The store behind a daemon on this machine, as its URI describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonUri {
+    socket: PathBuf,
+    /// The directories of the daemon's store, as far as links into it need them.
+    layout: StoreLayout,
+    priority: i32,
+    trusted: bool,
+    ignored: Vec<IgnoredParameter>,
+    /// The URI without parameters.
+    name: String,
+}
+
+impl DaemonUri {
+    /// Reads the parts of a URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri, context: &UriContext) -> Result<DaemonUri, String> {
+        let socket = match (uri.scheme.as_str(), percent_decode_text(&uri.address)?) {
+            ("daemon", _) => default_socket(context),
+            (_, address) if address.is_empty() => default_socket(context),
+            (_, address) => PathBuf::from(address),
+        };
+        if !socket.is_absolute() {
+            let socket = socket.display();
+            return Err(format!(
+                "a unix URI takes an absolute path; use unix:///{socket}"
+            ));
+        }
+        let mut daemon = DaemonUri {
+            layout: layout(context.store_dir.clone().unwrap_or_default()),
+            priority: 0,
+            trusted: false,
+            ignored: Vec::new(),
+            name: match uri.scheme.as_str() {
+                "daemon" => "daemon".into(),
+                _ => format!("unix://{}", socket.display()),
+            },
+            socket,
+        };
+        for (name, value) in &uri.parameters {
+            match name.as_str() {
+                "store" => {
+                    let dir = StoreDir::new(value).map_err(|error| error.to_string())?;
+                    daemon.layout = layout(dir);
+                }
+                "priority" => daemon.priority = parse_number(name, value)?,
+                "trusted" => daemon.trusted = parse_bool(name, value)?,
+                other => daemon.ignored.extend(PARAMETERS.ignored(uri, other)),
+            }
+        }
+        Ok(daemon)
+    }
+
+    /// Whether the socket of the daemon is there.
+    pub fn exists(&self) -> bool {
+        self.socket.exists()
+    }
+
+    fn connect(
+        &self,
+        session: &Session,
+        opened: impl FnOnce() + Send + 'static,
+    ) -> Result<Connection, Error> {
+        let stream = Stream::connect(&self.socket).map_err(|error| RemoteError::Connect {
+            uri: self.name.clone(),
+            reason: reason(&self.socket, &error),
+        })?;
+        Connection::open(
+            stream,
+            (self.name.clone(), self.layout.store_dir.clone()),
+            session,
+            opened,
+        )
+    }
+}
+
+fn layout(store_dir: StoreDir) -> StoreLayout {
+    StoreLayout {
+        real_store_dir: store_dir.as_str().into(),
+        store_dir,
+        ..StoreLayout::system()
+    }
+}
+
+fn default_socket(context: &UriContext) -> PathBuf {
+    let state = || {
+        let state = context.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
+        state.join(DAEMON_SOCKET)
+    };
+    context.daemon_socket.clone().unwrap_or_else(state)
+}
+
+/// Explains why a socket cannot be connected to.
+fn reason(socket: &Path, error: &io::Error) -> String {
+    let socket = socket.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "there is no socket {socket}; start nix-daemon, or use a store of your own with \
+             --root DIR"
+        ),
+        io::ErrorKind::ConnectionRefused => {
+            format!("no daemon listens at {socket}; start nix-daemon")
+        }
+        io::ErrorKind::PermissionDenied => format!(
+            "this user may not use {socket}; see allowed-users in nix.conf, or use a store of \
+             your own with --root DIR"
+        ),
+        _ => format!("{socket}: {error}"),
+    }
+}
+
+impl fmt::Display for DaemonUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl StoreConfig for DaemonUri {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let connection = self.connect(context.session, notify(&context.opened))?;
+        Ok(Arc::new(RemoteSource::new(
+            connection,
+            self.priority,
+            self.trusted,
+        )))
+    }
+
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let connection = self.connect(context.session, || {})?;
+        let options = RemoteTargetOptions {
+            dry_run: context.dry_run,
+            requires_trust: true,
+        };
+        Ok(OpenTarget {
+            target: Arc::new(RemoteTarget::new(connection, options)),
+            local_store: None,
+        })
+    }
+
+    fn root_layout(&self) -> Option<&StoreLayout> {
+        Some(&self.layout)
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
+    }
+}
+
+/// Nix's state directory.
+const STATE_DIR: &str = "/nix/var/nix";
+
+/// The place of the daemon's socket below the state directory.
+pub const DAEMON_SOCKET: &str = "daemon-socket/socket";
+
+/// The parameters of a daemon.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &["priority", "store", "trusted"],
+    irrelevant: &[
+        "log",
+        "max-connection-age",
+        "max-connections",
+        "path-info-cache-size",
+        "read-only",
+        "real",
+        "require-sigs",
+        "root",
+        "state",
+        "system-features",
+        "want-mass-query",
+    ],
+    unsupported: &[],
+};

@@ -1,0 +1,18 @@
+//! Stores behind a Nix daemon, as sources and targets of a copy: `daemon`, `unix://` and
+//! `ssh-ng://`.
+//!
+//! A [`Connection`](connection::Connection) sends requests without waiting for the replies of
+//! earlier ones; one thread reads the replies. `floe-wire` knows the messages.
+
+mod connection;
+mod daemon;
+mod error;
+mod plain_text;
+mod source;
+mod ssh_ng;
+mod stream;
+mod target;
+
+pub use daemon::{DAEMON_SOCKET, DaemonUri};
+pub use error::RemoteError;
+pub use ssh_ng::SshUri;

@@ -1,0 +1,102 @@
+//! The command line that reaches the daemon of another machine.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempPath;
+
+/// The way to the daemon of another machine, by the parts of a URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SshCommand {
+    /// The user and the host, for ssh.
+    pub(super) destination: String,
+    pub(super) host: String,
+    pub(super) port: Option<u16>,
+    /// The file of the private key (`ssh-key`).
+    pub(super) key: Option<PathBuf>,
+    /// The public key of the host, as in a file of known hosts (`base64-ssh-public-host-key`).
+    pub(super) host_key: Option<String>,
+    pub(super) compress: bool,
+    /// The program that speaks the protocol, with its first arguments (`remote-program`).
+    pub(super) remote_program: Vec<String>,
+    /// The store that the program opens (`remote-store`).
+    pub(super) remote_store: Option<String>,
+    /// Further options of ssh.
+    pub(super) options: Vec<String>,
+}
+
+impl SshCommand {
+    /// Whether the program runs on this machine without ssh, as in Nix.
+    pub(super) fn is_localhost(&self) -> bool {
+        self.destination == "localhost" && self.port.is_none()
+    }
+
+    /// Returns the command that runs the daemon on the other machine, with its input and output.
+    ///
+    /// Errors: the file for the host key cannot be written.
+    pub(super) fn build(&self) -> io::Result<(Command, Option<KnownHosts>)> {
+        let mut program = self.remote_program.clone();
+        program.push("--stdio".into());
+        if let Some(store) = &self.remote_store {
+            program.extend(["--store".into(), store.clone()]);
+        }
+        if self.is_localhost() {
+            let mut words = program.into_iter();
+            let mut command = Command::new(words.next().unwrap_or_default());
+            command.args(words);
+            return Ok((command, None));
+        }
+        let mut command = Command::new("ssh");
+        command.arg(&self.destination).args(["-x", "-T"]);
+        command.args(&self.options);
+        if let Some(key) = &self.key {
+            command.arg("-i").arg(key);
+        }
+        let known_hosts = match &self.host_key {
+            Some(key) => Some(KnownHosts::create(&self.host, key)?),
+            None => None,
+        };
+        if let Some(known_hosts) = &known_hosts {
+            let mut option = OsString::from("-oUserKnownHostsFile=");
+            option.push(&known_hosts.0);
+            command.arg(option);
+        }
+        if self.compress {
+            command.arg("-C");
+        }
+        if let Some(port) = self.port {
+            command.arg(format!("-p{port}"));
+        }
+        command.arg("--").arg(remote_command(&program));
+        Ok((command, known_hosts))
+    }
+}
+
+/// Returns the text that the other machine's shell runs. A session without a terminal may lack the
+/// directories of Nix in its PATH, so they come after the others. The user's shell may be any, so
+/// it only starts another one.
+fn remote_command(program: &[String]) -> String {
+    let words = ["exec", "sh", "-c", SCRIPT, "sh"];
+    shell_words::join(words.into_iter().chain(program.iter().map(String::as_str)))
+}
+
+/// A file with the public key of a host, which is deleted at the end.
+#[derive(Debug)]
+pub(super) struct KnownHosts(TempPath);
+
+impl KnownHosts {
+    fn create(host: &str, key: &str) -> io::Result<KnownHosts> {
+        let file = tempfile::Builder::new()
+            .prefix("floe-known-hosts-")
+            .tempfile()?;
+        fs::write(file.path(), format!("{host} {key}\n"))?;
+        Ok(KnownHosts(file.into_temp_path()))
+    }
+}
+
+/// Runs its arguments, also those in the directories where Nix installs its programs.
+const SCRIPT: &str = "PATH=\"$PATH:$HOME/.nix-profile/bin:/nix/var/nix/profiles/default/bin:\
+                      /run/current-system/sw/bin\"; exec \"$@\"";

@@ -1,0 +1,258 @@
+//! The URI of a store on another machine: `ssh-ng://[USER@]HOST[:PORT]`.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use floe_format::StoreDir;
+use floe_transfer::store_uri::{parse_bool, parse_number, percent_decode_text};
+use floe_transfer::{
+    Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreUri,
+    TargetContext, UriContext, UriParameters,
+};
+
+use super::command::{KnownHosts, SshCommand};
+use crate::connection::Connection;
+use crate::error::RemoteError;
+use crate::source::{RemoteSource, notify};
+use crate::stream::Stream;
+use crate::target::{RemoteTarget, RemoteTargetOptions};
+
+/// A store on another machine, as its URI describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshUri {
+    ssh: SshCommand,
+    dir: StoreDir,
+    priority: i32,
+    trusted: bool,
+    ignored: Vec<IgnoredParameter>,
+    /// The URI without parameters.
+    name: String,
+}
+
+impl SshUri {
+    /// Reads the parts of a URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri, context: &UriContext) -> Result<SshUri, String> {
+        let address = percent_decode_text(&uri.address)?;
+        let (destination, host, port) = split_address(&address)?;
+        let options = shell_words::split(&context.ssh_options)
+            .map_err(|error| format!("NIX_SSHOPTS cannot be split into words: {error}"))?;
+        let mut store = SshUri {
+            ssh: SshCommand {
+                destination,
+                host,
+                port,
+                key: None,
+                host_key: None,
+                compress: false,
+                remote_program: vec!["nix-daemon".into()],
+                remote_store: None,
+                options,
+            },
+            dir: context.store_dir.clone().unwrap_or_default(),
+            priority: 0,
+            trusted: false,
+            ignored: Vec::new(),
+            name: format!("{}://{address}", uri.scheme),
+        };
+        for (name, value) in &uri.parameters {
+            match name.as_str() {
+                "ssh-key" => store.ssh.key = Some(value.into()),
+                "base64-ssh-public-host-key" => store.ssh.host_key = Some(host_key(value)?),
+                "compress" => store.ssh.compress = parse_bool(name, value)?,
+                "remote-program" => store.ssh.remote_program = words(name, value)?,
+                "remote-store" => store.ssh.remote_store = Some(value.clone()),
+                "store" => store.dir = StoreDir::new(value).map_err(|error| error.to_string())?,
+                "priority" => store.priority = parse_number(name, value)?,
+                "trusted" => store.trusted = parse_bool(name, value)?,
+                other => store.ignored.extend(PARAMETERS.ignored(uri, other)),
+            }
+        }
+        Ok(store)
+    }
+
+    fn connect(
+        &self,
+        session: &Session,
+        opened: impl FnOnce() + Send + 'static,
+    ) -> Result<Connection, Error> {
+        let failed = |error: &io::Error| RemoteError::Connect {
+            uri: self.name.clone(),
+            reason: self.reason(error),
+        };
+        let (command, known_hosts) = self.ssh.build().map_err(|error| failed(&error))?;
+        let stream = Stream::start(command, &self.name, &session.events);
+        let stream = stream.map_err(|error| failed(&error))?;
+        // ssh has read the file when the connection is open.
+        let opened = move || {
+            drop::<Option<KnownHosts>>(known_hosts);
+            opened();
+        };
+        let name = (self.name.clone(), self.dir.clone());
+        let connection = Connection::open(stream, name, session, opened)?;
+        if !self.ssh.is_localhost() && File::open(TERMINAL).is_ok() {
+            // ssh may ask for a password there. The display of progress begins only afterwards.
+            connection.wait_until_open()?;
+        }
+        Ok(connection)
+    }
+
+    /// Explains why the program cannot be started.
+    fn reason(&self, error: &io::Error) -> String {
+        let program = match self.ssh.is_localhost() {
+            true => self.ssh.remote_program.first().map_or("", String::as_str),
+            false => "ssh",
+        };
+        match error.kind() {
+            io::ErrorKind::NotFound => format!("there is no program {program}; install it"),
+            _ => format!("the program {program} does not start: {error}"),
+        }
+    }
+}
+
+/// Splits `[USER@]HOST[:PORT]` into the destination for ssh, the host and the port.
+fn split_address(address: &str) -> Result<(String, String, Option<u16>), String> {
+    let (user, rest) = match address.rsplit_once('@') {
+        Some((user, rest)) => (Some(user), rest),
+        None => (None, address),
+    };
+    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None => match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let is_option = |text: &str| text.starts_with('-');
+    if host.is_empty() || is_option(host) || user.is_some_and(|it| it.is_empty() || is_option(it)) {
+        return Err("a user and a host follow ://; use ssh-ng://USER@HOST".into());
+    }
+    if host.contains('/') {
+        return Err("the address has a path; name the store there with ?remote-store=".into());
+    }
+    let port = port.map(|port| {
+        let parsed = port.parse::<u16>();
+        parsed.map_err(|_| format!("{port:?} is no port"))
+    });
+    let destination = match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host.to_owned(),
+    };
+    Ok((destination, host.to_owned(), port.transpose()?))
+}
+
+fn host_key(value: &str) -> Result<String, String> {
+    let decoded = data_encoding::BASE64.decode(value.as_bytes()).ok();
+    let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+    let key = text.map(|text| text.trim().to_owned());
+    key.filter(|key| !key.contains('\n')).ok_or_else(|| {
+        "base64-ssh-public-host-key is the line of a public key in base64; use the output of \
+         base64 -w0 /etc/ssh/ssh_host_ed25519_key.pub"
+            .into()
+    })
+}
+
+fn words(name: &str, value: &str) -> Result<Vec<String>, String> {
+    match shell_words::split(value) {
+        Ok(words) if !words.is_empty() => Ok(words),
+        _ => Err(format!("{name} is a program with its arguments")),
+    }
+}
+
+impl fmt::Display for SshUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl StoreConfig for SshUri {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
+    }
+
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let connection = self.connect(context.session, notify(&context.opened))?;
+        Ok(Arc::new(RemoteSource::new(
+            connection,
+            self.priority,
+            self.trusted,
+        )))
+    }
+
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let connection = self.connect(context.session, || {})?;
+        let options = RemoteTargetOptions {
+            dry_run: context.dry_run,
+            requires_trust: false,
+        };
+        Ok(OpenTarget {
+            target: Arc::new(RemoteTarget::new(connection, options)),
+            local_store: None,
+        })
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
+    fn ignored_parameters(&self) -> &[IgnoredParameter] {
+        &self.ignored
+    }
+}
+
+/// The terminal of this process, if it has one.
+const TERMINAL: &str = "/dev/tty";
+
+/// The parameters of a store on another machine.
+const PARAMETERS: UriParameters = UriParameters {
+    used: &[
+        "base64-ssh-public-host-key",
+        "compress",
+        "priority",
+        "remote-program",
+        "remote-store",
+        "ssh-key",
+        "store",
+        "trusted",
+    ],
+    irrelevant: &[
+        "max-connection-age",
+        "max-connections",
+        "path-info-cache-size",
+        "system-features",
+        "want-mass-query",
+    ],
+    unsupported: &[],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_has_user_host_and_port() {
+        let split = |address| split_address(address).unwrap();
+        let parts =
+            |destination: &str, host: &str, port| (destination.to_owned(), host.to_owned(), port);
+        assert_eq!(split("host"), parts("host", "host", None));
+        assert_eq!(split("me@host:2222"), parts("me@host", "host", Some(2222)));
+        assert_eq!(split("me@[::1]:22"), parts("me@::1", "::1", Some(22)));
+        assert_eq!(split("[fe80::1]"), parts("fe80::1", "fe80::1", None));
+        for address in [
+            "",
+            "@host",
+            "-oProxyCommand=x",
+            "-x@host",
+            "host:x",
+            "host/store",
+        ] {
+            assert!(split_address(address).is_err(), "{address}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The byte stream to a daemon: a socket, or the input and output of a program.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use floe_transfer::{Event, EventSink as _, Events};
+use parking_lot::Mutex;
+use rustix::pipe::fcntl_setpipe_size;
+
+use crate::plain_text::plain_text;
+
+/// A byte stream to a daemon.
+pub(crate) struct Stream {
+    pub(crate) input: Box<dyn Write + Send>,
+    pub(crate) output: Output,
+    pub(crate) peer: Peer,
+}
+
+/// The bytes that the daemon sends.
+pub(crate) struct Output {
+    reader: Box<dyn Read + Send>,
+    /// The descriptor behind the reader, to wait for bytes.
+    descriptor: OwnedFd,
+}
+
+/// The other side of a stream.
+#[derive(Debug)]
+pub(crate) enum Peer {
+    Socket(UnixStream),
+    Program(Program),
+}
+
+/// A program that this process has started.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Mutex<Child>,
+    /// The last lines of its standard error.
+    last_lines: Arc<Mutex<VecDeque<String>>>,
+    /// Reads its standard error.
+    log: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Stream {
+    /// Connects to a socket.
+    pub(crate) fn connect(socket: &Path) -> io::Result<Stream> {
+        let stream = UnixStream::connect(socket)?;
+        Ok(Stream {
+            input: Box::new(stream.try_clone()?),
+            output: Output::new(stream.try_clone()?)?,
+            peer: Peer::Socket(stream),
+        })
+    }
+
+    /// Starts a program. The lines of its standard error become events, as messages of `name`.
+    pub(crate) fn start(mut command: Command, name: &str, events: &Events) -> io::Result<Stream> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let missing = || io::Error::other("the program has no pipes");
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let errors = child.stderr.take().ok_or_else(missing)?;
+        for pipe in [input.as_fd(), output.as_fd()] {
+            // A user may have too many large pipes already. Then this one stays small.
+            let _: Result<usize, _> = fcntl_setpipe_size(pipe, PIPE_LEN);
+        }
+        let last_lines = Arc::<Mutex<VecDeque<String>>>::default();
+        let log = {
+            let (name, events, last_lines) = (name.to_owned(), events.clone(), last_lines.clone());
+            let report = move || report_lines(errors, &name, &events, &last_lines);
+            thread::Builder::new()
+                .name("floe-remote-log".into())
+                .spawn(report)?
+        };
+        Ok(Stream {
+            input: Box::new(input),
+            output: Output::new(output)?,
+            peer: Peer::Program(Program {
+                child: Mutex::new(child),
+                last_lines,
+                log: Mutex::new(Some(log)),
+            }),
+        })
+    }
+}
+
+impl Output {
+    fn new(reader: impl Read + AsFd + Send + 'static) -> io::Result<Output> {
+        Ok(Output {
+            descriptor: reader.as_fd().try_clone_to_owned()?,
+            reader: Box::new(reader),
+        })
+    }
+
+    /// Waits until bytes are there, at most for a time. Returns whether they are.
+    pub(crate) fn wait(&self, time: Duration) -> io::Result<bool> {
+        let events = rustix::event::PollFlags::IN;
+        let mut descriptors = [rustix::event::PollFd::new(&self.descriptor, events)];
+        let time = time.try_into().map_err(io::Error::other)?;
+        match rustix::event::poll(&mut descriptors, Some(&time)) {
+            Ok(count) => Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Read for Output {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buffer)
+    }
+}
+
+impl Peer {
+    /// Ends the stream at once. Reads and writes of other threads end.
+    pub(crate) fn close(&self) {
+        match self {
+            // The peer may have closed it already.
+            Peer::Socket(stream) => drop(stream.shutdown(Shutdown::Both)),
+            Peer::Program(program) => drop(program.child.lock().kill()),
+        }
+    }
+
+    /// Returns why the stream ended, as far as the system or the program tells.
+    pub(crate) fn end_reason(&self) -> String {
+        match self {
+            Peer::Socket(_) => "the daemon has closed the connection".into(),
+            Peer::Program(program) => program.end_reason(),
+        }
+    }
+}
+
+impl Program {
+    fn end_reason(&self) -> String {
+        let status = self.wait();
+        if let Some(log) = self.log.lock().take().filter(|_| status.is_some()) {
+            // It only forwards lines.
+            let _: thread::Result<()> = log.join();
+        }
+        let last = self.last_lines.lock().iter().cloned().collect::<Vec<_>>();
+        let last = match last.is_empty() {
+            true => String::new(),
+            false => format!(": {}", last.join(" / ")),
+        };
+        match status {
+            Some(status) if status.code() == Some(NOT_FOUND) => format!(
+                "the other side has no such program{last}; install Nix there, or name the place of \
+                 nix-daemon with ?remote-program=PROGRAM"
+            ),
+            Some(status) => format!("the program at the other end has ended ({status}){last}"),
+            None => format!("the program at the other end has closed the connection{last}"),
+        }
+    }
+
+    /// Waits a moment for the end of the program, whose input is closed.
+    fn wait(&self) -> Option<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.lock().try_wait() {
+                return Some(status);
+            }
+            if began.elapsed() > EXIT_WAIT {
+                return None;
+            }
+            thread::sleep(EXIT_POLL);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.wait().is_none() {
+            let mut child = self.child.lock();
+            // A program that has ended meanwhile needs no signal.
+            let _: io::Result<()> = child.kill();
+            let _: io::Result<ExitStatus> = child.wait();
+        }
+        if let Some(log) = self.log.get_mut().take() {
+            let _: thread::Result<()> = log.join();
+        }
+    }
+}
+
+/// Reports each line of a program's standard error, without characters that control a terminal.
+fn report_lines(
+    mut errors: impl Read,
+    name: &str,
+    events: &Events,
+    last_lines: &Mutex<VecDeque<String>>,
+) {
+    let mut rest = Vec::new();
+    let mut buffer = [0; 4096];
+    let report = |line: &[u8]| {
+        let text = plain_text(&String::from_utf8_lossy(line));
+        if text.is_empty() {
+            return;
+        }
+        events.event(Event::RemoteMessage {
+            store: name,
+            text: &text,
+        });
+        let mut last_lines = last_lines.lock();
+        if last_lines.len() == LAST_LINES_MAX {
+            last_lines.pop_front();
+        }
+        last_lines.push_back(text);
+    };
+    while let Ok(len @ 1..) = errors.read(&mut buffer) {
+        rest.extend_from_slice(&buffer[..len]);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            report(&rest[..end]);
+            rest.drain(..=end);
+        }
+        if rest.len() > LINE_LEN_MAX {
+            report(&std::mem::take(&mut rest));
+        }
+    }
+    report(&rest);
+}
+
+/// The capacity of the pipes to a program, in bytes: a few chunks of a NAR, so that both sides work
+/// at once.
+const PIPE_LEN: usize = 1024 * 1024;
+
+/// How long a program may take to end after its input. A daemon over SSH needs a round trip.
+const EXIT_WAIT: Duration = Duration::from_secs(5);
+
+/// The status of a shell that has not found a program.
+const NOT_FOUND: i32 = 127;
+
+/// How often floe looks whether a program has ended.
+const EXIT_POLL: Duration = Duration::from_millis(2);
+
+/// The lines that an error repeats: enough for the last words of ssh.
+const LAST_LINES_MAX: usize = 3;
+
+/// A longer line is reported in parts, so that a line without end needs no memory.
+const LINE_LEN_MAX: usize = 4096;
