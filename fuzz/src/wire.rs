@@ -4,10 +4,8 @@
 //! them with the committed corpus.
 
 use floe_format::{StoreDir, StorePath};
-use floe_wire::WireError;
-use floe_wire::worker::{
-    ClientEvent, ClientSession, Request, ServerEvent, ServerInfo, ServerSession, Version,
-};
+use floe_wire::worker::{Request, ServerEvent, ServerInfo, ServerSession, Version};
+use floe_wire::{ClientEvent, ClientSession, Protocol, WireError};
 
 /// Checks that the events of a client do not depend on how the daemon's bytes are cut into pieces.
 pub fn check_worker_client(data: &[u8]) {
@@ -29,7 +27,7 @@ type Events = (Vec<String>, Vec<u8>, Option<WireError>);
 
 fn client_events(data: &[u8], piece_len: usize) -> Events {
     let dir = StoreDir::default();
-    let mut client = ClientSession::new(dir.clone(), &mut Vec::new());
+    let mut client = ClientSession::new(Protocol::Worker, dir.clone(), &mut Vec::new());
     let path = StorePath::parse("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello").expect("a valid path");
     let paths = [path.clone()].into();
     let requests = [
@@ -37,6 +35,7 @@ fn client_events(data: &[u8], piece_len: usize) -> Events {
         Request::QueryValidPaths {
             paths,
             substitute: false,
+            lock: false,
         },
         Request::QueryPathFromHashPart(path.hash_part()),
         Request::NarFromPath(path.clone()),

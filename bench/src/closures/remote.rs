@@ -143,7 +143,7 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
             guards.push(Box::new(new.clone()));
             link = Some(new);
             ssh_options = Some(options);
-            daemon.program_uri(&format!("{}:{SSH_PORT}", Link::SERVER))?
+            daemon.program_uri(&Link::SERVER.to_string())?
         }
         Way::Program => daemon.program_uri("localhost")?,
         Way::Socket => {
@@ -313,7 +313,8 @@ fn sshd(link: &Link, scratch: &Path) -> Result<(Running, String)> {
     let mut command = link.server_command(&program.display().to_string())?;
     command.arg("-D").arg("-f").arg(file("sshd_config"));
     let options = format!(
-        "-F none -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile={} -o LogLevel=ERROR",
+        "-F none -p {SSH_PORT} -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile={} \
+         -o LogLevel=ERROR",
         file("user").display(),
         file("known").display()
     );

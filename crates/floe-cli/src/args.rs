@@ -5,6 +5,7 @@ mod bench;
 mod collect;
 pub(crate) mod examples;
 mod manage;
+mod nix_copy_closure;
 pub(crate) mod nix_serve;
 mod number;
 mod output;
@@ -28,6 +29,7 @@ pub(crate) use collect::{DeleteArgs, GcArgs, OptimiseArgs};
 pub(crate) use manage::{
     ListArgs, ProfileArgs, ProfileCommand, RootsArgs, StoreQueryArgs, UninstallArgs,
 };
+pub(crate) use nix_copy_closure::NixCopyClosureArgs;
 pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_port};
 pub(crate) use output::OutputArgs;
 pub(crate) use paths::{PathArgs, read_paths};
@@ -99,6 +101,9 @@ pub(crate) enum Command {
     /// Serve a live store as a binary cache over HTTP
     #[command(after_help = examples::help("floe-serve"), args_conflicts_with_subcommands = true)]
     Serve(Box<ServeArgs>),
+    /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
+    #[command(after_help = examples::help("floe-nix-copy-closure"))]
+    NixCopyClosure(NixCopyClosureArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]
     #[command(override_help = nix_serve::help())]
@@ -230,6 +235,9 @@ pub(crate) struct CopyArgs {
     /// With paths from stdin: copy each as its line arrives, until stdin ends
     #[arg(long, conflicts_with_all = ["out_link", "profile", "dry_run"])]
     pub(crate) follow: bool,
+    /// Let the target, a store behind a Nix daemon, first fetch missing paths from its substituters
+    #[arg(short, long)]
+    pub(crate) substitute_on_destination: bool,
     #[command(flatten)]
     pub(crate) paths: PathArgs,
 }

@@ -13,6 +13,7 @@ pub(crate) mod key;
 pub(crate) mod manage;
 pub(crate) mod manual;
 mod mount;
+pub(crate) mod nix_copy_closure;
 pub(crate) mod nix_serve;
 pub(crate) mod optimise;
 pub(crate) mod push;

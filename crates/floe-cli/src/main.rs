@@ -28,7 +28,8 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(Cli::command)
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
-    let cli = match Cli::try_parse() {
+    let line = commands::nix_copy_closure::command_line(std::env::args_os());
+    let cli = match Cli::try_parse_from(line) {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage(error, std::env::args_os()),
     };
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
             args.log.log_format = args.log.log_format.or(cli.log.log_format);
             commands::serve::run(&args)
         }
+        Command::NixCopyClosure(args) => commands::nix_copy_closure::run(&args),
         Command::NixServe { args } => commands::nix_serve::run(&args),
         Command::Key(command) => commands::key::run(command),
         Command::Bench(BenchCommand::Copy(args)) => commands::bench::run(&args),

@@ -75,13 +75,9 @@ impl Config {
     ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
         let configured = self.store.get().as_str();
         match (text, configured) {
-            ("auto", "" | "auto" | "daemon") => Ok(resolve_auto_target(context)?),
-            ("auto", socket) if daemon_socket(socket).is_some() => {
-                let local = resolve_auto_target(context)?;
-                match local.layout() {
-                    Some(_) => Ok(local),
-                    None => Ok(resolve_store_uri(socket, context)?),
-                }
+            ("auto", "" | "auto") => Ok(resolve_auto_target("daemon", context)?),
+            ("auto", daemon) if daemon_socket(daemon).is_some() => {
+                Ok(resolve_auto_target(daemon, context)?)
             }
             _ => self.resolve_store_uri(text, context),
         }

@@ -43,6 +43,8 @@ pub struct CopyRequest {
     pub events: Events,
     /// The options for writing to a local store.
     pub write: WriteOptions,
+    /// Whether the target itself first fetches missing paths from its substituters.
+    pub substitute_on_destination: bool,
 }
 
 /// The paths of a copy.
@@ -73,17 +75,23 @@ impl CopyRequest {
             options: CopyOptions::default(),
             events: Events::default(),
             write: WriteOptions::default(),
+            substitute_on_destination: false,
         }
     }
 
     /// Checks the request before any connection.
     ///
-    /// Errors: [`Error::InvalidStorePath`], [`Error::NotALocalStore`].
+    /// Errors: [`Error::InvalidStorePath`], [`Error::NotALocalStore`], [`Error::NotARemoteStore`].
     pub fn check(&self) -> Result<CheckedRequest<'_>, Error> {
         let layout = self.target.layout();
         if layout.is_none() && (self.options.optimise || self.options.reuse.is_used()) {
             return Err(Error::NotALocalStore {
                 feature: "optimise or reuse",
+                target: self.target.to_string(),
+            });
+        }
+        if self.substitute_on_destination && !self.target.can_substitute() {
+            return Err(Error::NotARemoteStore {
                 target: self.target.to_string(),
             });
         }
@@ -239,6 +247,7 @@ impl<'a> CheckedRequest<'a> {
             store_dir: request.store_dir.clone().or(store_dir),
             write: &request.write,
             dry_run: request.options.dry_run,
+            substitutes: request.substitute_on_destination,
         };
         let (opened, not_writable) = match request.target.open_target(&context) {
             Err(Error::Store(error)) if error.may_not_write() => {

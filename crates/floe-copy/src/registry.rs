@@ -14,7 +14,7 @@ use rustix::fs::{Access, access};
 use crate::local::config::parse_local;
 
 /// Returns the store of a URI: `auto`, `local`, `local?root=…`, a root directory, `daemon`,
-/// `unix://…`, `ssh-ng://…`, `file://…`, `http://…`, `https://…` or `s3://…`.
+/// `unix://…`, `ssh-ng://…`, `ssh://…`, `file://…`, `http://…`, `https://…` or `s3://…`.
 ///
 /// A directory begins with `/`, `./`, `../` or `~/`, or exists.
 ///
@@ -25,16 +25,27 @@ pub fn resolve_store_uri(text: &str, context: &UriContext) -> Result<Arc<dyn Sto
 }
 
 /// Returns the store that `auto` means for writing. As in Nix, that is the daemon if this user may
-/// not write to the local store and the daemon's socket is there.
+/// not write to the local store and the daemon's socket is there. `configured` is `daemon`, or the
+/// `unix://` URI of a daemon; if it belongs to another store than the local one, it is that daemon.
 ///
 /// Errors: [`Error::InvalidStoreUri`].
-pub fn resolve_auto_target(context: &UriContext) -> Result<Arc<dyn StoreConfig>, Error> {
+pub fn resolve_auto_target(
+    configured: &str,
+    context: &UriContext,
+) -> Result<Arc<dyn StoreConfig>, Error> {
     let local = resolve_store_uri("auto", context)?;
-    let uri = StoreUri::parse("daemon")?;
+    let uri = StoreUri::parse(configured)?;
     let daemon = DaemonUri::parse(&uri, context).map_err(|reason| uri.invalid(reason))?;
     let access_needed = Access::READ_OK | Access::WRITE_OK;
     let may_write = |layout: &StoreLayout| access(&layout.state_dir, access_needed).is_ok();
-    match local.layout().is_some_and(may_write) || !daemon.exists() {
+    let is_its_daemon = |layout: &StoreLayout| daemon.is_of(&layout.state_dir);
+    let is_local = local
+        .layout()
+        .is_some_and(|layout| match uri.scheme.as_str() {
+            "unix" => is_its_daemon(layout) && may_write(layout),
+            _ => may_write(layout) || !daemon.exists(),
+        });
+    match is_local {
         true => Ok(local),
         false => Ok(Arc::new(daemon)),
     }
@@ -45,7 +56,7 @@ fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, S
     Ok(match uri.scheme.as_str() {
         "auto" | "local" => parse_local(uri, context)?,
         "daemon" | "unix" => Arc::new(DaemonUri::parse(uri, context)?),
-        "ssh-ng" => Arc::new(SshUri::parse(uri, context)?),
+        "ssh-ng" | "ssh" => Arc::new(SshUri::parse(uri, context)?),
         "file" => Arc::new(FileCacheUri::parse(uri)?),
         "http" | "https" => Arc::new(HttpCacheUri::parse(uri)?),
         #[cfg(feature = "s3")]

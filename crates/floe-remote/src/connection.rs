@@ -10,14 +10,15 @@ mod reader;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::{PathInfo, StoreDir, StorePath};
 use floe_transfer::{Buffering, Cancel, Error, Session};
-use floe_wire::frames;
-use floe_wire::worker::{ClientSession, Reply, ReplyKind, Request, ServerInfo};
+use floe_wire::worker::{Reply, ReplyKind, Request, ServerInfo};
+use floe_wire::{ClientSession, Protocol, frames, serve};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use self::nar_body::NarBody;
@@ -34,7 +35,6 @@ pub(crate) type ReplyCallback = Box<dyn FnOnce(Result<Reply, RemoteError>) + Sen
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     writer: Mutex<Writer>,
-    reader: Option<JoinHandle<()>>,
 }
 
 /// The state that the senders share with the reading thread.
@@ -43,8 +43,11 @@ pub(crate) struct Shared {
     /// The store URI, for messages.
     pub(crate) name: String,
     pub(crate) dir: StoreDir,
+    protocol: Protocol,
     pub(crate) cancel: Cancel,
     peer: Peer,
+    /// Whether the owner needs the connection no longer.
+    is_closing: AtomicBool,
     state: Mutex<State>,
     /// Wakes the threads that wait until the connection is open.
     changed: Condvar,
@@ -58,8 +61,6 @@ struct State {
     pending: VecDeque<Pending>,
     /// The error that ended the connection.
     failure: Option<RemoteError>,
-    /// Whether the owner needs the connection no longer.
-    is_closing: bool,
 }
 
 /// A request without its reply.
@@ -99,23 +100,25 @@ impl Connection {
     /// `opened` once, when requests can succeed or the connection has failed.
     pub(crate) fn open(
         stream: Stream,
-        (name, dir): (String, StoreDir),
+        (protocol, name, dir): (Protocol, String, StoreDir),
         session: &Session,
         opened: impl FnOnce() + Send + 'static,
     ) -> Result<Connection, Error> {
         let mut buffer = Vec::new();
-        let client = ClientSession::new(dir.clone(), &mut buffer);
+        let client = ClientSession::new(protocol, dir.clone(), &mut buffer);
         let shared = Arc::new(Shared {
             name,
             dir,
+            protocol,
             cancel: session.cancel.clone(),
             peer: stream.peer,
+            is_closing: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
         let reader = Reader::new(shared.clone(), client, session.events.clone(), opened);
         let output = stream.output;
-        let reader = thread::Builder::new()
+        thread::Builder::new()
             .name("floe-remote".into())
             .spawn(move || reader.run(output))
             .map_err(Error::Thread)?;
@@ -125,7 +128,6 @@ impl Connection {
                 input: Some(stream.input),
                 buffer,
             }),
-            reader: Some(reader),
         };
         connection.lock().flush();
         Ok(connection)
@@ -134,6 +136,11 @@ impl Connection {
     /// Returns the store URI.
     pub(crate) fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// Returns the protocol.
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.shared.protocol
     }
 
     /// Returns the store directory.
@@ -150,6 +157,12 @@ impl Connection {
             (None, Some(info)) => Some(Ok(info.clone())),
             (None, None) => None,
         }
+    }
+
+    /// Whether the daemon had started, and the connection has ended since.
+    pub(crate) fn has_ended_after_start(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.info.is_some() && state.failure.is_some()
     }
 
     /// Waits until the daemon has started.
@@ -199,8 +212,9 @@ impl Connection {
     }
 
     /// Requests a NAR.
-    pub(crate) fn read_nar(&self, path: &StorePath, buffering: Buffering) -> NarBody {
-        let (feed, body) = NarFeed::new(buffering, self.shared.clone());
+    pub(crate) fn read_nar(&self, info: &PathInfo, buffering: Buffering) -> NarBody {
+        let path = &info.path;
+        let (feed, body) = NarFeed::new((path, info.nar_size), buffering, self.shared.clone());
         let mut sender = self.lock();
         let request = Request::NarFromPath(path.clone());
         let recipient = Recipient::Nar(path.clone(), feed);
@@ -216,17 +230,11 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Ends the input of the daemon, and waits for the reading thread.
+    /// Ends the input of the daemon. The reading thread ends within a moment.
     fn drop(&mut self) {
-        self.shared.state.lock().is_closing = true;
+        self.shared.is_closing.store(true, Ordering::Relaxed);
         self.writer.get_mut().input = None;
-        if let Peer::Socket(_) = self.shared.peer {
-            self.shared.peer.close();
-        }
-        if let Some(reader) = self.reader.take() {
-            // A panic there has been reported as the end of the connection.
-            let _: thread::Result<()> = reader.join();
-        }
+        self.shared.peer.end();
     }
 }
 
@@ -278,30 +286,47 @@ impl Sender<'_> {
             subject,
             recipient,
         };
+        let mut message = Vec::new();
+        let is_known = match self.shared.protocol {
+            Protocol::Serve => serve::write_request(request, &mut message, &self.shared.dir),
+            Protocol::Worker => {
+                request.write(&mut message, &self.shared.dir);
+                true
+            }
+        };
         let mut state = self.shared.state.lock();
-        if let Some(failure) = state.failure.clone() {
+        let failure = match is_known {
+            true => state.failure.clone(),
+            false => Some(RemoteError::Query {
+                uri: self.shared.name.clone(),
+                reason: "its protocol has no such request; use ssh-ng://, or give whole paths"
+                    .into(),
+            }),
+        };
+        if let Some(failure) = failure {
             drop(state);
             pending.recipient.fail(failure);
             return;
         }
         state.pending.push_back(pending);
         drop(state);
-        request.write(&mut self.writer.buffer, &self.shared.dir);
+        self.writer.buffer.append(&mut message);
         if self.writer.buffer.len() >= BUFFER_LEN {
             self.flush();
         }
     }
 
-    /// Sends a frame of a NAR.
+    /// Sends a part of a NAR: a frame, if the protocol has frames.
     ///
     /// Errors: the connection has ended.
-    pub(crate) fn send_frame(&mut self, data: &[u8]) -> Result<(), RemoteError> {
+    pub(crate) fn send_nar(&mut self, data: &[u8]) -> Result<(), RemoteError> {
         if data.is_empty() {
             return Ok(());
         }
-        self.writer
-            .buffer
-            .extend_from_slice(&frames::header(data.len()));
+        if self.shared.protocol == Protocol::Worker {
+            let header = frames::header(data.len());
+            self.writer.buffer.extend_from_slice(&header);
+        }
         let written = match data.len() < BUFFER_LEN {
             true => {
                 self.writer.buffer.extend_from_slice(data);
@@ -318,10 +343,21 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends the frame after the last one of a NAR.
-    pub(crate) fn end_frames(&mut self) {
-        self.writer.buffer.extend_from_slice(&frames::END);
+    /// Ends a NAR.
+    pub(crate) fn end_nar(&mut self) {
+        if self.shared.protocol == Protocol::Worker {
+            self.writer.buffer.extend_from_slice(&frames::END);
+        }
         self.flush();
+    }
+
+    /// Ends a NAR that is not whole, so that the other side refuses the path. Without frames, only
+    /// the end of the connection shows that.
+    pub(crate) fn abandon_nar(&mut self) {
+        match self.shared.protocol {
+            Protocol::Worker => self.end_nar(),
+            Protocol::Serve => self.shared.peer.close(),
+        }
     }
 
     /// Sends what is buffered. If that fails, the replies fail.

@@ -59,6 +59,12 @@ pub enum RemoteError {
         /// The message of the store, and the remedy.
         reason: String,
     },
+    /// The target failed as a whole.
+    #[error("{0}")]
+    Target(Box<RemoteError>),
+    /// The copy was cancelled.
+    #[error("the copy was cancelled")]
+    Cancelled,
     /// The store does not trust this user to add paths without signatures.
     #[error(
         "cannot add paths without signatures to {uri}: it does not trust this user; leave out \
@@ -78,6 +84,8 @@ impl StoreFailure for RemoteError {
             | RemoteError::Protocol { .. }
             | RemoteError::Query { .. }
             | RemoteError::Read { .. } => ErrorKind::Network,
+            RemoteError::Target(failure) => failure.kind(),
+            RemoteError::Cancelled => ErrorKind::Interrupted,
             RemoteError::Add { .. } | RemoteError::NotTrusted { .. } => ErrorKind::Failed,
         }
     }
@@ -91,6 +99,8 @@ impl StoreFailure for RemoteError {
             RemoteError::Read { .. } => "read",
             RemoteError::Add { .. } => "add",
             RemoteError::NotTrusted { .. } => "not-trusted",
+            RemoteError::Target(failure) => failure.cause_name(),
+            RemoteError::Cancelled => "cancelled",
         }
     }
 
@@ -103,7 +113,13 @@ impl StoreFailure for RemoteError {
             | RemoteError::Read { uri, .. }
             | RemoteError::Add { uri, .. }
             | RemoteError::NotTrusted { uri } => Some(uri),
+            RemoteError::Target(failure) => failure.url(),
+            RemoteError::Cancelled => None,
         }
+    }
+
+    fn ends_copy(&self) -> bool {
+        matches!(self, RemoteError::Target(_))
     }
 
     fn concerns_all_sources(&self) -> bool {
@@ -111,8 +127,22 @@ impl StoreFailure for RemoteError {
     }
 }
 
+impl RemoteError {
+    /// Returns the error of a target after which it can receive nothing any more. The refusal of a
+    /// path is none.
+    pub(crate) fn of_target(self) -> Error {
+        match self {
+            error @ (RemoteError::Add { .. } | RemoteError::Cancelled) => error.into(),
+            error => RemoteError::Target(Box::new(error)).into(),
+        }
+    }
+}
+
 impl From<RemoteError> for Error {
     fn from(error: RemoteError) -> Error {
-        Error::OfKind(Box::new(error))
+        match error {
+            RemoteError::Cancelled => Error::Cancelled,
+            error => Error::OfKind(Box::new(error)),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Stores behind a Nix daemon, as sources and targets of a copy: `daemon`, `unix://` and
 //! `ssh-ng://`.
 //!
-//! A [`Connection`](connection::Connection) sends requests without waiting for the replies of
+//! A connection (`connection.rs`) sends requests without waiting for the replies of
 //! earlier ones; one thread reads the replies. `floe-wire` knows the messages.
 
 mod connection;

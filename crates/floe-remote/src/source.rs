@@ -1,40 +1,95 @@
 //! A remote store as a source.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 
 use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_transfer::{
     Body, CachePolicy, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream, PathSpec,
     Source,
 };
+use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
+use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::error::RemoteError;
 
 /// A remote store that is open for reading.
-#[derive(Debug)]
 pub(crate) struct RemoteSource {
-    connection: Arc<Connection>,
-    priority: i32,
-    is_trusted: bool,
+    name: String,
+    dir: StoreDir,
+    connection: Mutex<Arc<Connection>>,
+    /// Opens another connection after the first one has ended.
+    reopen: Box<dyn Fn() -> Result<Connection, Error> + Send + Sync>,
+    /// How many more connections may be opened.
+    reopens_left: AtomicUsize,
+    options: RemoteSourceOptions,
+}
+
+/// How a remote store is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteSourceOptions {
+    pub(crate) priority: i32,
+    /// Whether its paths need no signature.
+    pub(crate) is_trusted: bool,
 }
 
 impl RemoteSource {
-    pub(crate) fn new(connection: Connection, priority: i32, is_trusted: bool) -> RemoteSource {
+    pub(crate) fn new(
+        connection: Connection,
+        reopen: impl Fn() -> Result<Connection, Error> + Send + Sync + 'static,
+        options: RemoteSourceOptions,
+    ) -> RemoteSource {
         RemoteSource {
-            connection: Arc::new(connection),
-            priority,
-            is_trusted,
+            name: connection.name().to_owned(),
+            dir: connection.dir().clone(),
+            connection: Mutex::new(Arc::new(connection)),
+            reopen: Box::new(reopen),
+            reopens_left: AtomicUsize::new(REOPENS_MAX),
+            options,
         }
+    }
+
+    /// Returns the connection. Replaces one that has ended: a daemon ends it if it cannot read a
+    /// path of which it has sent a part.
+    fn connection(&self) -> Arc<Connection> {
+        let mut connection = self.connection.lock();
+        let order = Ordering::Relaxed;
+        let take_one = |left: usize| left.checked_sub(1);
+        if connection.has_ended_after_start()
+            && self
+                .reopens_left
+                .fetch_update(order, order, take_one)
+                .is_ok()
+            && let Ok(new) = (self.reopen)()
+        {
+            *connection = Arc::new(new);
+        }
+        connection.clone()
     }
 }
 
-/// Queries the metadata of a path.
+impl std::fmt::Debug for RemoteSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteSource")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Queries the metadata of a path. The path becomes a temporary root, so that it stays until its
+/// NAR is read.
 fn query_path_info(connection: &Connection, path: StorePath, reply: NarInfoCallback) {
     let name = connection.name().to_owned();
     let dir = connection.dir().clone();
     let mut sender = connection.lock();
+    if connection.protocol() == Protocol::Worker {
+        // The query that follows reports a failure of the connection.
+        sender.send(&Request::AddTempRoot(path.clone()), Box::new(drop));
+    }
     let request = Request::QueryPathInfo(path);
     sender.send(
         &request,
@@ -61,7 +116,8 @@ fn narinfo(info: PathInfo, dir: &StoreDir) -> NarInfoResult {
         url: dir.full_path(&info.path),
         compression: Compression::None,
         file_hash: None,
-        file_size: Some(info.nar_size),
+        // Zero means that the size is not known.
+        file_size: Some(info.nar_size).filter(|size| *size > 0),
         info,
     };
     Ok(Some(narinfo).into())
@@ -77,40 +133,40 @@ fn unexpected(uri: String) -> Error {
 
 impl Source for RemoteSource {
     fn name(&self) -> String {
-        self.connection.name().to_owned()
+        self.name.clone()
     }
 
     fn store_dir(&self) -> &StoreDir {
-        self.connection.dir()
+        &self.dir
     }
 
     fn query(&self, spec: &PathSpec, _: CachePolicy, reply: NarInfoCallback) {
         let part = match spec {
             PathSpec::Path(path) => {
-                return query_path_info(&self.connection, path.clone(), reply);
+                return query_path_info(&self.connection(), path.clone(), reply);
             }
             PathSpec::HashPart(part) => *part,
         };
         // The user named a hash part. The second request waits for the reply to the first one, and
         // the thread that reads replies must not send.
-        let connection = self.connection.clone();
+        let connection = self.connection();
+        let name = self.name.clone();
         let query = move || {
             let request = Request::QueryPathFromHashPart(part);
             let found = connection.request_all([request]);
             match found.map(|mut replies| replies.pop()) {
                 Ok(Some(Reply::Path(Some(path)))) => query_path_info(&connection, path, reply),
                 Ok(Some(Reply::Path(None))) => reply(Ok(None.into())),
-                Ok(_) => reply(Err(unexpected(connection.name().to_owned()))),
+                Ok(_) => reply(Err(unexpected(name))),
                 Err(error) => reply(Err(error.into())),
             }
         };
-        std::thread::spawn(query);
+        // Without a thread, the copy could not have started its workers either.
+        let _: JoinHandle<()> = thread::spawn(query);
     }
 
     fn open_nar(&self, narinfo: &NarInfo, request: NarRequest) -> Result<NarStream, Error> {
-        let body = self
-            .connection
-            .read_nar(&narinfo.info.path, request.buffering);
+        let body = self.connection().read_nar(&narinfo.info, request.buffering);
         Ok(NarStream::Body(Body::Chunks(Box::new(body))))
     }
 
@@ -120,15 +176,15 @@ impl Source for RemoteSource {
     }
 
     fn priority(&self) -> i32 {
-        self.priority
+        self.options.priority
     }
 
     fn is_trusted(&self) -> bool {
-        self.is_trusted
+        self.options.is_trusted
     }
 
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
-        let info = self.connection.info()?;
+        let info = self.connection.lock().info()?;
         Some(info.map(|_| ()).map_err(|error| Arc::new(error.into())))
     }
 
@@ -137,11 +193,11 @@ impl Source for RemoteSource {
     }
 
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        match self
-            .connection
-            .request_all([Request::QueryAllValidPaths])?
-            .pop()
-        {
+        let connection = self.connection();
+        if connection.protocol() == Protocol::Serve {
+            return Ok(None);
+        }
+        match connection.request_all([Request::QueryAllValidPaths])?.pop() {
             Some(Reply::Paths(paths)) => Ok(Some(paths.into_iter().collect())),
             _ => Err(unexpected(self.name())),
         }
@@ -152,7 +208,8 @@ impl Source for RemoteSource {
     }
 
     fn abort(&self) {
-        self.connection.abort();
+        self.reopens_left.store(0, Ordering::Relaxed);
+        self.connection.lock().abort();
     }
 }
 
@@ -164,3 +221,6 @@ pub(crate) fn notify(opened: &mpsc::Sender<()>) -> impl FnOnce() + Send + 'stati
         let _: Result<(), _> = opened.send(());
     }
 }
+
+/// How many connections are opened after the first one: enough for some paths that cannot be read.
+const REOPENS_MAX: usize = 8;

@@ -8,7 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Event, EventSink as _, Events};
@@ -41,11 +42,12 @@ pub(crate) enum Peer {
 /// A program that this process has started.
 #[derive(Debug)]
 pub(crate) struct Program {
-    child: Mutex<Child>,
+    /// `None` after its end was left to a thread.
+    child: Option<Mutex<Child>>,
     /// The last lines of its standard error.
     last_lines: Arc<Mutex<VecDeque<String>>>,
-    /// Reads its standard error.
-    log: Mutex<Option<JoinHandle<()>>>,
+    /// Disconnected when its standard error has ended.
+    log: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Stream {
@@ -66,30 +68,35 @@ impl Stream {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let missing = || io::Error::other("the program has no pipes");
-        let input = child.stdin.take().ok_or_else(missing)?;
-        let output = child.stdout.take().ok_or_else(missing)?;
-        let errors = child.stderr.take().ok_or_else(missing)?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let last_lines = Arc::<Mutex<VecDeque<String>>>::default();
+        let (log_end, log) = mpsc::channel();
+        // From here on, an error ends the program.
+        let peer = Peer::Program(Program {
+            child: Some(Mutex::new(child)),
+            last_lines: last_lines.clone(),
+            log: Mutex::new(log),
+        });
+        let (Some(input), Some(output), Some(errors)) = pipes else {
+            return Err(io::Error::other("the program has no pipes"));
+        };
         for pipe in [input.as_fd(), output.as_fd()] {
             // A user may have too many large pipes already. Then this one stays small.
             let _: Result<usize, _> = fcntl_setpipe_size(pipe, PIPE_LEN);
         }
-        let last_lines = Arc::<Mutex<VecDeque<String>>>::default();
-        let log = {
-            let (name, events, last_lines) = (name.to_owned(), events.clone(), last_lines.clone());
-            let report = move || report_lines(errors, &name, &events, &last_lines);
-            thread::Builder::new()
-                .name("floe-remote-log".into())
-                .spawn(report)?
+        let (name, events) = (name.to_owned(), events.clone());
+        let report = move || {
+            let _dropped_at_end = log_end;
+            report_lines(errors, &name, &events, &last_lines);
         };
+        // Another process that has the pipe may keep this thread for longer than the program.
+        thread::Builder::new()
+            .name("floe-remote-log".into())
+            .spawn(report)?;
         Ok(Stream {
             input: Box::new(input),
             output: Output::new(output)?,
-            peer: Peer::Program(Program {
-                child: Mutex::new(child),
-                last_lines,
-                log: Mutex::new(Some(log)),
-            }),
+            peer,
         })
     }
 }
@@ -127,26 +134,41 @@ impl Peer {
         match self {
             // The peer may have closed it already.
             Peer::Socket(stream) => drop(stream.shutdown(Shutdown::Both)),
-            Peer::Program(program) => drop(program.child.lock().kill()),
+            Peer::Program(program) => program.kill(),
+        }
+    }
+
+    /// Ends the stream after all replies have arrived, and after the input was closed. A program
+    /// ends by itself.
+    pub(crate) fn end(&self) {
+        if let Peer::Socket(_) = self {
+            self.close();
         }
     }
 
     /// Returns why the stream ended, as far as the system or the program tells.
     pub(crate) fn end_reason(&self) -> String {
         match self {
-            Peer::Socket(_) => "the daemon has closed the connection".into(),
+            Peer::Socket(_) => "the daemon has closed the connection; its log tells why (perhaps \
+                                allowed-users in its nix.conf excludes this user)"
+                .into(),
             Peer::Program(program) => program.end_reason(),
         }
     }
 }
 
 impl Program {
-    fn end_reason(&self) -> String {
-        let status = self.wait();
-        if let Some(log) = self.log.lock().take().filter(|_| status.is_some()) {
-            // It only forwards lines.
-            let _: thread::Result<()> = log.join();
+    fn kill(&self) {
+        if let Some(child) = &self.child {
+            // It may have ended already.
+            let _: io::Result<()> = child.lock().kill();
         }
+    }
+
+    fn end_reason(&self) -> String {
+        let status = self.child.as_ref().and_then(|child| wait(child, EXIT_WAIT));
+        // Its last words follow at once.
+        let _: Result<(), RecvTimeoutError> = self.log.lock().recv_timeout(LOG_WAIT);
         let last = self.last_lines.lock().iter().cloned().collect::<Vec<_>>();
         let last = match last.is_empty() {
             true => String::new(),
@@ -161,33 +183,41 @@ impl Program {
             None => format!("the program at the other end has closed the connection{last}"),
         }
     }
+}
 
-    /// Waits a moment for the end of the program, whose input is closed.
-    fn wait(&self) -> Option<ExitStatus> {
-        let began = Instant::now();
-        loop {
-            if let Ok(Some(status)) = self.child.lock().try_wait() {
-                return Some(status);
-            }
-            if began.elapsed() > EXIT_WAIT {
-                return None;
-            }
-            thread::sleep(EXIT_POLL);
+/// Waits for the end of a program, at most for a time.
+fn wait(child: &Mutex<Child>, time: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Ok(Some(status)) = child.lock().try_wait() {
+            return Some(status);
         }
+        if began.elapsed() > time {
+            return None;
+        }
+        thread::sleep(EXIT_POLL);
     }
 }
 
 impl Drop for Program {
+    /// Leaves the end of the program to a thread, because ssh needs round trips for it. If this
+    /// process ends before, the program still ends after its input.
     fn drop(&mut self) {
-        if self.wait().is_none() {
-            let mut child = self.child.lock();
-            // A program that has ended meanwhile needs no signal.
-            let _: io::Result<()> = child.kill();
-            let _: io::Result<ExitStatus> = child.wait();
+        let Some(child) = self.child.take() else {
+            return;
+        };
+        if wait(&child, Duration::ZERO).is_some() {
+            return;
         }
-        if let Some(log) = self.log.get_mut().take() {
-            let _: thread::Result<()> = log.join();
-        }
+        let end = move || {
+            if wait(&child, EXIT_WAIT).is_none() {
+                let mut child = child.lock();
+                let _: io::Result<()> = child.kill();
+                let _: io::Result<ExitStatus> = child.wait();
+            }
+        };
+        // Without a thread, the program ends after its input, too.
+        let _: io::Result<thread::JoinHandle<()>> = thread::Builder::new().spawn(end);
     }
 }
 
@@ -232,8 +262,11 @@ fn report_lines(
 /// at once.
 const PIPE_LEN: usize = 1024 * 1024;
 
-/// How long a program may take to end after its input. A daemon over SSH needs a round trip.
+/// How long a program may take to end after its input or its output.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
+
+/// How long the last lines of a program may take after its end.
+const LOG_WAIT: Duration = Duration::from_millis(200);
 
 /// The status of a shell that has not found a program.
 const NOT_FOUND: i32 = 127;

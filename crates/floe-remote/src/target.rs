@@ -1,8 +1,8 @@
 //! A remote store as a target.
 //!
-//! The daemon reads requests in order and registers each path at the end of its NAR. The pipeline
-//! passes paths after their references, so a path can follow without a wait for the replies of the
-//! paths before it. The commit waits for the replies.
+//! The other side reads requests in order and registers each path at the end of its NAR. The
+//! pipeline passes paths after their references, so a path can follow without a wait for the
+//! replies of the paths before it. The commit waits for the replies.
 //!
 //! Only one NAR at a time goes over the connection. A worker whose turn has not come decodes and
 //! hashes into memory, as long as there is room.
@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
 use floe_transfer::{CommitOutcome, Error, IncomingNar, MissingPaths, NarSink, Target};
+use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
 use parking_lot::Mutex;
 
@@ -29,6 +30,8 @@ pub(crate) struct RemoteTarget {
     sent: Mutex<HashMap<StorePath, ExpectedReply>>,
     /// The paths that the daemon has refused.
     refused: Arc<Mutex<HashSet<StorePath>>>,
+    /// The error after which no path can become valid any more.
+    end: Mutex<Option<RemoteError>>,
     /// The bytes of NARs in memory, of all workers.
     buffered: AtomicUsize,
 }
@@ -38,6 +41,8 @@ pub(crate) struct RemoteTarget {
 pub(crate) struct RemoteTargetOptions {
     /// Whether nothing must be written.
     pub(crate) dry_run: bool,
+    /// Whether the daemon first substitutes missing paths.
+    pub(crate) substitutes: bool,
     /// Whether floe itself checks signatures: the daemon has the same settings. Otherwise only the
     /// other side does.
     pub(crate) requires_trust: bool,
@@ -50,6 +55,7 @@ impl RemoteTarget {
             options,
             sent: Mutex::default(),
             refused: Arc::default(),
+            end: Mutex::default(),
             buffered: AtomicUsize::new(0),
         }
     }
@@ -76,13 +82,18 @@ impl Target for RemoteTarget {
     }
 
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
-        let roots = paths.iter().filter(|_| !self.options.dry_run);
+        // The serve protocol adds temporary roots with the query.
+        let lock = !self.options.dry_run;
+        let has_request = self.connection.protocol() == Protocol::Worker;
+        let roots = paths.iter().filter(|_| lock && has_request);
         let roots = roots.map(|path| Request::AddTempRoot(path.clone()));
         let query = Request::QueryValidPaths {
             paths: paths.iter().cloned().collect(),
-            substitute: false,
+            substitute: self.options.substitutes && lock,
+            lock,
         };
-        let mut replies = self.connection.request_all(roots.chain([query]))?;
+        let replies = self.connection.request_all(roots.chain([query]));
+        let mut replies = replies.map_err(RemoteError::of_target)?;
         let Some(Reply::Paths(valid)) = replies.pop() else {
             return Err(self.unexpected());
         };
@@ -108,7 +119,8 @@ impl Target for RemoteTarget {
 
     fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         let request = Request::QueryPathFromHashPart(hash_part);
-        match self.connection.request_all([request])?.pop() {
+        let replies = self.connection.request_all([request]);
+        match replies.map_err(RemoteError::of_target)?.pop() {
             Some(Reply::Path(path)) => Ok(path),
             _ => Err(self.unexpected()),
         }
@@ -116,10 +128,11 @@ impl Target for RemoteTarget {
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
         let dont_check_sigs = !nar.options().check_signatures;
-        let trusts_client = self.connection.wait_until_open()?.trusts_client;
+        let trusts_client = self.connection.wait_until_open();
+        let trusts_client = trusts_client.map_err(RemoteError::of_target)?.trusts_client;
         if dont_check_sigs && trusts_client == Some(false) {
             let uri = self.connection.name().to_owned();
-            return Err(RemoteError::NotTrusted { uri }.into());
+            return Err(RemoteError::NotTrusted { uri }.of_target());
         }
         let mut refused = self.refused.lock();
         // This may be another attempt.
@@ -168,7 +181,15 @@ impl Target for RemoteTarget {
 
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
         let mut outcome = CommitOutcome::default();
+        if let Some(error) = self.end.lock().clone() {
+            return Err(error.of_target());
+        }
         for path in batch {
+            if self.end.lock().is_some() {
+                // The replies that have arrived count. The next commit reports the end.
+                outcome.busy.push(path.clone());
+                continue;
+            }
             let Some(reply) = self.sent.lock().remove(path) else {
                 return Err(Error::Internal("a path is committed that was not received"));
             };
@@ -177,14 +198,19 @@ impl Target for RemoteTarget {
                 Err(error @ RemoteError::Add { .. }) => {
                     outcome.refused.push((path.clone(), error.into()));
                 }
-                // No other path can become valid any more.
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    *self.end.lock() = Some(error);
+                    outcome.busy.push(path.clone());
+                }
             }
+        }
+        if let Some(error) = self.end.lock().clone().filter(|_| outcome.valid.is_empty()) {
+            return Err(error.of_target());
         }
         Ok(outcome)
     }
 
-    fn add_indirect_root(&self, link: &Path) -> Result<(), Error> {
+    fn add_indirect_root(&self, link: &Path, path: &StorePath) -> Result<(), Error> {
         let Some(link) = link.to_str() else {
             return Err(RemoteError::Query {
                 uri: self.connection.name().to_owned(),
@@ -195,9 +221,18 @@ impl Target for RemoteTarget {
             }
             .into());
         };
-        let request = Request::AddIndirectRoot(link.to_owned());
-        self.connection.request_all([request])?;
-        Ok(())
+        // A collector that runs now may have read the permanent roots before, and may read the
+        // temporary roots only when this connection has ended. The second request tells it the
+        // path. A collector before Nix 2.36 may have deleted the path all the same.
+        let requests = [
+            Request::AddIndirectRoot(link.to_owned()),
+            Request::AddTempRoot(path.clone()),
+            Request::QueryPathInfo(path.clone()),
+        ];
+        match self.connection.request_all(requests)?.pop() {
+            Some(Reply::PathInfo(Some(_))) => Ok(()),
+            _ => Err(Error::Vanished { path: path.clone() }),
+        }
     }
 
     /// The daemon registers a path that it has received, so nothing can be withdrawn.
@@ -234,7 +269,7 @@ impl<'a> AddSink<'a> {
                 refused.lock().insert(path);
             }
         });
-        let sent = sender.send_frame(&self.buffer);
+        let sent = sender.send_nar(&self.buffer);
         self.sending = Some((sender, reply));
         self.forget_buffer();
         sent
@@ -249,18 +284,19 @@ impl<'a> AddSink<'a> {
     /// Ends the NAR, and returns the future reply.
     fn finish(mut self) -> Result<ExpectedReply, Error> {
         if self.sending.is_none() {
-            self.begin(self.target.connection.lock())?;
+            let begun = self.begin(self.target.connection.lock());
+            begun.map_err(RemoteError::of_target)?;
         }
         let (mut sender, reply) = self.sending.take().ok_or(NO_TURN)?;
         self.is_whole.store(true, Ordering::Relaxed);
-        sender.end_frames();
+        sender.end_nar();
         Ok(reply)
     }
 
     /// Ends a NAR that is not whole, so that the daemon refuses the path.
     fn abandon(mut self) {
         if let Some((mut sender, _)) = self.sending.take() {
-            sender.end_frames();
+            sender.abandon_nar();
         }
     }
 }
@@ -268,7 +304,7 @@ impl<'a> AddSink<'a> {
 impl NarSink for AddSink<'_> {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
         if let Some((sender, _)) = &mut self.sending {
-            return Ok(sender.send_frame(nar)?);
+            return sender.send_nar(nar).map_err(RemoteError::of_target);
         }
         if self.buffer.len() + nar.len() <= SMALL_NAR_LEN && self.target.reserve(nar.len()) {
             // A small NAR is verified before its first byte is sent.
@@ -284,9 +320,9 @@ impl NarSink for AddSink<'_> {
             None => self.target.connection.lock(),
             Some(sender) => sender,
         };
-        self.begin(sender)?;
+        self.begin(sender).map_err(RemoteError::of_target)?;
         let (sender, _) = self.sending.as_mut().ok_or(NO_TURN)?;
-        Ok(sender.send_frame(nar)?)
+        sender.send_nar(nar).map_err(RemoteError::of_target)
     }
 }
 

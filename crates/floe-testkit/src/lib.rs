@@ -17,6 +17,7 @@ pub mod http2_fault_server;
 pub mod http_client;
 pub mod nars;
 pub mod recording_disk;
+pub mod socket_proxy;
 pub mod synthetic_cache;
 
 mod certificates;
@@ -56,6 +57,6 @@ pub use ports::{free_ports, with_free_ports};
 pub use random::XorShift;
 pub use scratch::{Scratch, scratch};
 pub use skip::{find_tool, skip};
-pub use sshd::{Sshd, sshd};
+pub use sshd::{Sshd, sshd, sshd_with};
 pub use store_tree::tree;
 pub use versitygw::{S3_ACCESS_KEY, S3_SECRET_KEY, S3Server, s3_server};

@@ -39,16 +39,17 @@ impl Nix {
         NixDaemon { process, files }
     }
 
-    /// Returns a command that runs the daemon for one client, over its input and output. `settings`
-    /// are further lines of its nix.conf in `directory`.
-    pub fn daemon_words(&self, directory: &Path, settings: &str) -> String {
+    /// Returns the value of `remote-program` that runs a program of this Nix, percent-encoded.
+    /// `settings` are further lines of its nix.conf in `directory`.
+    pub fn remote_program(&self, tool: &str, directory: &Path, settings: &str) -> String {
         fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("nix.conf"), self.conf_with(settings)).unwrap();
-        let (conf, program) = (directory.display(), self.program("nix-daemon"));
-        format!(
+        let (conf, program) = (directory.display(), self.program(tool));
+        let words = format!(
             "env NIX_REMOTE=local NIX_CONF_DIR={conf} {}",
             program.display()
-        )
+        );
+        words.replace(' ', "%20")
     }
 }
 

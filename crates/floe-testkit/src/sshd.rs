@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::command::run;
@@ -18,6 +17,11 @@ pub struct Sshd {
 
 /// Starts an SSH server. If it is not installed, records a skip and returns `None`.
 pub fn sshd() -> Option<Sshd> {
+    sshd_with("")
+}
+
+/// Starts an SSH server with further lines of its configuration.
+pub fn sshd_with(lines: &str) -> Option<Sshd> {
     let program = find_tool("sshd", "openssh-server")?;
     let keygen = find_tool("ssh-keygen", "openssh-client")?;
     let files = tempfile::tempdir().unwrap();
@@ -35,7 +39,8 @@ pub fn sshd() -> Option<Sshd> {
     let start = |[port]: [u16; 1]| {
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
-             StrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\nLogLevel ERROR\n",
+             StrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n\
+             LogLevel ERROR\n{lines}\n",
             path("host").display(),
             path("user.pub").display(),
         );
@@ -80,9 +85,9 @@ impl Sshd {
         )
     }
 
-    /// Returns a directory for files of the test.
-    pub fn directory(&self) -> &Path {
-        self.files.path()
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 }
 

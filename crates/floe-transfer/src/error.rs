@@ -250,6 +250,15 @@ pub enum Error {
         /// The path.
         path: StorePath,
     },
+    /// The target has no substituters of its own.
+    #[error(
+        "cannot use --substitute-on-destination: {target} has no substituters of its own; leave \
+         the option out"
+    )]
+    NotARemoteStore {
+        /// The target.
+        target: String,
+    },
     /// A feature that needs a local store is used with another target.
     #[error("cannot use {feature}: {target} is a binary cache; use a local store as the target")]
     NotALocalStore {
@@ -323,6 +332,7 @@ impl Error {
             | Error::InvalidStorePath { .. }
             | Error::StoreDirMismatch { .. }
             | Error::NotALocalStore { .. }
+            | Error::NotARemoteStore { .. }
             | Error::Unlistable { .. }
             | Error::InvalidPublicKey { .. } => ErrorKind::Usage,
             Error::Cancelled => ErrorKind::Interrupted,
@@ -435,5 +445,10 @@ impl Error {
             Error::OfKind(failure) => failure.is_transient(),
             _ => false,
         }
+    }
+
+    /// Whether the target can receive nothing any more, so that the copy ends.
+    pub fn ends_copy(&self) -> bool {
+        matches!(self, Error::OfKind(failure) if failure.ends_copy())
     }
 }

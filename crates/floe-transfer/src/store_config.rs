@@ -39,6 +39,11 @@ pub trait StoreConfig: Any + Debug + Display + Send + Sync {
         None
     }
 
+    /// Whether the store has substituters of its own, from which it fetches paths on request.
+    fn can_substitute(&self) -> bool {
+        false
+    }
+
     /// Returns the directories by which links on this machine are checked that become GC roots of
     /// the store; `None` if the store takes no such roots.
     fn root_layout(&self) -> Option<&StoreLayout> {
@@ -116,6 +121,9 @@ pub struct TargetContext<'a> {
     pub write: &'a WriteOptions,
     /// Whether the target must not be created or changed.
     pub dry_run: bool,
+    /// Whether the target itself first fetches missing paths from its substituters, if it can
+    /// ([`StoreConfig::can_substitute`]).
+    pub substitutes: bool,
 }
 
 /// An open target.

@@ -99,11 +99,11 @@ pub trait Target: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Registers a link on this machine as an indirect root, if another process does that for the
-    /// store (see `StoreConfig::root_layout`).
+    /// Registers a link on this machine to a path as an indirect root, if another process does that
+    /// for the store (see `StoreConfig::root_layout`).
     ///
     /// Errors: [`Error::Internal`] for a store whose roots floe registers itself.
-    fn add_indirect_root(&self, _link: &Path) -> Result<(), Error> {
+    fn add_indirect_root(&self, _link: &Path, _path: &StorePath) -> Result<(), Error> {
         Err(Error::Internal("this target registers no roots"))
     }
 

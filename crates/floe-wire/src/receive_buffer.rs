@@ -33,6 +33,11 @@ impl ReceiveBuffer {
         self.end = (self.end + len).min(self.bytes.len());
     }
 
+    /// Whether the next number has arrived and has this value.
+    pub(crate) fn begins_with(&self, number: u64) -> bool {
+        self.filled().starts_with(&number.to_le_bytes())
+    }
+
     /// Returns the bytes that are not parsed.
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.begin..self.end]

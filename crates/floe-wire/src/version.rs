@@ -12,7 +12,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version that floe offers: that of Nix 2.20 to 2.24.
+    /// The version that floe offers: that of Nix 2.22 and 2.23.
     pub const OFFERED: Version = Version {
         major: 1,
         minor: 37,

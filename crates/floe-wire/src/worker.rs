@@ -11,14 +11,13 @@
 //! would have to wait. The daemon reads requests in order, so the client sends many before it reads
 //! the first reply, and needs no request that asks for many things at once.
 
-mod client;
 mod log_message;
-mod path_info;
+pub(crate) mod path_info;
 mod reply;
 mod request;
 mod server;
 
-pub use client::{ClientEvent, ClientSession};
+pub(crate) use log_message::ERROR;
 pub use log_message::{DaemonError, Field, LogMessage};
 pub use reply::{Reply, ReplyKind};
 pub use request::Request;
@@ -40,7 +39,7 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    fn parse(input: &mut Input<'_>, version: Version) -> Result<ServerInfo, WireError> {
+    pub(crate) fn parse(input: &mut Input<'_>, version: Version) -> Result<ServerInfo, WireError> {
         let mut info = ServerInfo::default();
         if version.has_server_name() {
             let name = input.text("the version of the daemon", TEXT_LEN_MAX)?;

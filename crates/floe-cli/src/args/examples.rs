@@ -116,6 +116,16 @@ const EXAMPLES: &[Example] = &[
         line: "floe copy --to 'file:///srv/cache?compression=zstd&secret-key=cache.key' --all",
     },
     Example {
+        pages: &["floe-copy", "floe"],
+        purpose: "Copy a closure to another machine with Nix, over SSH",
+        line: "floe copy --to ssh-ng://root@HOST ./result",
+    },
+    Example {
+        pages: &["floe-nix-copy-closure"],
+        purpose: "Copy the result of a build to another machine",
+        line: "floe nix-copy-closure --to root@HOST ./result",
+    },
+    Example {
         pages: &["floe-copy"],
         purpose: "Copy a closure from a store of another root directory, without signatures",
         line: "floe copy --from /mnt --no-check-sigs /nix/store/HASH-NAME",

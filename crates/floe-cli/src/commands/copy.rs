@@ -52,6 +52,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     }
     let mut request = CopyRequest::new(vec![source], target, paths);
     request.options.obey_trusted = false;
+    request.substitute_on_destination = args.substitute_on_destination;
     let command = CopyCommand {
         name: "copy",
         settings: &settings,

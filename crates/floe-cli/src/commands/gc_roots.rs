@@ -68,7 +68,7 @@ impl GcRootLinks {
     ) -> anyhow::Result<()> {
         for (link, path) in self.links.iter().zip(paths) {
             link.write_link(layout, path)?;
-            target.add_indirect_root(link.path())?;
+            target.add_indirect_root(link.path(), path)?;
         }
         Ok(())
     }

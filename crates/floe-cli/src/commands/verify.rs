@@ -172,6 +172,7 @@ pub(super) fn open_for_repair(
         store_dir: None,
         write,
         dry_run: false,
+        substitutes: false,
     })?;
     Ok(opened.local_store)
 }

@@ -46,6 +46,10 @@ pub(crate) fn key_not_utf8(file: &Path) -> String {
 
 pub(crate) const NO_PATHS_TO_COPY: &str = "copied 0 paths: the source has no valid paths";
 
+/// The option of nix-copy-closure that needs derivations.
+pub(crate) const NO_OUTPUTS: &str =
+    "cannot use --include-outputs: floe does not read derivations for it; name the outputs";
+
 /// A target that keeps no roots for links on this machine.
 pub(crate) fn no_links_to(target: impl Display) -> String {
     format!(

@@ -20,8 +20,8 @@ use floe_testkit::conformance::{
 };
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{
-    MemorySource, MemoryStorage, MemoryTarget, Nginx, Registration, S3Server, Scratch, copy_tree,
-    nginx, nixes, run, s3_server, scratch, wait_until,
+    MemorySource, MemoryStorage, MemoryTarget, Nginx, Nix, Registration, S3Server, Scratch,
+    copy_tree, nginx, nixes, run, s3_server, scratch, wait_until,
 };
 use floe_transfer::{
     Cancel, Error, Events, PathSpec, RetryPolicy, Session, Source, SourceContext, StoreUri, Target,
@@ -61,6 +61,18 @@ impl Place {
                 lists,
             });
         });
+    }
+}
+
+impl Place {
+    /// Checks a store, which is in `behind`, as a target and then as a source.
+    fn check_remote_store(&self, nix: &Nix, uri: &str) {
+        check_target(&TargetFixture {
+            open: &|| open_target(uri, &Session::default()),
+            contents: &self.contents,
+        });
+        self.check_source(uri, true);
+        nix.verify(&self.scratch.join("behind"), self.contents.paths.len());
     }
 }
 
@@ -237,6 +249,7 @@ fn open_target(uri: &str, session: &Session) -> Arc<dyn Target> {
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: false,
+        substitutes: false,
     });
     opened.unwrap().target
 }
@@ -260,15 +273,8 @@ fn local_store_conforms_as_target() {
 fn store_behind_a_daemon_conforms_as_target_and_source() {
     for nix in nixes() {
         let place = place();
-        let root = place.scratch.join("behind-daemon");
-        let daemon = nix.daemon(&root, "require-sigs = false");
-        let uri = daemon.uri();
-        check_target(&TargetFixture {
-            open: &|| open_target(&uri, &Session::default()),
-            contents: &place.contents,
-        });
-        place.check_source(&uri, true);
-        nix.verify(&root, place.contents.paths.len());
+        let daemon = nix.daemon(&place.scratch.join("behind"), "require-sigs = false");
+        place.check_remote_store(&nix, &daemon.uri());
     }
 }
 
@@ -276,16 +282,11 @@ fn store_behind_a_daemon_conforms_as_target_and_source() {
 fn store_behind_a_program_conforms_as_target_and_source() {
     for nix in nixes() {
         let place = place();
-        let root = place.scratch.join("behind-program");
-        let program = nix.daemon_words(&place.scratch.join("conf"), "require-sigs = false");
-        let (program, store) = (program.replace(' ', "%20"), root.display());
+        let (conf, store) = (place.scratch.join("conf"), place.scratch.join("behind"));
+        let program = nix.remote_program("nix-daemon", &conf, "require-sigs = false");
+        let store = store.display();
         let uri = format!("ssh-ng://localhost?remote-program={program}&remote-store={store}");
-        check_target(&TargetFixture {
-            open: &|| open_target(&uri, &Session::default()),
-            contents: &place.contents,
-        });
-        place.check_source(&uri, true);
-        nix.verify(&root, place.contents.paths.len());
+        place.check_remote_store(&nix, &uri);
     }
 }
 

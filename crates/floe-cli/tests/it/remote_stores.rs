@@ -1,11 +1,15 @@
 //! Copies into and out of stores behind real Nix daemons, on this machine and over SSH.
 
+mod faults;
+mod hostile_daemons;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::{
     Corpus, Nix, Scratch, corpus, hide_nix_conf, nixes, run, scratch, setpriv_to_nobody, sshd,
+    sshd_with,
 };
 
 use crate::support::floe;
@@ -22,15 +26,17 @@ impl Place<'_> {
         self.scratch.join("behind")
     }
 
-    /// The URI of the daemon as a program that runs without ssh.
-    fn program_uri(&self, authority: &str, settings: &str) -> String {
-        let program = self
-            .nix
-            .daemon_words(&self.scratch.join("conf"), settings)
-            .replace(' ', "%20");
+    /// The URI of the store behind a program: `nix-daemon` or, for `ssh`, `nix-store`.
+    fn program_uri(&self, scheme: &str, authority: &str, settings: &str) -> String {
+        let tool = match scheme {
+            "ssh" => "nix-store",
+            _ => "nix-daemon",
+        };
+        let conf = self.scratch.join("conf");
+        let program = self.nix.remote_program(tool, &conf, settings);
         let store = self.root();
         let store = store.display();
-        format!("ssh-ng://{authority}?remote-program={program}&remote-store={store}")
+        format!("{scheme}://{authority}?remote-program={program}&remote-store={store}")
     }
 
     /// The setting with which a daemon trusts the key of the corpus.
@@ -117,14 +123,81 @@ fn closure_passes_through_a_daemon_both_ways() {
 fn closure_passes_through_ssh_both_ways() {
     let Some(server) = sshd() else { return };
     with_places(|place| {
-        let uri = place.program_uri("localhost", &place.key_setting());
+        let uri = place.program_uri("ssh-ng", "localhost", &place.key_setting());
         place.check_both_ways(&uri, &[], &[]);
     });
     with_places(|place| {
-        let uri = place.program_uri(&server.address(), "");
+        let uri = place.program_uri("ssh-ng", &server.address(), "");
         let environment = [("NIX_SSHOPTS", server.options())];
         place.check_both_ways(&uri, &environment, &["--no-check-sigs"]);
     });
+}
+
+#[test]
+fn closure_passes_through_the_serve_protocol_both_ways() {
+    let Some(server) = sshd() else { return };
+    with_places(|place| {
+        let uri = place.program_uri("ssh", "localhost", "");
+        // The other side checks no signatures.
+        place.check_both_ways(&uri, &[], &[]);
+    });
+    with_places(|place| {
+        let uri = place.program_uri("ssh", &server.address(), "");
+        let environment = [("NIX_SSHOPTS", server.options())];
+        place.check_both_ways(&uri, &environment, &[]);
+    });
+}
+
+#[test]
+fn nix_copy_closure_copies_both_ways() {
+    with_places(|place| {
+        let root = place.root();
+        // The store of the other machine.
+        let Some(server) = sshd_with(&format!("SetEnv NIX_REMOTE={}", root.display())) else {
+            return;
+        };
+        let name = place.scratch.join("nix-copy-closure");
+        std::os::unix::fs::symlink(floe([""; 0]).get_program(), &name).unwrap();
+        let options = format!("{} -p {}", server.options(), server.port());
+        let copy = |local: &Path, direction: &str| {
+            let mut command = Command::new(&name);
+            command.args([direction, "--gzip", "127.0.0.1", &place.corpus.root]);
+            hide_nix_conf(&mut command);
+            command
+                .env("NIX_REMOTE", local)
+                .env("NIX_SSHOPTS", &options);
+            run(&mut command).expect(0)
+        };
+        copy(&place.corpus.store(), "--to");
+        place.nix.verify(&root, place.corpus.paths.len());
+        let back = place.scratch.join("back");
+        copy(&back, "--from");
+        place.nix.verify(&back, place.corpus.paths.len());
+    });
+}
+
+#[test]
+fn destination_substitutes_before_paths_are_sent() {
+    with_places(|place| {
+        let cache = place.corpus.file_url("zstd");
+        let settings = format!("substituters = {cache}\n{}", place.key_setting());
+        let daemon = place.nix.daemon(&place.root(), &settings);
+        let mut command = floe(["copy", "--json", "--no-check-sigs", "-s", "--from"]);
+        command
+            .arg(place.corpus.store())
+            .args(["--to", &daemon.uri()]);
+        let copied = run(command.arg(&place.corpus.root)).expect(0).json();
+        assert_eq!(copied["copied"], 0, "{copied}");
+        place.nix.verify(&place.root(), place.corpus.paths.len());
+    });
+    let mut command = floe(["copy", "-s", "--to", "file:///nonexistent", "/nix/store/x"]);
+    let refused = run(&mut command);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("no substituters of its own"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -144,7 +217,7 @@ fn machine_without_nix_is_explained() {
 fn ssh_uses_the_key_and_the_host_key_of_the_uri() {
     let Some(server) = sshd() else { return };
     with_places(|place| {
-        let base = place.program_uri(&server.address(), "");
+        let base = place.program_uri("ssh-ng", &server.address(), "");
         let encode = |key: &str| floe_format::base64::encode(key.as_bytes()).replace('+', "%2B");
         let copy = |host_key: &str| {
             let (key, host_key) = (server.key(), encode(host_key));
@@ -195,7 +268,7 @@ fn daemon_refuses_unsigned_paths_of_untrusted_users() {
                 .lines()
                 .count()
         };
-        // Only daemons since Nix 2.19 say whom they trust.
+        // Only daemons since Nix 2.15 say whom they trust.
         let refused = copy_as_user(&["--no-check-sigs"]);
         if !place.nix.is_2_8() {
             let advice = "does not trust this user";
@@ -210,6 +283,8 @@ fn daemon_refuses_unsigned_paths_of_untrusted_users() {
         let daemon = place.nix.daemon(&place.root(), "");
         let mut command = floe(["copy", "--from", &place.corpus.file_url("zstd"), "--to"]);
         command.arg(daemon.uri()).arg(&place.corpus.root);
+        // The setting of this machine does not concern the daemon.
+        command.args(["--option", "require-sigs", "false"]);
         let refused = run(command.args(["--trusted-public-keys", &place.corpus.key]));
         assert_ne!(refused.code, Some(0));
         assert!(
@@ -290,7 +365,6 @@ fn unreachable_stores_are_explained() {
         ("ssh-ng://localhost?remote-program=false", "exit status: 1"),
         ("ssh-ng://-oProxyCommand=x", "a user and a host follow"),
         ("ssh-ng://host/store", "?remote-store="),
-        ("ssh://host", "use ssh-ng://HOST"),
     ] {
         for direction in ["--to", "--from"] {
             let other = if direction == "--to" {

@@ -50,6 +50,8 @@ pub(crate) struct Commit<'a> {
     /// References that were valid at the query and are not at the commit.
     vanished: BTreeSet<StorePath>,
     out_of_space: bool,
+    /// The error after which the target can receive nothing any more.
+    end: Option<Error>,
     /// Staged paths that this run cannot use any more.
     kept_for_resume: Vec<StorePath>,
 }
@@ -107,6 +109,7 @@ impl<'a> Commit<'a> {
             failed: HashSet::new(),
             vanished: BTreeSet::new(),
             out_of_space: false,
+            end: None,
             kept_for_resume: Vec::new(),
         }
     }
@@ -131,6 +134,9 @@ impl<'a> Commit<'a> {
                 Ok(done) => self.handle_result(done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if let Some(end) = self.end.take() {
+                return Err(end);
             }
             let is_due = |since: Instant| since.elapsed() >= BATCH_WAIT;
             if self.ready_since.is_some_and(is_due) {
@@ -197,6 +203,7 @@ impl<'a> Commit<'a> {
                     self.fail(error);
                 }
             }
+            Err(error) if error.ends_copy() => self.end = self.end.take().or(Some(error)),
             Err(error) => self.fail_with_referrers(path, error),
         }
     }

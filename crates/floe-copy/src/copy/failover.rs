@@ -280,7 +280,7 @@ fn is_stale(may_be_stale: &mut bool, error: &Error) -> bool {
 
 /// Whether the source caused a failure, so that another source may have the path.
 fn is_source_fault(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Network | ErrorKind::Untrusted)
+    matches!(error.kind(), ErrorKind::Network | ErrorKind::Untrusted) && !error.ends_copy()
 }
 
 /// Returns the path as a source offers it, if it passes the trust check and is not the narinfo

@@ -14,6 +14,8 @@
 //!   worker. The server may close such a connection after a while. Therefore a large body that
 //!   waited for long may be stale, and its worker requests it again without counting an attempt.
 
+mod reference_order;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ use floe_transfer::codec::DecoderBudget;
 use floe_transfer::{Buffering, Error, NarRequest, NarStream, PlannedPath, SMALL_LEN_MAX};
 use parking_lot::{Condvar, Mutex};
 
+use self::reference_order::ReferenceOrder;
 use crate::sources::Sources;
 
 /// The paths to transfer. Workers take them one by one from both ends.
@@ -86,10 +89,8 @@ struct QueueState {
     small: Prefetch,
     large: Prefetch,
     skipped: HashSet<StorePath>,
-    /// The paths that no worker has received yet, if others must wait for them.
-    not_received: HashSet<StorePath>,
-    /// Those of them that workers have taken.
-    taken: HashSet<StorePath>,
+    /// The paths that wait for others, with [`QueueOrder::ReferencesFirst`].
+    references: ReferenceOrder,
     /// Whether no further paths follow.
     is_complete: bool,
     is_closed: bool,
@@ -160,9 +161,6 @@ impl<'a> Queue<'a> {
             if state.skipped.contains(&planned.narinfo.info.path) {
                 continue;
             }
-            if self.order == QueueOrder::ReferencesFirst {
-                state.taken.insert(planned.narinfo.info.path.clone());
-            }
             let (may_be_stale, nar) = match prefetched {
                 Some((since, nar)) => {
                     let may_be_stale = !is_small(&planned) && since.elapsed() > STALE_AFTER;
@@ -185,7 +183,7 @@ impl<'a> Queue<'a> {
     /// Records that the target has received a path. Its referrers need not wait for it any more.
     pub(crate) fn record_received(&self, path: &StorePath) {
         if self.order == QueueOrder::ReferencesFirst {
-            self.state.lock().release(path);
+            self.state.lock().references.release(path);
             self.changed.notify_all();
         }
     }
@@ -225,7 +223,7 @@ impl<'a> Queue<'a> {
     pub(crate) fn skip(&self, paths: impl IntoIterator<Item = StorePath>) {
         let mut state = self.state.lock();
         for path in paths {
-            state.release(&path);
+            state.references.release(&path);
             state.skipped.insert(path);
         }
         drop(state);
@@ -303,9 +301,7 @@ impl QueueState {
         if self.is_closed {
             return;
         }
-        if order == QueueOrder::ReferencesFirst {
-            self.not_received.insert(planned.narinfo.info.path.clone());
-        }
+        let waits = order == QueueOrder::ReferencesFirst;
         let order = match order {
             QueueOrder::BySize => u64::MAX - planned.narinfo.info.nar_size,
             QueueOrder::AsAdded | QueueOrder::ReferencesFirst => 0,
@@ -313,6 +309,9 @@ impl QueueState {
         let number = self.added;
         self.added += 1;
         let rank = Rank { order, number };
+        if waits {
+            self.references.add(rank, &planned.narinfo.info);
+        }
         self.prefetch_of(&planned).candidates.insert(rank);
         self.remaining.insert(rank, planned);
     }
@@ -321,29 +320,12 @@ impl QueueState {
     fn take(&mut self, order: QueueOrder, end: QueueEnd) -> Option<(Rank, Arc<PlannedPath>)> {
         match (order, end) {
             (QueueOrder::ReferencesFirst, _) => {
-                let next = self.remaining.iter().find(|entry| self.may_start(entry.1));
-                // If only paths are left that wait for each other, a narinfo is wrong. The target
-                // refuses such paths.
-                let is_stuck = self.taken.is_empty() && self.is_complete;
-                let next = next.or_else(|| self.remaining.iter().next().filter(|_| is_stuck));
-                let rank = *next?.0;
+                let rank = self.references.take()?;
                 self.remaining.remove_entry(&rank)
             }
             (_, QueueEnd::Largest) => self.remaining.pop_first(),
             (_, QueueEnd::Smallest) => self.remaining.pop_last(),
         }
-    }
-
-    /// Whether a path waits for none of its references.
-    fn may_start(&self, planned: &PlannedPath) -> bool {
-        let info = &planned.narinfo.info;
-        let waits_for = |it: &StorePath| *it != info.path && self.not_received.contains(it);
-        self.skipped.contains(&info.path) || !info.references.iter().any(waits_for)
-    }
-
-    fn release(&mut self, path: &StorePath) {
-        self.not_received.remove(path);
-        self.taken.remove(path);
     }
 
     /// Whether workers get no more paths.

@@ -19,8 +19,8 @@ pub(super) fn of_text(text: &str) -> String {
 /// Returns the reason why floe cannot use a scheme.
 pub(super) fn of_scheme(scheme: &str) -> String {
     let reason = match scheme {
-        "ssh" | "mounted-ssh-ng" => "floe speaks the protocol of ssh-ng; use ssh-ng://HOST",
-        "ssh-ng" => "a host follows ://; use ssh-ng://HOST",
+        "mounted-ssh-ng" => "floe does not support mounted stores; use ssh-ng://HOST",
+        "ssh" | "ssh-ng" => "a host follows ://; use ssh-ng://HOST",
         "unix" => "a path follows ://; use unix:///SOCKET",
         "s3" if cfg!(feature = "s3") => "a bucket follows ://; use s3://BUCKET",
         "s3" => "this build has no support of S3; use the program floe, or read it by https://",

@@ -83,7 +83,6 @@ fn file_uri_parses_parameters() {
 #[test]
 fn invalid_uri_error_names_the_cause() {
     for (text, part) in [
-        ("ssh://host", "use ssh-ng://HOST"),
         ("path://x", "unknown scheme"),
         ("auto://host", "no address"),
         ("http://", "no host"),
@@ -141,6 +140,7 @@ fn read_only_store_is_no_target() {
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: false,
+        substitutes: false,
     };
     let error = store.open_target(&context).unwrap_err().to_string();
     assert!(error.contains("read-only=true"), "{error}");
@@ -160,6 +160,7 @@ fn open_for_dry_run(text: &str) -> Arc<dyn Target> {
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: true,
+        substitutes: false,
     };
     resolve(text).unwrap().open_target(&context).unwrap().target
 }
@@ -194,6 +195,7 @@ fn binary_cache_with_missing_key_is_not_created() {
         store_dir: None,
         write: &WriteOptions::default(),
         dry_run: false,
+        substitutes: false,
     };
     let error = resolve(&uri).unwrap().open_target(&context).unwrap_err();
     assert!(error.to_string().contains("secret key"), "{error}");
@@ -315,10 +317,19 @@ fn auto_is_the_daemon_if_only_it_may_write() {
         daemon_socket: Some(socket.clone()),
         ..UriContext::default()
     };
-    let name = || resolve_auto_target(&context).unwrap().to_string();
+    let name = || resolve_auto_target("daemon", &context).unwrap().to_string();
     assert_eq!(name(), "/nix/store");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     assert_eq!(name(), "daemon");
     std::fs::create_dir(&state).unwrap();
     assert_eq!(name(), "/nix/store");
+    // The daemon of another store.
+    let configured = format!("unix://{}", socket.display());
+    let found = resolve_auto_target(&configured, &context)
+        .unwrap()
+        .to_string();
+    assert_eq!(found, configured);
+    let own = format!("unix://{}/daemon-socket/socket", state.display());
+    let found = resolve_auto_target(&own, &context).unwrap().to_string();
+    assert_eq!(found, "/nix/store");
 }

@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 
 use bytes::Bytes;
-use floe_transfer::{Buffering, CANCEL_POLL, ChunkSource, Error, NextChunk, SMALL_LEN_MAX};
+use floe_format::StorePath;
+use floe_transfer::{Buffering, CANCEL_POLL, ChunkSource, Error, NextChunk};
 
 use super::Shared;
 use crate::error::RemoteError;
 
 /// The end of a body on the side of the reading thread.
 pub(super) struct NarFeed {
+    path: StorePath,
+    /// The bytes that may still follow, by the metadata of the path.
+    left: u64,
     sender: SyncSender<NextChunk>,
     /// The bytes so far of a body that its worker gets as a whole, which is small.
     whole: Option<Vec<u8>>,
@@ -25,26 +29,51 @@ pub(crate) struct NarBody {
 
 impl NarFeed {
     /// Makes a body. A large one holds only a few chunks, and the daemon waits for its worker.
-    pub(super) fn new(buffering: Buffering, shared: Arc<Shared>) -> (NarFeed, NarBody) {
+    pub(super) fn new(
+        (path, nar_size): (&StorePath, u64),
+        buffering: Buffering,
+        shared: Arc<Shared>,
+    ) -> (NarFeed, NarBody) {
         let (sender, chunks) = mpsc::sync_channel(CHUNKS_MAX);
         let whole = match buffering {
             Buffering::Whole => Some(Vec::new()),
             Buffering::Stream => None,
         };
-        (NarFeed { sender, whole }, NarBody { chunks, shared })
+        let feed = NarFeed {
+            path: path.clone(),
+            left: match nar_size {
+                0 => u64::MAX,
+                size => size,
+            },
+            sender,
+            whole,
+        };
+        (feed, NarBody { chunks, shared })
     }
 
     /// Adds the next bytes. Waits while the worker of a large body is slow. If the worker needs the
-    /// body no longer, drops them.
-    pub(super) fn add(&mut self, data: &[u8]) {
+    /// body no longer, drops them. Returns `false` for more bytes than the metadata of the path
+    /// says: the NAR may be endless.
+    pub(super) fn add(&mut self, data: &[u8]) -> bool {
+        let Some(left) = self.left.checked_sub(data.len() as u64) else {
+            return false;
+        };
+        self.left = left;
         match &mut self.whole {
-            Some(whole) => {
-                // A NAR that is longer than its metadata says is refused in any case.
-                let room = (SMALL_LEN_MAX + 1).saturating_sub(whole.len());
-                whole.extend_from_slice(&data[..data.len().min(room)]);
-            }
+            Some(whole) => whole.extend_from_slice(data),
             None => self.send(Ok(Some(Bytes::copy_from_slice(data)))),
         }
+        true
+    }
+
+    /// Ends the body of a NAR that the daemon cannot send.
+    pub(super) fn fail_read(self, uri: &str, reason: String) {
+        let error = RemoteError::Read {
+            uri: uri.to_owned(),
+            path: self.path.clone(),
+            reason,
+        };
+        self.fail(error);
     }
 
     /// Ends a whole body.

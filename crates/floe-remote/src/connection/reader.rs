@@ -1,10 +1,12 @@
 //! The thread that reads the replies of a daemon.
 
-use std::io::Read as _;
+use std::io::{self, ErrorKind, Read as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use floe_transfer::{CANCEL_POLL, Event, EventSink as _, Events};
-use floe_wire::worker::{ClientEvent, ClientSession, DaemonError, LogMessage, Reply};
+use floe_wire::worker::{DaemonError, LogMessage, Reply};
+use floe_wire::{ClientEvent, ClientSession};
 
 use super::nar_body::NarFeed;
 use super::{Pending, Recipient, Shared, Subject};
@@ -51,6 +53,11 @@ impl Reader {
                 Err(error) => break error,
             }
         };
+        // An interrupt from the terminal also ends ssh.
+        let failure = match self.shared.cancel.is_raised() {
+            true => RemoteError::Cancelled,
+            false => failure,
+        };
         self.shared.peer.close();
         let mut state = self.shared.state.lock();
         state.failure = Some(failure.clone());
@@ -68,22 +75,26 @@ impl Reader {
 
     /// Reads and handles some bytes. Returns `false` at the end.
     fn read(&mut self, output: &mut Output) -> Result<bool, RemoteError> {
-        let broken = |reason: std::io::Error| RemoteError::Ended {
-            uri: self.shared.name.clone(),
-            reason: reason.to_string(),
-        };
-        while !output.wait(CANCEL_POLL).map_err(broken)? {
-            if self.shared.cancel.is_raised() || self.shared.state.lock().is_closing {
-                return Err(RemoteError::Ended {
-                    uri: self.shared.name.clone(),
-                    reason: "the copy has ended".into(),
-                });
+        loop {
+            if self.shared.cancel.is_raised() {
+                return Err(RemoteError::Cancelled);
+            }
+            if self.shared.is_closing.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            if output
+                .wait(CANCEL_POLL)
+                .map_err(|error| self.broken(&error))?
+            {
+                break;
             }
         }
         let len = match output.read(self.client.space()) {
             Ok(len) => len,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(true),
-            Err(error) => return Err(broken(error)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            // A daemon that refuses the user closes the socket without reading.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) => return Err(self.broken(&error)),
         };
         // Bytes of a reply follow its request, so all requests that matter are here.
         let state = self.shared.state.lock();
@@ -105,10 +116,10 @@ impl Reader {
             };
             let event = match self.client.next_event() {
                 Ok(Some(ClientEvent::NarData(data))) => {
-                    if let Some(nar) = &mut self.nar {
-                        nar.add(data);
+                    if self.nar.as_mut().is_none_or(|nar| nar.add(data)) {
+                        continue;
                     }
-                    continue;
+                    return Err(self.fail_endless_nar());
                 }
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(()),
@@ -136,6 +147,18 @@ impl Reader {
         }
     }
 
+    /// Ends a NAR that is longer than announced. The other NARs behind it never come.
+    fn fail_endless_nar(&mut self) -> RemoteError {
+        let uri = self.shared.name.clone();
+        if let Some(nar) = self.nar.take() {
+            nar.fail_read(&uri, ENDLESS.into());
+        }
+        RemoteError::Ended {
+            uri,
+            reason: ENDLESS.into(),
+        }
+    }
+
     fn take_pending(&mut self) -> Option<Pending> {
         let pending = self.shared.state.lock().pending.pop_front();
         self.expected = self.expected.saturating_sub(1);
@@ -157,6 +180,10 @@ impl Reader {
         if self.shared.state.lock().info.is_none() {
             return Err(RemoteError::Connect { uri, reason });
         }
+        if let Some(nar) = self.nar.take() {
+            nar.fail_read(&uri, reason);
+            return Ok(());
+        }
         let Some(pending) = self.take_pending() else {
             return Ok(());
         };
@@ -177,7 +204,17 @@ impl Reader {
         Ok(())
     }
 
+    fn broken(&self, reason: &io::Error) -> RemoteError {
+        RemoteError::Ended {
+            uri: self.shared.name.clone(),
+            reason: reason.to_string(),
+        }
+    }
+
     fn ended(&self) -> RemoteError {
+        if self.shared.is_closing.load(Ordering::Relaxed) {
+            return RemoteError::Cancelled;
+        }
         let uri = self.shared.name.clone();
         let reason = self.shared.peer.end_reason();
         match self.client.error_at_end() {
@@ -197,9 +234,14 @@ impl Reader {
     }
 }
 
+/// The fault of a NAR that is longer than the metadata of its path says.
+const ENDLESS: &str = "a NAR is longer than announced, and may be endless";
+
 /// Returns what the user can do about the refusal of a path.
 fn advice(reason: &str) -> &'static str {
-    match reason.contains("lacks a") {
+    let is_unsigned =
+        ["lacks a signature", "lacks a valid signature"].map(|it| reason.contains(it));
+    match is_unsigned.contains(&true) {
         true => {
             "; sign it with a key that the store trusts, or try --no-check-sigs as a user that the \
              store trusts"

@@ -13,10 +13,11 @@ use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreUri,
     TargetContext, UriContext, UriParameters,
 };
+use floe_wire::Protocol;
 
 use crate::connection::Connection;
 use crate::error::RemoteError;
-use crate::source::{RemoteSource, notify};
+use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
 use crate::target::{RemoteTarget, RemoteTargetOptions};
 
@@ -74,6 +75,11 @@ impl DaemonUri {
         Ok(daemon)
     }
 
+    /// Whether the socket is the usual one of a state directory.
+    pub fn is_of(&self, state_dir: &Path) -> bool {
+        self.socket == state_dir.join(DAEMON_SOCKET)
+    }
+
     /// Whether the socket of the daemon is there.
     pub fn exists(&self) -> bool {
         self.socket.exists()
@@ -90,7 +96,11 @@ impl DaemonUri {
         })?;
         Connection::open(
             stream,
-            (self.name.clone(), self.layout.store_dir.clone()),
+            (
+                Protocol::Worker,
+                self.name.clone(),
+                self.layout.store_dir.clone(),
+            ),
             session,
             opened,
         )
@@ -146,17 +156,21 @@ impl StoreConfig for DaemonUri {
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let connection = self.connect(context.session, notify(&context.opened))?;
-        Ok(Arc::new(RemoteSource::new(
-            connection,
-            self.priority,
-            self.trusted,
-        )))
+        let options = RemoteSourceOptions {
+            priority: self.priority,
+            is_trusted: self.trusted,
+        };
+        let (uri, session) = (self.clone(), context.session);
+        let session = Session::new(session.cancel.clone(), session.events.clone());
+        let reopen = move || uri.connect(&session, || {});
+        Ok(Arc::new(RemoteSource::new(connection, reopen, options)))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let connection = self.connect(context.session, || {})?;
         let options = RemoteTargetOptions {
             dry_run: context.dry_run,
+            substitutes: context.substitutes,
             requires_trust: true,
         };
         Ok(OpenTarget {
@@ -167,6 +181,15 @@ impl StoreConfig for DaemonUri {
 
     fn root_layout(&self) -> Option<&StoreLayout> {
         Some(&self.layout)
+    }
+
+    /// The settings of this machine do not decide about the other side: only the user does.
+    fn requires_signatures(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn can_substitute(&self) -> bool {
+        true
     }
 
     fn is_trusted(&self) -> bool {

@@ -6,11 +6,13 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use floe_wire::Protocol;
 use tempfile::TempPath;
 
 /// The way to the daemon of another machine, by the parts of a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SshCommand {
+    pub(super) protocol: Protocol,
     /// The user and the host, for ssh.
     pub(super) destination: String,
     pub(super) host: String,
@@ -39,7 +41,11 @@ impl SshCommand {
     /// Errors: the file for the host key cannot be written.
     pub(super) fn build(&self) -> io::Result<(Command, Option<KnownHosts>)> {
         let mut program = self.remote_program.clone();
-        program.push("--stdio".into());
+        let arguments: &[&str] = match self.protocol {
+            Protocol::Worker => &["--stdio"],
+            Protocol::Serve => &["--serve", "--write"],
+        };
+        program.extend(arguments.iter().map(|it| (*it).to_owned()));
         if let Some(store) = &self.remote_store {
             program.extend(["--store".into(), store.clone()]);
         }
@@ -51,18 +57,25 @@ impl SshCommand {
         }
         let mut command = Command::new("ssh");
         command.arg(&self.destination).args(["-x", "-T"]);
-        command.args(&self.options);
-        if let Some(key) = &self.key {
-            command.arg("-i").arg(key);
-        }
         let known_hosts = match &self.host_key {
             Some(key) => Some(KnownHosts::create(&self.host, key)?),
             None => None,
         };
-        if let Some(known_hosts) = &known_hosts {
+        // ssh obeys the first of several values.
+        if let Some(KnownHosts(file)) = &known_hosts {
             let mut option = OsString::from("-oUserKnownHostsFile=");
-            option.push(&known_hosts.0);
+            option.push(file);
             command.arg(option);
+            command.args([
+                "-oGlobalKnownHostsFile=/dev/null",
+                "-oStrictHostKeyChecking=yes",
+            ]);
+        }
+        command.args(&self.options);
+        // Without this, a machine that has disappeared would hold up the copy for ever.
+        command.args(["-oServerAliveInterval=15", "-oServerAliveCountMax=4"]);
+        if let Some(key) = &self.key {
+            command.arg("-i").arg(key);
         }
         if self.compress {
             command.arg("-C");

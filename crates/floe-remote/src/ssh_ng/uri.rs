@@ -1,4 +1,5 @@
-//! The URI of a store on another machine: `ssh-ng://[USER@]HOST[:PORT]`.
+//! The URI of a store on another machine: `ssh-ng://[USER@]HOST[:PORT]`, or `ssh://` for the older
+//! protocol.
 
 use std::any::Any;
 use std::fmt;
@@ -14,9 +15,11 @@ use floe_transfer::{
 };
 
 use super::command::{KnownHosts, SshCommand};
+use floe_wire::Protocol;
+
 use crate::connection::Connection;
 use crate::error::RemoteError;
-use crate::source::{RemoteSource, notify};
+use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
 use crate::target::{RemoteTarget, RemoteTargetOptions};
 
@@ -41,15 +44,20 @@ impl SshUri {
         let (destination, host, port) = split_address(&address)?;
         let options = shell_words::split(&context.ssh_options)
             .map_err(|error| format!("NIX_SSHOPTS cannot be split into words: {error}"))?;
+        let (protocol, program) = match uri.scheme.as_str() {
+            "ssh" => (Protocol::Serve, "nix-store"),
+            _ => (Protocol::Worker, "nix-daemon"),
+        };
         let mut store = SshUri {
             ssh: SshCommand {
+                protocol,
                 destination,
                 host,
                 port,
                 key: None,
                 host_key: None,
                 compress: false,
-                remote_program: vec!["nix-daemon".into()],
+                remote_program: vec![program.into()],
                 remote_store: None,
                 options,
             },
@@ -92,13 +100,17 @@ impl SshUri {
             drop::<Option<KnownHosts>>(known_hosts);
             opened();
         };
-        let name = (self.name.clone(), self.dir.clone());
-        let connection = Connection::open(stream, name, session, opened)?;
+        let name = (self.ssh.protocol, self.name.clone(), self.dir.clone());
+        Connection::open(stream, name, session, opened)
+    }
+
+    /// Waits until ssh may no longer ask for a password on the terminal, so that the display of
+    /// progress does not disturb it.
+    fn wait_for_login(&self, connection: &Connection) -> Result<(), Error> {
         if !self.ssh.is_localhost() && File::open(TERMINAL).is_ok() {
-            // ssh may ask for a password there. The display of progress begins only afterwards.
             connection.wait_until_open()?;
         }
-        Ok(connection)
+        Ok(())
     }
 
     /// Explains why the program cannot be started.
@@ -122,7 +134,10 @@ fn split_address(address: &str) -> Result<(String, String, Option<u16>), String>
     };
     let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
-        Some((host, port)) => (host, port.strip_prefix(':')),
+        Some((host, port)) => match port.strip_prefix(':') {
+            Some(port) => (host, Some(port)),
+            None => return Err(format!("{port:?} follows the address; use [ADDRESS]:PORT")),
+        },
         None => match rest.split_once(':') {
             Some((host, port)) => (host, Some(port)),
             None => (rest, None),
@@ -178,23 +193,41 @@ impl StoreConfig for SshUri {
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let connection = self.connect(context.session, notify(&context.opened))?;
-        Ok(Arc::new(RemoteSource::new(
-            connection,
-            self.priority,
-            self.trusted,
-        )))
+        // One of several caches must not delay the others.
+        if !context.are_substituters {
+            self.wait_for_login(&connection)?;
+        }
+        let options = RemoteSourceOptions {
+            priority: self.priority,
+            is_trusted: self.trusted,
+        };
+        let (uri, session) = (self.clone(), context.session);
+        let session = Session::new(session.cancel.clone(), session.events.clone());
+        let reopen = move || uri.connect(&session, || {});
+        Ok(Arc::new(RemoteSource::new(connection, reopen, options)))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let connection = self.connect(context.session, || {})?;
+        self.wait_for_login(&connection)?;
         let options = RemoteTargetOptions {
             dry_run: context.dry_run,
+            substitutes: context.substitutes,
             requires_trust: false,
         };
         Ok(OpenTarget {
             target: Arc::new(RemoteTarget::new(connection, options)),
             local_store: None,
         })
+    }
+
+    /// The settings of this machine do not decide about the other side: only the user does.
+    fn requires_signatures(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn can_substitute(&self) -> bool {
+        true
     }
 
     fn is_trusted(&self) -> bool {
@@ -251,6 +284,7 @@ mod tests {
             "-x@host",
             "host:x",
             "host/store",
+            "[::1]x",
         ] {
             assert!(split_address(address).is_err(), "{address}");
         }

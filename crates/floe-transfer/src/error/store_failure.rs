@@ -20,6 +20,11 @@ pub trait StoreFailure: Error + Send + Sync {
         false
     }
 
+    /// Whether the target can receive nothing any more, so that the copy ends.
+    fn ends_copy(&self) -> bool {
+        false
+    }
+
     /// Whether all sources of the kind fail in the same way.
     fn concerns_all_sources(&self) -> bool;
 }

@@ -217,7 +217,7 @@ const NEXT: u64 = 0x6f6c_6d67;
 /// `STDERR_LAST`
 const LAST: u64 = 0x616c_7473;
 /// `STDERR_ERROR`
-const ERROR: u64 = 0x6378_7470;
+pub(crate) const ERROR: u64 = 0x6378_7470;
 /// `STDERR_START_ACTIVITY`
 const START_ACTIVITY: u64 = 0x5354_5254;
 /// `STDERR_STOP_ACTIVITY`

@@ -9,14 +9,14 @@ use crate::input::{Input, TEXT_LEN_MAX};
 use crate::output;
 
 /// Reads a path.
-pub(super) fn read_path(input: &mut Input<'_>, dir: &StoreDir) -> Result<StorePath, WireError> {
+pub(crate) fn read_path(input: &mut Input<'_>, dir: &StoreDir) -> Result<StorePath, WireError> {
     let text = input.text(PATH, PATH_LEN_MAX)?;
     let parsed = dir.parse(text);
     parsed.map_err(|error| WireError::value(PATH, text, error))
 }
 
 /// Reads a path that may be absent, as an empty text.
-pub(super) fn read_optional_path(
+pub(crate) fn read_optional_path(
     input: &mut Input<'_>,
     dir: &StoreDir,
 ) -> Result<Option<StorePath>, WireError> {
@@ -31,7 +31,7 @@ pub(super) fn read_optional_path(
 }
 
 /// Reads a set of paths.
-pub(super) fn read_paths(
+pub(crate) fn read_paths(
     input: &mut Input<'_>,
     dir: &StoreDir,
 ) -> Result<BTreeSet<StorePath>, WireError> {
@@ -42,12 +42,12 @@ pub(super) fn read_paths(
 }
 
 /// Appends a set of paths.
-pub(super) fn write_paths(output: &mut Vec<u8>, dir: &StoreDir, paths: &BTreeSet<StorePath>) {
+pub(crate) fn write_paths(output: &mut Vec<u8>, dir: &StoreDir, paths: &BTreeSet<StorePath>) {
     output::texts(output, paths.iter().map(|path| dir.full_path(path)));
 }
 
 /// Appends a path that may be absent.
-pub(super) fn write_optional_path(output: &mut Vec<u8>, dir: &StoreDir, path: Option<&StorePath>) {
+pub(crate) fn write_optional_path(output: &mut Vec<u8>, dir: &StoreDir, path: Option<&StorePath>) {
     output::text(
         output,
         path.map(|path| dir.full_path(path)).unwrap_or_default(),
@@ -55,7 +55,7 @@ pub(super) fn write_optional_path(output: &mut Vec<u8>, dir: &StoreDir, path: Op
 }
 
 /// Reads the metadata of a path, without the path itself (`UnkeyedValidPathInfo`).
-pub(super) fn read_info(
+pub(crate) fn read_info(
     input: &mut Input<'_>,
     path: StorePath,
     dir: &StoreDir,
@@ -68,12 +68,7 @@ pub(super) fn read_info(
     let registration_time = Some(input.number()?).filter(|time| *time != 0);
     let nar_size = input.number()?;
     let ultimate = input.boolean()?;
-    let signatures = input.texts(SIGNATURE)?;
-    let parse = |text: &String| {
-        let signature = Signature::parse(text);
-        signature.map_err(|error| WireError::value(SIGNATURE, text, error))
-    };
-    let signatures = signatures.iter().map(parse).collect::<Result<_, _>>()?;
+    let signatures = read_signatures(input)?;
     let ca = match input.text(CONTENT_ADDRESS, TEXT_LEN_MAX)? {
         "" => None,
         text => match ContentAddress::parse(text) {
@@ -94,8 +89,16 @@ pub(super) fn read_info(
     })
 }
 
+/// Reads a set of signatures. Drops those in no known form, which no key can have made: a store
+/// keeps any text.
+pub(crate) fn read_signatures(input: &mut Input<'_>) -> Result<BTreeSet<Signature>, WireError> {
+    let texts = input.texts(SIGNATURE)?;
+    let known = texts.iter().filter_map(|text| Signature::parse(text).ok());
+    Ok(known.collect())
+}
+
 /// Appends the metadata of a path, without the path itself.
-pub(super) fn write_info(output: &mut Vec<u8>, info: &PathInfo, dir: &StoreDir) {
+pub(crate) fn write_info(output: &mut Vec<u8>, info: &PathInfo, dir: &StoreDir) {
     write_optional_path(output, dir, info.deriver.as_ref());
     output::text(output, info.nar_hash.digest_base16());
     write_paths(output, dir, &info.references);

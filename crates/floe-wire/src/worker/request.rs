@@ -31,6 +31,8 @@ pub enum Request {
         paths: BTreeSet<StorePath>,
         /// Whether the daemon first substitutes the missing ones.
         substitute: bool,
+        /// Whether the paths become temporary roots. Only the serve protocol has this.
+        lock: bool,
     },
     /// Reads the NAR of a path (`NarFromPath`).
     NarFromPath(StorePath),
@@ -68,7 +70,9 @@ impl Request {
             | Request::NarFromPath(path) => output::text(output, dir.full_path(path)),
             Request::AddIndirectRoot(link) => output::text(output, link),
             Request::QueryPathFromHashPart(part) => output::text(output, part.as_str()),
-            Request::QueryValidPaths { paths, substitute } => {
+            Request::QueryValidPaths {
+                paths, substitute, ..
+            } => {
                 write_paths(output, dir, paths);
                 output::boolean(output, *substitute);
             }
@@ -103,6 +107,7 @@ impl Request {
             31 => Request::QueryValidPaths {
                 paths: read_paths(input, dir)?,
                 substitute: input.boolean()?,
+                lock: false,
             },
             38 => Request::NarFromPath(read_path(input, dir)?),
             39 => {

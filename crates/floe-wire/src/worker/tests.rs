@@ -7,6 +7,8 @@ use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StoreDir,
 use proptest::prelude::*;
 
 use super::*;
+use crate::client::{ClientEvent, ClientSession};
+use crate::protocol::Protocol;
 
 fn path() -> impl Strategy<Value = StorePath> {
     "[0-9a-df-np-sv-z]{32}-[a-z0-9+._-]{1,20}"
@@ -47,8 +49,13 @@ fn request() -> impl Strategy<Value = Request> {
         path().prop_map(Request::QueryPathInfo),
         "[0-9a-df-np-sv-z]{32}"
             .prop_map(|text| Request::QueryPathFromHashPart(HashPart::parse(&text).unwrap())),
-        (prop::collection::btree_set(path(), 0..5), any::<bool>())
-            .prop_map(|(paths, substitute)| Request::QueryValidPaths { paths, substitute }),
+        (prop::collection::btree_set(path(), 0..5), any::<bool>()).prop_map(
+            |(paths, substitute)| Request::QueryValidPaths {
+                paths,
+                substitute,
+                lock: false
+            }
+        ),
         path().prop_map(Request::NarFromPath),
         (info(), any::<bool>(), any::<bool>()).prop_map(|(info, repair, dont_check_sigs)| {
             Request::AddToStoreNar {
@@ -187,7 +194,7 @@ proptest! {
     ) {
         let dir = StoreDir::default();
         let mut sent = Vec::new();
-        let mut client = ClientSession::new(dir.clone(), &mut sent);
+        let mut client = ClientSession::new(Protocol::Worker, dir.clone(), &mut sent);
         for (request, ..) in &requests {
             request.write(&mut sent, &dir);
             client.expect(request.reply_kind());
@@ -278,7 +285,7 @@ proptest! {
 }
 
 fn client_after(bytes: &[u8]) -> ClientSession {
-    let mut client = ClientSession::new(StoreDir::default(), &mut Vec::new());
+    let mut client = ClientSession::new(Protocol::Worker, StoreDir::default(), &mut Vec::new());
     client.space()[..bytes.len()].copy_from_slice(bytes);
     client.fill(bytes.len());
     client

@@ -5,9 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use floe_format::StoreDir;
-use floe_wire::worker::{
-    ClientEvent, ClientSession, Reply, Request, ServerEvent, ServerInfo, ServerSession, Version,
-};
+use floe_wire::worker::{Reply, Request, ServerEvent, ServerInfo, ServerSession, Version};
+use floe_wire::{ClientEvent, ClientSession, Protocol};
 
 fn recorded(name: &str) -> Vec<u8> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/conversations");
@@ -35,7 +34,7 @@ fn requests(name: &str) -> (Vec<Request>, Vec<u8>) {
 /// Returns the replies of the daemon, and the bytes of the NAR that it sent.
 fn replies(name: &str, requests: &[Request]) -> (ServerInfo, Vec<Reply>, Vec<u8>) {
     let bytes = recorded(&format!("{name}.daemon"));
-    let mut client = ClientSession::new(StoreDir::default(), &mut Vec::new());
+    let mut client = ClientSession::new(Protocol::Worker, StoreDir::default(), &mut Vec::new());
     for request in requests {
         client.expect(request.reply_kind());
     }
@@ -64,6 +63,7 @@ fn added_path_has_its_temporary_root_before_its_nar() {
             Request::QueryValidPaths {
                 paths,
                 substitute: false,
+                ..
             },
             Request::AddToStoreNar {
                 info,

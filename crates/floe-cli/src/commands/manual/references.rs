@@ -99,6 +99,10 @@ const RELATED: &[(&str, &[&str])] = &[
         "floe-copy",
         &["floe-install(1)", "floe-key(1)", "nix.conf(5)"],
     ),
+    (
+        "floe-nix-copy-closure",
+        &["floe-copy(1)", "nix-copy-closure(1)", "ssh(1)"],
+    ),
     ("floe-push", &["floe-copy(1)", "floe-key(1)", "nix.conf(5)"]),
     ("floe-verify", &["floe-install(1)", "nix-store(1)"]),
     ("floe-info", &["floe-copy(1)", "nix.conf(5)"]),

@@ -1,23 +1,28 @@
-//! The client's side of a connection.
+//! The client's side of a connection, for both protocols.
 
 use std::collections::VecDeque;
 
 use floe_format::StoreDir;
 use floe_format::nar::read::{NarError, NarReader};
 
-use super::{
-    CLIENT_MAGIC, DaemonError, LogMessage, Reply, ReplyKind, SERVER_MAGIC, ServerInfo, Version,
-};
 use crate::error::{WireError, beginning};
 use crate::output;
+use crate::protocol::Protocol;
 use crate::receive_buffer::ReceiveBuffer;
+use crate::serve;
+use crate::version::Version;
+use crate::worker::{
+    CLIENT_MAGIC, DaemonError, ERROR, LogMessage, Reply, ReplyKind, SERVER_MAGIC, ServerInfo,
+};
 
-/// The client's side of a connection to a daemon: it gets the daemon's bytes and returns events.
+/// The client's side of a connection to a daemon, or to `nix-store --serve`: it gets the bytes of
+/// the other side and returns events.
 ///
 /// Requests may be sent at any time, also before the daemon has sent its first byte. Replies come
 /// in the order of the requests.
 #[derive(Debug)]
 pub struct ClientSession {
+    protocol: Protocol,
     dir: StoreDir,
     state: State,
     buffer: ReceiveBuffer,
@@ -50,7 +55,8 @@ pub enum ClientEvent<'a> {
     Log(LogMessage),
     /// The oldest request has succeeded. After [`Reply::Nar`], the NAR follows.
     Replied(Reply),
-    /// The oldest request has failed. The connection can still be used.
+    /// The oldest request has failed, perhaps after [`Reply::Nar`]. The connection can still be
+    /// used.
     Failed(DaemonError),
     /// The next bytes of the NAR.
     NarData(&'a [u8]),
@@ -60,13 +66,19 @@ pub enum ClientEvent<'a> {
 
 impl ClientSession {
     /// Makes a session. Appends the first bytes to `output`.
-    pub fn new(dir: StoreDir, output: &mut Vec<u8>) -> ClientSession {
-        output::number(output, CLIENT_MAGIC);
-        output::number(output, Version::OFFERED.to_number());
-        // Once the affinity to a CPU, and a file whose space a collection would need.
-        output::boolean(output, false);
-        output::boolean(output, false);
+    pub fn new(protocol: Protocol, dir: StoreDir, output: &mut Vec<u8>) -> ClientSession {
+        match protocol {
+            Protocol::Serve => serve::write_greeting(output),
+            Protocol::Worker => {
+                output::number(output, CLIENT_MAGIC);
+                output::number(output, Version::OFFERED.to_number());
+                // Once the affinity to a CPU, and a file whose space a collection would need.
+                output::boolean(output, false);
+                output::boolean(output, false);
+            }
+        }
         ClientSession {
+            protocol,
             dir,
             state: State::Greeting,
             buffer: ReceiveBuffer::default(),
@@ -113,6 +125,9 @@ impl ClientSession {
     pub fn next_event(&mut self) -> Result<Option<ClientEvent<'_>>, WireError> {
         loop {
             match &mut self.state {
+                State::Greeting if self.protocol == Protocol::Serve => {
+                    return self.next_of_serve_greeting();
+                }
                 State::Greeting => match self.buffer.parse(parse_greeting) {
                     Ok(Some(version)) => self.state = State::Info(version),
                     Ok(None) => return Ok(None),
@@ -133,10 +148,29 @@ impl ClientSession {
                     let info = std::mem::take(info);
                     return self.next_of_start(info);
                 }
+                State::Log if self.protocol == Protocol::Serve => {
+                    // Every message is a reply.
+                    if self.buffer.filled().is_empty() {
+                        return Ok(None);
+                    }
+                    self.state = State::Reply;
+                }
                 State::Log => return self.next_of_log(),
                 State::Reply => return self.next_reply(),
                 State::Nar(_) => return self.next_of_nar(),
             }
+        }
+    }
+
+    fn next_of_serve_greeting(&mut self) -> Result<Option<ClientEvent<'_>>, WireError> {
+        match self.buffer.parse(serve::read_greeting) {
+            Ok(Some(())) => {
+                self.state = State::Log;
+                Ok(Some(ClientEvent::Opened(ServerInfo::default())))
+            }
+            Ok(None) => Ok(None),
+            Err(WireError::Magic { .. }) => Err(self.not_a_daemon()),
+            Err(error) => Err(error),
         }
     }
 
@@ -169,6 +203,7 @@ impl ClientSession {
             }
             Some(LogMessage::Error(error)) => {
                 self.expected.pop_front();
+                self.state = State::Log;
                 Ok(Some(ClientEvent::Failed(error)))
             }
             Some(message) => Ok(Some(ClientEvent::Log(message))),
@@ -177,6 +212,7 @@ impl ClientSession {
 
     fn next_reply(&mut self) -> Result<Option<ClientEvent<'_>>, WireError> {
         let ClientSession {
+            protocol,
             dir,
             buffer,
             expected,
@@ -187,7 +223,11 @@ impl ClientSession {
                 len: buffer.filled().len(),
             });
         };
-        let Some(reply) = buffer.parse(|input| Reply::parse(input, kind, dir))? else {
+        let reply = match protocol {
+            Protocol::Worker => buffer.parse(|input| Reply::parse(input, kind, dir))?,
+            Protocol::Serve => buffer.parse(|input| serve::read_reply(input, kind, dir))?,
+        };
+        let Some(reply) = reply else {
             return Ok(None);
         };
         self.state = match reply {
@@ -211,6 +251,10 @@ impl ClientSession {
             return Ok(Some(ClientEvent::NarEnd));
         }
         let begin = reader.offset();
+        if begin == 0 && self.protocol == Protocol::Worker && self.buffer.begins_with(ERROR) {
+            // The daemon has noticed too late that it cannot send the NAR.
+            return self.next_of_log();
+        }
         let mut input = self.buffer.filled();
         let invalid = |error: NarError| WireError::Nar {
             path: match self.expected.front() {
