@@ -29,6 +29,8 @@ use crate::programs;
 enum Way {
     /// `ssh-ng://` over a network with this round trip, in milliseconds.
     Ssh(u64),
+    /// `ssh://` over such a network.
+    Serve(u64),
     /// `ssh-ng://localhost`, without ssh.
     Program,
     /// `unix://`.
@@ -59,10 +61,12 @@ struct Work {
 /// All rows in the order of the table.
 pub(super) fn all() -> Vec<RowPlan> {
     use Task::{Fetch, FetchAgain, Push, PushAgain, PushFromCache};
-    let far = Way::Ssh(50);
+    let (far, older) = (Way::Ssh(50), Way::Serve(50));
     let rows = [
         ("300 paths → ssh-ng, 50 ms", CHAINS, far, Push, 0.90),
         ("300 paths ← ssh-ng, 50 ms", CHAINS, far, Fetch, 0.10),
+        ("300 paths → ssh, 50 ms", CHAINS, older, Push, 0.06),
+        ("300 paths ← ssh, 50 ms", CHAINS, older, Fetch, 0.06),
         ("firefox → ssh-ng, 50 ms", FIREFOX, far, Push, 1.0),
         ("firefox ← ssh-ng, 50 ms", FIREFOX, far, Fetch, 0.52),
         (
@@ -130,7 +134,7 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
     let mut link = None;
     let mut ssh_options = None;
     let uri = match work.way {
-        Way::Ssh(millis) => {
+        Way::Ssh(millis) | Way::Serve(millis) => {
             let new = Rc::new(Link::new(LinkOptions {
                 round_trip: Duration::from_millis(millis),
                 rate: None,
@@ -143,9 +147,9 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
             guards.push(Box::new(new.clone()));
             link = Some(new);
             ssh_options = Some(options);
-            daemon.program_uri(&Link::SERVER.to_string())?
+            daemon.program_uri(work.way, &Link::SERVER.to_string())?
         }
-        Way::Program => daemon.program_uri("localhost")?,
+        Way::Program => daemon.program_uri(work.way, "localhost")?,
         Way::Socket => {
             let (process, uri) = daemon.listen()?;
             guards.push(Box::new(process));
@@ -239,12 +243,12 @@ struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    fn command(&self) -> Command {
-        self.fixture.nix_command("nix-daemon")
-    }
-
-    fn program_uri(&self, authority: &str) -> Result<String> {
-        let command = self.command();
+    fn program_uri(&self, way: Way, authority: &str) -> Result<String> {
+        let (scheme, tool) = match way {
+            Way::Serve(_) => ("ssh", "nix-store"),
+            _ => ("ssh-ng", "nix-daemon"),
+        };
+        let command = self.fixture.nix_command(tool);
         let conf = command
             .get_envs()
             .find(|(name, _)| *name == "NIX_CONF_DIR")
@@ -254,7 +258,7 @@ impl Daemon<'_> {
         let words = format!("env NIX_REMOTE=local NIX_CONF_DIR={conf} {program}");
         let (words, store) = (words.replace(' ', "%20"), self.root.display());
         Ok(format!(
-            "ssh-ng://{authority}?remote-program={words}&remote-store={store}"
+            "{scheme}://{authority}?remote-program={words}&remote-store={store}"
         ))
     }
 
@@ -262,7 +266,7 @@ impl Daemon<'_> {
     fn listen(&self) -> Result<(Running, String)> {
         create_store(self.fixture, &self.root)?;
         let socket = self.scratch.join("socket");
-        let mut command = self.command();
+        let mut command = self.fixture.nix_command("nix-daemon");
         command.arg("--store").arg(&self.root);
         command.env("NIX_DAEMON_SOCKET_PATH", &socket);
         let running = Running::start(command)?;

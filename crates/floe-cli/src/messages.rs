@@ -75,6 +75,11 @@ pub(crate) fn unknown_setting(setting: &UnknownSetting) -> String {
     format!("ignoring {name} ({origin}): neither floe nor Nix has such a setting; {fix}")
 }
 
+/// The note of `floe config` about a store to which the user may not write.
+pub(crate) fn written_through(daemon: impl Display) -> String {
+    format!("this user may not write to it, so floe writes through {daemon}")
+}
+
 pub(crate) fn unreadable_conf_file(file_and_cause: &str) -> String {
     format!("floe: ignoring the configuration file {file_and_cause}")
 }

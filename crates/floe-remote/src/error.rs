@@ -128,6 +128,14 @@ impl StoreFailure for RemoteError {
 }
 
 impl RemoteError {
+    /// Makes the error for a reply of another kind than the request demands.
+    pub(crate) fn unexpected_reply(uri: &str) -> RemoteError {
+        RemoteError::Query {
+            uri: uri.to_owned(),
+            reason: "the reply is of another kind than the request".into(),
+        }
+    }
+
     /// Returns the error of a target after which it can receive nothing any more. The refusal of a
     /// path is none.
     pub(crate) fn of_target(self) -> Error {

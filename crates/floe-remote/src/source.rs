@@ -97,7 +97,7 @@ fn query_path_info(connection: &Connection, path: StorePath, reply: NarInfoCallb
             reply(match replied {
                 Ok(Reply::PathInfo(None)) => Ok(None.into()),
                 Ok(Reply::PathInfo(Some(info))) => narinfo(*info, &dir),
-                Ok(_) => Err(unexpected(name)),
+                Ok(_) => Err(RemoteError::unexpected_reply(&name).into()),
                 Err(error) => Err(error.into()),
             });
         }),
@@ -121,14 +121,6 @@ fn narinfo(info: PathInfo, dir: &StoreDir) -> NarInfoResult {
         info,
     };
     Ok(Some(narinfo).into())
-}
-
-fn unexpected(uri: String) -> Error {
-    RemoteError::Query {
-        uri,
-        reason: "the reply is of another kind than the request".into(),
-    }
-    .into()
 }
 
 impl Source for RemoteSource {
@@ -157,7 +149,7 @@ impl Source for RemoteSource {
             match found.map(|mut replies| replies.pop()) {
                 Ok(Some(Reply::Path(Some(path)))) => query_path_info(&connection, path, reply),
                 Ok(Some(Reply::Path(None))) => reply(Ok(None.into())),
-                Ok(_) => reply(Err(unexpected(name))),
+                Ok(_) => reply(Err(RemoteError::unexpected_reply(&name).into())),
                 Err(error) => reply(Err(error.into())),
             }
         };
@@ -199,7 +191,7 @@ impl Source for RemoteSource {
         }
         match connection.request_all([Request::QueryAllValidPaths])?.pop() {
             Some(Reply::Paths(paths)) => Ok(Some(paths.into_iter().collect())),
-            _ => Err(unexpected(self.name())),
+            _ => Err(RemoteError::unexpected_reply(&self.name).into()),
         }
     }
 

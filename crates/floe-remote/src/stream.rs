@@ -146,12 +146,21 @@ impl Peer {
         }
     }
 
+    /// Returns what the user can do about a stream that ends before its first byte.
+    pub(crate) fn advice_at_start(&self) -> &'static str {
+        match self {
+            Peer::Socket(_) => {
+                "; its log tells why, perhaps because allowed-users in its nix.conf excludes this \
+                 user"
+            }
+            Peer::Program(_) => "",
+        }
+    }
+
     /// Returns why the stream ended, as far as the system or the program tells.
     pub(crate) fn end_reason(&self) -> String {
         match self {
-            Peer::Socket(_) => "the daemon has closed the connection; its log tells why (perhaps \
-                                allowed-users in its nix.conf excludes this user)"
-                .into(),
+            Peer::Socket(_) => "the daemon has closed the connection".into(),
             Peer::Program(program) => program.end_reason(),
         }
     }

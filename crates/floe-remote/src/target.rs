@@ -61,11 +61,29 @@ impl RemoteTarget {
     }
 
     fn unexpected(&self) -> Error {
-        RemoteError::Query {
-            uri: self.connection.name().to_owned(),
-            reason: "the reply is of another kind than the request".into(),
+        RemoteError::unexpected_reply(self.connection.name()).into()
+    }
+
+    /// Checks that the daemon obeys a client that demands no signatures, if it says whom it trusts.
+    fn check_trust(&self) -> Result<(), RemoteError> {
+        match self.connection.wait_until_open()?.trusts_client {
+            Some(false) => Err(RemoteError::NotTrusted {
+                uri: self.connection.name().to_owned(),
+            }),
+            _ => Ok(()),
         }
-        .into()
+    }
+
+    /// Returns the references of a path that the daemon has refused.
+    fn refused_references(&self, info: &PathInfo) -> BTreeSet<StorePath> {
+        let mut refused = self.refused.lock();
+        // This may be another attempt.
+        refused.remove(&info.path);
+        let references = info.references.iter();
+        references
+            .filter(|it| refused.contains(*it))
+            .cloned()
+            .collect()
     }
 
     /// Takes memory for some bytes, if there is room.
@@ -128,21 +146,10 @@ impl Target for RemoteTarget {
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
         let dont_check_sigs = !nar.options().check_signatures;
-        let trusts_client = self.connection.wait_until_open();
-        let trusts_client = trusts_client.map_err(RemoteError::of_target)?.trusts_client;
-        if dont_check_sigs && trusts_client == Some(false) {
-            let uri = self.connection.name().to_owned();
-            return Err(RemoteError::NotTrusted { uri }.of_target());
+        if dont_check_sigs {
+            self.check_trust().map_err(RemoteError::of_target)?;
         }
-        let mut refused = self.refused.lock();
-        // This may be another attempt.
-        refused.remove(nar.path());
-        let references = nar.narinfo().info.references.iter();
-        let missing: BTreeSet<_> = references
-            .filter(|it| refused.contains(*it))
-            .cloned()
-            .collect();
-        drop(refused);
+        let missing = self.refused_references(&nar.narinfo().info);
         if !missing.is_empty() {
             let path = nar.path().clone();
             return Err(Error::MissingReferences { path, missing });

@@ -89,6 +89,10 @@ pub(super) async fn send(
         }
         if url.origin() != first.origin() {
             request.message.headers.remove(AUTHORIZATION);
+            if request.message.is_complete {
+                // A request for credentials has the tokens of its service in other headers.
+                request.message.headers.clear();
+            }
         }
     }
     if request.message.hides_query {

@@ -11,7 +11,9 @@ use crate::messages;
 use crate::options::Settings;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    let mut config = Settings::load(&args.options, None)?.config;
+    let settings = Settings::load(&args.options, None)?;
+    let store_note = store_note(&settings);
+    let mut config = settings.config;
     for file in &config.unreadable_files {
         eprint_line(messages::unreadable_conf_file(file));
     }
@@ -45,7 +47,11 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let width = lines.iter().map(|line| line.chars().count()).max();
     let width = width.unwrap_or(0).min(ALIGNED_MAX);
     for (entry, line) in entries.iter().zip(&lines) {
-        let note = setting_note(&network, entry.name).map(|note| format!("; {note}"));
+        let note = match entry.name {
+            "store" => store_note.clone(),
+            name => setting_note(&network, name),
+        };
+        let note = note.map(|note| format!("; {note}"));
         let (origin, note) = (entry.setting.origin(), note.unwrap_or_default());
         print(format_args!("{line:width$}  # {origin}{note}"))?;
     }
@@ -56,6 +62,17 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         print(format_args!("{line:width$}  # environment variable {name}"))?;
     }
     Ok(())
+}
+
+/// Returns why floe writes to the default store through the daemon, if it does.
+fn store_note(settings: &Settings) -> Option<String> {
+    let uri = settings
+        .config
+        .resolve_target_uri("auto", &settings.context);
+    // The commands that need the store report an error.
+    let target = uri.ok()?;
+    let is_daemon = target.layout().is_none() && target.root_layout().is_some();
+    is_daemon.then(|| messages::written_through(&*target))
 }
 
 /// Returns the proxies of the environment.

@@ -336,6 +336,11 @@ fn auto_is_the_daemon_for_users_who_may_not_write() {
         command.env("NIX_STATE_DIR", &state);
         command.env("NIX_DAEMON_SOCKET_PATH", daemon.socket());
         let installed = run(&mut command).expect(0);
+        let mut config = as_user(&user, &floe(["config", "store"]));
+        config.env("NIX_STATE_DIR", &state);
+        config.env("NIX_DAEMON_SOCKET_PATH", daemon.socket());
+        let shown = run(&mut config).expect(0).stdout;
+        assert!(shown.contains("so floe writes through daemon"), "{shown}");
         assert!(
             installed.stderr.contains("into daemon"),
             "{}",

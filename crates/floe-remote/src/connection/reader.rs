@@ -58,7 +58,10 @@ impl Reader {
             true => RemoteError::Cancelled,
             false => failure,
         };
-        self.shared.peer.close();
+        // After its owner, a program ends by itself.
+        if !self.shared.is_closing.load(Ordering::Relaxed) {
+            self.shared.peer.close();
+        }
         let mut state = self.shared.state.lock();
         state.failure = Some(failure.clone());
         let pending = std::mem::take(&mut state.pending);
@@ -220,6 +223,7 @@ impl Reader {
         match self.client.error_at_end() {
             // Without a byte, the end itself is the cause.
             Some(floe_wire::WireError::Magic { beginning }) if beginning.is_empty() => {
+                let reason = format!("{reason}{}", self.shared.peer.advice_at_start());
                 RemoteError::Connect { uri, reason }
             }
             Some(fault) => RemoteError::Protocol { uri, fault },

@@ -353,3 +353,24 @@ fn padding_of_other_bytes_than_zeros_is_refused() {
     let error = Input::new(&bytes).bytes("a text", 10).unwrap_err();
     assert_eq!(error, WireError::Padding { what: "a text" });
 }
+
+#[test]
+fn signature_in_no_known_form_is_dropped() {
+    let dir = StoreDir::default();
+    let mut bytes = Vec::new();
+    output::boolean(&mut bytes, true);
+    output::text(&mut bytes, "");
+    output::text(&mut bytes, "00".repeat(32));
+    output::number(&mut bytes, 0);
+    for number in [1, 120, 0] {
+        output::number(&mut bytes, number);
+    }
+    output::texts(&mut bytes, ["junk", "also:junk"].into_iter());
+    output::text(&mut bytes, "");
+    let path = StorePath::parse("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello").unwrap();
+    let reply = Reply::parse(&mut Input::new(&bytes), &ReplyKind::PathInfo(path), &dir);
+    let Ok(Reply::PathInfo(Some(info))) = reply else {
+        panic!("{reply:?}");
+    };
+    assert!(info.signatures.is_empty() && info.nar_size == 120);
+}
