@@ -256,7 +256,7 @@ mod tests {
         let environment = environment(&[]);
         let uris = "https://c?trusted=1&priority=3 https://c/?priority=3&trusted=true \
                     https://c/?trusted=1&priority=3&parallel-compression=true https://c \
-                    /mnt local?root=/mnt ssh://host";
+                    /mnt local?root=/mnt gs://bucket";
         let config = Config::load(&environment, &[("substituters", uris)]).unwrap();
         let (stores, errors) = config.substituters(&UriContext::default());
         let names: Vec<String> = stores.iter().map(ToString::to_string).collect();

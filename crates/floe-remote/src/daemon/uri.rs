@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
-use crate::target::{RemoteTarget, RemoteTargetOptions};
+use crate::target::{Open, RemoteTarget, RemoteTargetOptions};
 
 /// The store behind a daemon on this machine, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,13 +168,17 @@ impl StoreConfig for DaemonUri {
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let connection = self.connect(context.session, || {})?;
+        let (uri, session) = (self.clone(), context.session);
+        let session = Session::new(session.cancel.clone(), session.events.clone());
+        let open: Open = Box::new(move || uri.connect(&session, || {}));
+        let open = Some(open);
         let options = RemoteTargetOptions {
             dry_run: context.dry_run,
             substitutes: context.substitutes,
             requires_trust: true,
         };
         Ok(OpenTarget {
-            target: Arc::new(RemoteTarget::new(connection, options)),
+            target: Arc::new(RemoteTarget::new(connection, open, options)),
             local_store: None,
         })
     }

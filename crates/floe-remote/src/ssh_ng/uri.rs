@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
-use crate::target::{RemoteTarget, RemoteTargetOptions};
+use crate::target::{Open, RemoteTarget, RemoteTargetOptions};
 
 /// A store on another machine, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,13 +210,19 @@ impl StoreConfig for SshUri {
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let connection = self.connect(context.session, || {})?;
         self.wait_for_login(&connection)?;
+        let (uri, session) = (self.clone(), context.session);
+        let session = Session::new(session.cancel.clone(), session.events.clone());
+        let open: Open = Box::new(move || uri.connect(&session, || {}));
+        // Without frames, an incomplete NAR could only be refused by the end of its connection.
+        let is_parallel = self.ssh.is_localhost() && self.ssh.protocol == Protocol::Worker;
+        let open = Some(open).filter(|_| is_parallel);
         let options = RemoteTargetOptions {
             dry_run: context.dry_run,
             substitutes: context.substitutes,
             requires_trust: false,
         };
         Ok(OpenTarget {
-            target: Arc::new(RemoteTarget::new(connection, options)),
+            target: Arc::new(RemoteTarget::new(connection, open, options)),
             local_store: None,
         })
     }
