@@ -30,6 +30,9 @@ use crate::stream::{Peer, Stream};
 /// Receives the reply to a request, on the thread that reads them. It must not block.
 pub(crate) type ReplyCallback = Box<dyn FnOnce(Result<Reply, RemoteError>) + Send>;
 
+/// Opens another connection to the same daemon.
+pub(crate) type Open = Box<dyn Fn() -> Result<Connection, Error> + Send + Sync>;
+
 /// A connection to a daemon.
 #[derive(Debug)]
 pub(crate) struct Connection {

@@ -13,7 +13,7 @@ use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
 use parking_lot::Mutex;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Open};
 use crate::error::RemoteError;
 
 /// A remote store that is open for reading.
@@ -22,7 +22,7 @@ pub(crate) struct RemoteSource {
     dir: StoreDir,
     connection: Mutex<Arc<Connection>>,
     /// Opens another connection after the first one has ended.
-    reopen: Box<dyn Fn() -> Result<Connection, Error> + Send + Sync>,
+    reopen: Open,
     /// How many more connections may be opened.
     reopens_left: AtomicUsize,
     options: RemoteSourceOptions,
@@ -39,14 +39,14 @@ pub(crate) struct RemoteSourceOptions {
 impl RemoteSource {
     pub(crate) fn new(
         connection: Connection,
-        reopen: impl Fn() -> Result<Connection, Error> + Send + Sync + 'static,
+        reopen: Open,
         options: RemoteSourceOptions,
     ) -> RemoteSource {
         RemoteSource {
             name: connection.name().to_owned(),
             dir: connection.dir().clone(),
             connection: Mutex::new(Arc::new(connection)),
-            reopen: Box::new(reopen),
+            reopen,
             reopens_left: AtomicUsize::new(REOPENS_MAX),
             options,
         }

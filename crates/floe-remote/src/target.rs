@@ -23,9 +23,8 @@ use parking_lot::Mutex;
 
 use self::add_sink::{AddSink, Buffered};
 use self::connections::Connections;
-pub(crate) use self::connections::Open;
 use self::registrations::Registrations;
-use crate::connection::{Connection, ExpectedReply};
+use crate::connection::{Connection, ExpectedReply, Open};
 use crate::error::RemoteError;
 
 /// A remote store that is open for writing.

@@ -15,11 +15,11 @@ use floe_transfer::{
 };
 use floe_wire::Protocol;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Open};
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
-use crate::target::{Open, RemoteTarget, RemoteTargetOptions};
+use crate::target::{RemoteTarget, RemoteTargetOptions};
 
 /// The store behind a daemon on this machine, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,13 @@ impl DaemonUri {
     /// Whether the socket of the daemon is there.
     pub fn exists(&self) -> bool {
         self.socket.exists()
+    }
+
+    /// Returns a function that opens further connections.
+    fn opener(&self, session: &Session) -> Open {
+        let session = Session::new(session.cancel.clone(), session.events.clone());
+        let uri = self.clone();
+        Box::new(move || uri.connect(&session, || {}))
     }
 
     fn connect(
@@ -160,18 +167,13 @@ impl StoreConfig for DaemonUri {
             priority: self.priority,
             is_trusted: self.trusted,
         };
-        let (uri, session) = (self.clone(), context.session);
-        let session = Session::new(session.cancel.clone(), session.events.clone());
-        let reopen = move || uri.connect(&session, || {});
+        let reopen = self.opener(context.session);
         Ok(Arc::new(RemoteSource::new(connection, reopen, options)))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let connection = self.connect(context.session, || {})?;
-        let (uri, session) = (self.clone(), context.session);
-        let session = Session::new(session.cancel.clone(), session.events.clone());
-        let open: Open = Box::new(move || uri.connect(&session, || {}));
-        let open = Some(open);
+        let open = Some(self.opener(context.session));
         let options = RemoteTargetOptions {
             dry_run: context.dry_run,
             substitutes: context.substitutes,

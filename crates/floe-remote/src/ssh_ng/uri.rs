@@ -17,11 +17,11 @@ use floe_transfer::{
 use super::command::{KnownHosts, SshCommand};
 use floe_wire::Protocol;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Open};
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
-use crate::target::{Open, RemoteTarget, RemoteTargetOptions};
+use crate::target::{RemoteTarget, RemoteTargetOptions};
 
 /// A store on another machine, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,13 @@ impl SshUri {
             }
         }
         Ok(store)
+    }
+
+    /// Returns a function that opens further connections.
+    fn opener(&self, session: &Session) -> Open {
+        let session = Session::new(session.cancel.clone(), session.events.clone());
+        let uri = self.clone();
+        Box::new(move || uri.connect(&session, || {}))
     }
 
     fn connect(
@@ -201,21 +208,16 @@ impl StoreConfig for SshUri {
             priority: self.priority,
             is_trusted: self.trusted,
         };
-        let (uri, session) = (self.clone(), context.session);
-        let session = Session::new(session.cancel.clone(), session.events.clone());
-        let reopen = move || uri.connect(&session, || {});
+        let reopen = self.opener(context.session);
         Ok(Arc::new(RemoteSource::new(connection, reopen, options)))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let connection = self.connect(context.session, || {})?;
         self.wait_for_login(&connection)?;
-        let (uri, session) = (self.clone(), context.session);
-        let session = Session::new(session.cancel.clone(), session.events.clone());
-        let open: Open = Box::new(move || uri.connect(&session, || {}));
         // Without frames, an incomplete NAR could only be refused by the end of its connection.
         let is_parallel = self.ssh.is_localhost() && self.ssh.protocol == Protocol::Worker;
-        let open = Some(open).filter(|_| is_parallel);
+        let open = is_parallel.then(|| self.opener(context.session));
         let options = RemoteTargetOptions {
             dry_run: context.dry_run,
             substitutes: context.substitutes,

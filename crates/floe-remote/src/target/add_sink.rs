@@ -135,14 +135,13 @@ impl<'a> AddSink<'a> {
     }
 
     /// Begins the turn of a large NAR if a connection is free, or if there is no memory left.
-    fn begin_large(&mut self, len: usize) -> Result<(), Error> {
+    fn begin_large(&mut self, len: usize) {
         let connections = &self.target.connections;
-        match connections.try_lock().map_err(RemoteError::of_target)? {
+        match connections.try_lock() {
             Some(free) => self.begin(free),
             None if self.reserve(len) => {}
             None => self.begin((SMALL, connections.lock(SMALL))),
         }
-        Ok(())
     }
 }
 
@@ -151,7 +150,7 @@ impl NarSink for AddSink<'_> {
         // A small NAR is verified before its first byte is sent.
         let is_small = self.buffer.len() + nar.len() <= SMALL_NAR_LEN;
         if self.sending.is_none() && !(is_small && self.reserve(nar.len())) {
-            self.begin_large(nar.len())?;
+            self.begin_large(nar.len());
         }
         let Some((_, sender, _)) = &mut self.sending else {
             self.buffer.extend_from_slice(nar);

@@ -3,14 +3,9 @@
 use std::sync::OnceLock;
 use std::thread;
 
-use floe_transfer::Error;
 use parking_lot::Mutex;
 
-use crate::connection::{Connection, Sender};
-use crate::error::RemoteError;
-
-/// Opens another connection.
-pub(crate) type Open = Box<dyn Fn() -> Result<Connection, Error> + Send + Sync>;
+use crate::connection::{Connection, Open, Sender};
 
 /// The connections of a target. A daemon adds one path at a time for each connection, so several
 /// connections to this machine use several cores. Over a network, one connection takes all bytes.
@@ -49,35 +44,26 @@ impl Connections {
     }
 
     /// Returns the right to send a large NAR over a connection that no other thread uses, if there
-    /// is one. If there is none, opens another one.
-    ///
-    /// Errors: it cannot be opened.
-    pub(super) fn try_lock(&self) -> Result<Option<(usize, Sender<'_>)>, RemoteError> {
+    /// is one. If there is none, opens another one. Returns `None` if that is not possible.
+    pub(super) fn try_lock(&self) -> Option<(usize, Sender<'_>)> {
         let is_for_large = |number: usize| number != SMALL || !self.are_several();
         let slots = self.slots.iter().enumerate();
         for (number, slot) in slots.filter(|(number, _)| is_for_large(*number)) {
             if let Some(sender) = slot.get().and_then(Connection::try_lock) {
-                return Ok(Some((number, sender)));
+                return Some((number, sender));
             }
         }
         self.open_another()
     }
 
-    fn open_another(&self) -> Result<Option<(usize, Sender<'_>)>, RemoteError> {
+    fn open_another(&self) -> Option<(usize, Sender<'_>)> {
         // Another thread is opening one for itself.
-        let Some(_opening) = self.opening.try_lock() else {
-            return Ok(None);
-        };
-        let empty = self.slots.iter().position(|slot| slot.get().is_none());
-        let (Some(number), Some(open)) = (empty, &self.open) else {
-            return Ok(None);
-        };
-        // The first connection still takes all paths.
-        let Ok(connection) = open() else {
-            return Ok(None);
-        };
+        let _opening = self.opening.try_lock()?;
+        let number = self.slots.iter().position(|slot| slot.get().is_none())?;
+        // After a failure, the open connections still take all paths.
+        let connection = (self.open.as_ref()?)().ok()?;
         let connection = self.slots[number].get_or_init(|| connection);
-        Ok(connection.try_lock().map(|sender| (number, sender)))
+        connection.try_lock().map(|sender| (number, sender))
     }
 
     /// Waits for the right to send over a connection.
