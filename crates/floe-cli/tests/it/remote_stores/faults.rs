@@ -8,7 +8,7 @@ use floe_testkit::socket_proxy::{CuttingProxy, Direction};
 use floe_testkit::{Corpus, XorShift, corpus, nixes, run, scratch, wait_until};
 
 use crate::kill::kill;
-use crate::support::floe_with_time_limit;
+use crate::support::{floe, floe_with_time_limit};
 use crate::tmpfs_mount::mount;
 
 pub(super) fn copy(corpus: &Corpus, from: &str, to: &str) -> std::process::Command {
@@ -117,6 +117,7 @@ fn killed_daemon_and_killed_floe_leave_no_process_and_valid_paths() {
     let has_some = || std::fs::read_dir(&store).is_ok_and(|it| it.count() > 5);
     // The daemon.
     let mut command = copy(&corpus, &from, &daemon.uri());
+    command.args(["--jobs", "1"]);
     let mut child = command
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -143,7 +144,9 @@ fn killed_daemon_and_killed_floe_leave_no_process_and_valid_paths() {
     let words = nix.remote_program("nix-daemon", &scratch.join("conf"), "");
     let marker = scratch.join("behind").display().to_string();
     let uri = format!("ssh-ng://localhost?remote-program={words}&remote-store={marker}");
-    let child = copy(&corpus, &from, &uri).spawn().unwrap();
+    // Not by `timeout`, which would be killed instead.
+    let mut command = floe(["copy", "--no-check-sigs", "--jobs", "1", "--from", &from]);
+    let child = command.args(["--to", &uri, &corpus.root]).spawn().unwrap();
     wait_until("some paths are there", has_some);
     assert!(kill(child));
     wait_until("the daemon has ended", || {
