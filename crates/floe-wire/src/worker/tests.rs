@@ -365,7 +365,7 @@ fn signature_in_no_known_form_is_dropped() {
     for number in [1, 120, 0] {
         output::number(&mut bytes, number);
     }
-    output::texts(&mut bytes, ["junk", "also:junk"].into_iter());
+    output::texts(&mut bytes, ["junk", "also:no base64"].into_iter());
     output::text(&mut bytes, "");
     let path = StorePath::parse("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello").unwrap();
     let reply = Reply::parse(&mut Input::new(&bytes), &ReplyKind::PathInfo(path), &dir);
