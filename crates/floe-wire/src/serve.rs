@@ -5,14 +5,14 @@
 //! far as floe sends them. The other side executes commands in order, so the client sends many
 //! before it reads the first reply.
 
-use floe_format::{ContentAddress, Hash, PathInfo, StoreDir, StorePath};
+use floe_format::{Hash, PathInfo, StoreDir, StorePath};
 
 use crate::error::{WireError, beginning};
 use crate::input::{Input, TEXT_LEN_MAX};
 use crate::output;
 use crate::version::Version;
 use crate::worker::path_info::{
-    read_optional_path, read_paths, read_signatures, write_info, write_paths,
+    read_content_address, read_optional_path, read_paths, read_signatures, write_info, write_paths,
 };
 use crate::worker::{Reply, ReplyKind, Request};
 
@@ -136,13 +136,7 @@ fn read_info(
     let hash = input.text(NAR_HASH, TEXT_LEN_MAX)?;
     let nar_hash = Hash::parse_prefixed(hash);
     let nar_hash = nar_hash.map_err(|error| WireError::value(NAR_HASH, hash, error))?;
-    let ca = match input.text(CONTENT_ADDRESS, TEXT_LEN_MAX)? {
-        "" => None,
-        text => match ContentAddress::parse(text) {
-            Ok(ca) => Some(ca),
-            Err(error) => return Err(WireError::value(CONTENT_ADDRESS, text, error)),
-        },
-    };
+    let ca = read_content_address(input)?;
     Ok(PathInfo {
         path,
         nar_hash,
@@ -164,7 +158,6 @@ const OFFERED: Version = Version { major: 2, minor: 7 };
 const MINIMUM: Version = Version { major: 2, minor: 5 };
 
 const NAR_HASH: &str = "the NAR hash";
-const CONTENT_ADDRESS: &str = "the content address";
 
 #[cfg(test)]
 mod tests {

@@ -69,13 +69,7 @@ pub(crate) fn read_info(
     let nar_size = input.number()?;
     let ultimate = input.boolean()?;
     let signatures = read_signatures(input)?;
-    let ca = match input.text(CONTENT_ADDRESS, TEXT_LEN_MAX)? {
-        "" => None,
-        text => match ContentAddress::parse(text) {
-            Ok(ca) => Some(ca),
-            Err(error) => return Err(WireError::value(CONTENT_ADDRESS, text, error)),
-        },
-    };
+    let ca = read_content_address(input)?;
     Ok(PathInfo {
         path,
         nar_hash,
@@ -87,6 +81,19 @@ pub(crate) fn read_info(
         registration_time,
         ultimate,
     })
+}
+
+/// Reads a content address that may be absent, as an empty text.
+pub(crate) fn read_content_address(
+    input: &mut Input<'_>,
+) -> Result<Option<ContentAddress>, WireError> {
+    match input.text(CONTENT_ADDRESS, TEXT_LEN_MAX)? {
+        "" => Ok(None),
+        text => match ContentAddress::parse(text) {
+            Ok(ca) => Ok(Some(ca)),
+            Err(error) => Err(WireError::value(CONTENT_ADDRESS, text, error)),
+        },
+    }
 }
 
 /// Reads a set of signatures. Drops those in no known form, which no key can have made: a store

@@ -8,14 +8,15 @@ use floe_format::StoreDir;
 use floe_wire::worker::{Reply, Request, ServerEvent, ServerInfo, ServerSession, Version};
 use floe_wire::{ClientEvent, ClientSession, Protocol};
 
-fn recorded(name: &str) -> Vec<u8> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/conversations");
-    fs::read(directory.join(name)).unwrap()
+/// Returns the bytes of one side. The fuzz targets begin with them.
+fn recorded(target: &str, name: &str) -> Vec<u8> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    fs::read(corpus.join(target).join(name)).unwrap()
 }
 
 /// Returns the requests of the client, and the bytes of the NAR that it sent.
 fn requests(name: &str) -> (Vec<Request>, Vec<u8>) {
-    let bytes = recorded(&format!("{name}.client"));
+    let bytes = recorded("worker_server", name);
     let version = Version::OFFERED;
     let mut server = ServerSession::new(StoreDir::default(), ServerInfo::default(), version);
     server.space()[..bytes.len()].copy_from_slice(&bytes);
@@ -33,7 +34,7 @@ fn requests(name: &str) -> (Vec<Request>, Vec<u8>) {
 
 /// Returns the replies of the daemon, and the bytes of the NAR that it sent.
 fn replies(name: &str, requests: &[Request]) -> (ServerInfo, Vec<Reply>, Vec<u8>) {
-    let bytes = recorded(&format!("{name}.daemon"));
+    let bytes = recorded("worker_client", name);
     let mut client = ClientSession::new(Protocol::Worker, StoreDir::default(), &mut Vec::new());
     for request in requests {
         client.expect(request.reply_kind());

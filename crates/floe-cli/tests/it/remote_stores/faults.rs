@@ -105,7 +105,7 @@ fn cut_reads_leave_valid_paths_and_the_next_one_completes() {
 }
 
 #[test]
-fn killed_daemon_and_killed_floe_leave_no_process_and_valid_paths() {
+fn kills_on_either_side_leave_valid_paths_and_no_process() {
     let (Some(corpus), Some(nix)) = (corpus("curl"), nixes().pop()) else {
         return;
     };

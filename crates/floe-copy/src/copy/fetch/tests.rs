@@ -120,15 +120,8 @@ fn failed_and_circular_references_do_not_block_the_queue() {
     let paths = [&failed, &skipped].map(|it| it.narinfo.info.path.clone());
     queue.complete([failed, skipped].into_iter().chain(circle));
     let next = || {
-        Some(
-            queue
-                .next(QueueEnd::Largest)?
-                .planned
-                .narinfo
-                .info
-                .path
-                .clone(),
-        )
+        let job = queue.next(QueueEnd::Largest)?;
+        Some(job.planned.narinfo.info.path.clone())
     };
     assert_eq!(next().unwrap().name(), "0");
     queue.skip(paths);
