@@ -61,10 +61,7 @@ impl Settings {
         root: Option<&Path>,
         store: Option<&str>,
     ) -> anyhow::Result<Arc<dyn StoreConfig>> {
-        match root {
-            Some(root) => Ok(store_in_root(root, &self.context)?),
-            None => self.resolve(store.unwrap_or("auto")),
-        }
+        self.in_root_or(root, || self.resolve(store.unwrap_or("auto")))
     }
 
     /// Returns the store of `--root` and `--store` for writing, else the default one.
@@ -73,9 +70,17 @@ impl Settings {
         root: Option<&Path>,
         store: Option<&str>,
     ) -> anyhow::Result<Arc<dyn StoreConfig>> {
+        self.in_root_or(root, || self.resolve_target(store.unwrap_or("auto")))
+    }
+
+    fn in_root_or(
+        &self,
+        root: Option<&Path>,
+        resolve: impl FnOnce() -> anyhow::Result<Arc<dyn StoreConfig>>,
+    ) -> anyhow::Result<Arc<dyn StoreConfig>> {
         match root {
             Some(root) => Ok(store_in_root(root, &self.context)?),
-            None => self.resolve_target(store.unwrap_or("auto")),
+            None => resolve(),
         }
     }
 

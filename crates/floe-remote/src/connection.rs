@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use floe_format::{PathInfo, StoreDir, StorePath};
+use floe_format::{PathInfo, StoreDir};
 use floe_transfer::{Buffering, Cancel, Error, Session};
 use floe_wire::worker::{Reply, ReplyKind, Request, ServerInfo};
 use floe_wire::{ClientSession, Protocol, frames, serve};
@@ -69,21 +69,12 @@ struct State {
 /// A request without its reply.
 struct Pending {
     kind: ReplyKind,
-    /// The path of the request, for messages.
-    subject: Subject,
     recipient: Recipient,
-}
-
-/// The object of a request.
-#[derive(Clone, Debug)]
-enum Subject {
-    Query,
-    Added(StorePath),
 }
 
 enum Recipient {
     Reply(ReplyCallback),
-    Nar(StorePath, NarFeed),
+    Nar(NarFeed),
 }
 
 /// The bytes that go to the daemon.
@@ -220,8 +211,7 @@ impl Connection {
         let (feed, body) = NarFeed::new((path, info.nar_size), buffering, self.shared.clone());
         let mut sender = self.lock();
         let request = Request::NarFromPath(path.clone());
-        let recipient = Recipient::Nar(path.clone(), feed);
-        sender.send_to(&request, Subject::Query, recipient);
+        sender.send_to(&request, Recipient::Nar(feed));
         sender.flush();
         body
     }
@@ -260,11 +250,7 @@ impl ExpectedReply {
 impl Sender<'_> {
     /// Sends a request. Call [`Sender::flush`] after the last one.
     pub(crate) fn send(&mut self, request: &Request, reply: ReplyCallback) {
-        let subject = match request {
-            Request::AddToStoreNar { info, .. } => Subject::Added(info.path.clone()),
-            _ => Subject::Query,
-        };
-        self.send_to(request, subject, Recipient::Reply(reply));
+        self.send_to(request, Recipient::Reply(reply));
     }
 
     /// Sends a request, and returns its future reply. Calls `arrived` first, which must not block.
@@ -283,10 +269,9 @@ impl Sender<'_> {
         ExpectedReply(receiver, self.shared.name.clone())
     }
 
-    fn send_to(&mut self, request: &Request, subject: Subject, recipient: Recipient) {
+    fn send_to(&mut self, request: &Request, recipient: Recipient) {
         let pending = Pending {
             kind: request.reply_kind(),
-            subject,
             recipient,
         };
         let mut message = Vec::new();
@@ -411,15 +396,14 @@ impl Recipient {
     fn fail(self, error: RemoteError) {
         match self {
             Recipient::Reply(reply) => reply(Err(error)),
-            Recipient::Nar(_, feed) => feed.fail(error),
+            Recipient::Nar(feed) => feed.fail(error),
         }
     }
 }
 
 impl std::fmt::Debug for Pending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Pending { kind, subject, .. } = self;
-        write!(f, "{kind:?} of {subject:?}")
+        self.kind.fmt(f)
     }
 }
 

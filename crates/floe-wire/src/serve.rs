@@ -90,7 +90,7 @@ pub(crate) fn read_reply(
 ) -> Result<Reply, WireError> {
     match kind {
         ReplyKind::PathInfo(path) => read_path_infos(input, path, dir),
-        ReplyKind::Added => match input.number()? {
+        ReplyKind::Added(_) => match input.number()? {
             1 => Ok(Reply::Added),
             other => {
                 let reason = "it is always 1";

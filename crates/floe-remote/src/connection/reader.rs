@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use floe_transfer::{CANCEL_POLL, Event, EventSink as _, Events};
-use floe_wire::worker::{DaemonError, LogMessage, Reply};
+use floe_wire::worker::{DaemonError, LogMessage, Reply, ReplyKind};
 use floe_wire::{ClientEvent, ClientSession};
 
 use super::nar_body::NarFeed;
-use super::{Pending, Recipient, Shared, Subject};
+use super::{Pending, Recipient, Shared};
 use crate::error::RemoteError;
 use crate::plain_text::plain_text;
 use crate::stream::Output;
@@ -171,7 +171,7 @@ impl Reader {
     fn handle_reply(&mut self, reply: Reply) {
         match self.take_pending().map(|pending| pending.recipient) {
             Some(Recipient::Reply(callback)) => callback(Ok(reply)),
-            Some(Recipient::Nar(_, feed)) => self.nar = Some(feed),
+            Some(Recipient::Nar(feed)) => self.nar = Some(feed),
             None => {}
         }
     }
@@ -190,17 +190,13 @@ impl Reader {
         let Some(pending) = self.take_pending() else {
             return Ok(());
         };
-        let error = match (pending.subject, &pending.recipient) {
-            (Subject::Added(path), _) => RemoteError::Add {
+        let error = match pending.kind {
+            ReplyKind::Added(path) => RemoteError::Add {
                 uri,
                 path,
                 reason: format!("{reason}{}", advice(&reason)),
             },
-            (_, Recipient::Nar(path, _)) => RemoteError::Read {
-                uri,
-                path: path.clone(),
-                reason,
-            },
+            ReplyKind::Nar(path) => RemoteError::Read { uri, path, reason },
             _ => RemoteError::Query { uri, reason },
         };
         pending.recipient.fail(error);

@@ -33,8 +33,8 @@ pub enum Reply {
 pub enum ReplyKind {
     /// [`Reply::Done`]
     Done,
-    /// [`Reply::Added`]
-    Added,
+    /// [`Reply::Added`] of this path.
+    Added(StorePath),
     /// [`Reply::Path`]
     Path,
     /// [`Reply::Paths`]
@@ -73,7 +73,7 @@ impl Reply {
                 input.number()?;
                 Reply::Done
             }
-            ReplyKind::Added => Reply::Added,
+            ReplyKind::Added(_) => Reply::Added,
             ReplyKind::Path => Reply::Path(read_optional_path(input, dir)?),
             ReplyKind::Paths => Reply::Paths(read_paths(input, dir)?),
             ReplyKind::PathInfo(path) => Reply::PathInfo(match input.boolean()? {

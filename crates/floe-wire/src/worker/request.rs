@@ -56,7 +56,7 @@ impl Request {
             Request::QueryPathInfo(path) => ReplyKind::PathInfo(path.clone()),
             Request::QueryPathFromHashPart(_) => ReplyKind::Path,
             Request::NarFromPath(path) => ReplyKind::Nar(path.clone()),
-            Request::AddToStoreNar { .. } => ReplyKind::Added,
+            Request::AddToStoreNar { info, .. } => ReplyKind::Added(info.path.clone()),
         }
     }
 

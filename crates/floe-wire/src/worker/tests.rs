@@ -71,7 +71,7 @@ fn request() -> impl Strategy<Value = Request> {
 fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
     match request.reply_kind() {
         ReplyKind::Done => Reply::Done,
-        ReplyKind::Added => Reply::Added,
+        ReplyKind::Added(_) => Reply::Added,
         ReplyKind::Path => Reply::Path(is_present.then(|| info.path.clone())),
         ReplyKind::Paths => Reply::Paths(info.references.clone()),
         ReplyKind::PathInfo(path) => {
