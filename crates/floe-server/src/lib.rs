@@ -37,7 +37,6 @@ pub mod http;
 mod login_worker;
 mod metrics;
 mod net;
-mod open_beneath;
 mod readiness;
 mod server;
 mod tls;

@@ -15,6 +15,7 @@
 //! `sync_record`.
 
 mod add_to_store;
+mod build_log;
 mod collector;
 mod crash_recovery;
 mod db;
@@ -26,6 +27,7 @@ mod layout;
 mod live;
 mod locks;
 mod new_store;
+mod open_beneath;
 mod optimise;
 mod options;
 mod profile;
@@ -42,6 +44,7 @@ pub mod tree;
 mod verify;
 mod writer;
 
+pub use build_log::{BuildLog, find_logged_derivation};
 pub use collector::{
     AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcObserver,
     GcResults, GcSettings,
@@ -55,6 +58,7 @@ pub use gc_roots::{
 pub use layout::StoreLayout;
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use locks::LockWait;
+pub use open_beneath::open_beneath;
 pub use optimise::{OptimiseObserver, OptimiseResults};
 pub use options::{StoreEvent, StoreEvents, WriteOptions};
 pub use profile::{Generation, GenerationSpec, Generations, Profile};

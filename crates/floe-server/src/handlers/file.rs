@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::StorePath;
-use floe_store::StoreError;
+use floe_store::{StoreError, open_beneath};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, CWD, FileType, fstat, statat};
 
@@ -20,7 +20,6 @@ use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::http::response::{Response, etag_matches};
-use crate::open_beneath::open_beneath;
 
 /// Finds files by paths with symlinks.
 pub(crate) struct Resolver<'t> {

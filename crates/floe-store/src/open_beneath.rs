@@ -1,7 +1,7 @@
 //! Opens files below a directory of the operator without following symbolic links.
 //!
 //! Another user may be able to write below the directory. A symbolic link there could lead to any
-//! file that the server may read, and an ordinary open of a FIFO waits for a writer.
+//! file that this process may read, and an ordinary open of a FIFO waits for a writer.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// may be a symbolic link. The open does not wait for the writer of a FIFO.
 ///
 /// Errors: those of the system; [`Errno::LOOP`] or [`Errno::NOTDIR`] for a symbolic link.
-pub(crate) fn open_beneath(directory: &Path, relative: &Path) -> Result<OwnedFd, Errno> {
+pub fn open_beneath(directory: &Path, relative: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory, flags, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
