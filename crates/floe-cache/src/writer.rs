@@ -4,10 +4,12 @@
 //! 2. A NAR gets its final name before any narinfo names it.
 //! 3. A narinfo appears, whole, after the narinfos of its references: a client that finds a path
 //!    also finds its closure.
-//! 4. In a directory, a NAR without a narinfo has a record beside it. After an interrupt, the next
+//! 4. The listing of a path and the log of its build come before its narinfo too.
+//! 5. In a directory, a NAR without a narinfo has a record beside it. After an interrupt, the next
 //!    run verifies the NAR and does not compress it again. Elsewhere, a record would cost two more
 //!    requests for each path.
 
+mod build_logs;
 mod debug_info;
 mod examine;
 mod nar_file;
@@ -31,6 +33,7 @@ use crate::error::CacheError;
 use crate::storage::{
     Durability, RECORD_PREFIX, WriteStorage, file_error, get_and_wait, len_and_wait, put_and_wait,
 };
+use build_logs::BuildLogs;
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
 pub use options::CacheWriteOptions;
@@ -53,6 +56,8 @@ pub struct BinaryCacheWriter {
     whole: Mutex<HashMap<StorePath, BTreeSet<StorePath>>>,
     /// Paths that clients get elsewhere.
     elsewhere: Mutex<HashSet<StorePath>>,
+    /// The build logs of the new paths, if the cache receives them too.
+    build_logs: Option<BuildLogs>,
 }
 
 impl BinaryCacheWriter {
@@ -69,7 +74,8 @@ impl BinaryCacheWriter {
             false => BinaryCacheWriter::open,
         };
         let store_dir = context.store_dir.clone().unwrap_or_default();
-        let cache = open(storage, options, store_dir, &context.session.cancel)?;
+        let mut cache = open(storage, options, store_dir, &context.session.cancel)?;
+        cache.build_logs = context.build_logs.clone().map(BuildLogs::new);
         Ok(OpenTarget {
             target: Arc::new(cache),
             local_store: None,
@@ -120,6 +126,7 @@ impl BinaryCacheWriter {
             staged: Mutex::default(),
             whole: Mutex::default(),
             elsewhere: Mutex::default(),
+            build_logs: None,
         })
     }
 

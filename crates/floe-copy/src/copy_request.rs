@@ -45,6 +45,9 @@ pub struct CopyRequest {
     pub write: WriteOptions,
     /// Whether the target itself first fetches missing paths from its substituters.
     pub substitute_on_destination: bool,
+    /// The directory with the build logs of the source, if a binary cache as the target shall
+    /// receive the logs of its new paths.
+    pub build_logs: Option<PathBuf>,
 }
 
 /// The paths of a copy.
@@ -76,6 +79,7 @@ impl CopyRequest {
             events: Events::default(),
             write: WriteOptions::default(),
             substitute_on_destination: false,
+            build_logs: None,
         }
     }
 
@@ -248,6 +252,7 @@ impl<'a> CheckedRequest<'a> {
             write: &request.write,
             dry_run: request.options.dry_run,
             substitutes: request.substitute_on_destination,
+            build_logs: request.build_logs.clone(),
         };
         let (opened, not_writable) = match request.target.open_target(&context) {
             Err(Error::Store(error)) if error.may_not_write() => {

@@ -124,6 +124,9 @@ pub struct TargetContext<'a> {
     /// Whether the target itself first fetches missing paths from its substituters, if it can
     /// ([`StoreConfig::can_substitute`]).
     pub substitutes: bool,
+    /// The directory with the build logs of the source, such as `/nix/var/log/nix`, if a binary
+    /// cache as the target shall receive the logs of its new paths.
+    pub build_logs: Option<PathBuf>,
 }
 
 /// An open target.

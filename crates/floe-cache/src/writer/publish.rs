@@ -33,7 +33,7 @@ impl BinaryCacheWriter {
         staged
     }
 
-    /// Writes the listings and the signed narinfos of staged paths.
+    /// Writes the listings, the build logs and the signed narinfos of staged paths.
     pub(super) fn publish(
         &self,
         staged: Vec<StagedNar>,
@@ -104,14 +104,14 @@ impl BinaryCacheWriter {
         Ok(complete)
     }
 
-    /// Writes the listings and the links to debug information, all at once.
+    /// Writes the listings, the links to debug information and the build logs, all at once.
     fn write_companions(
         &self,
         staged: &mut Vec<StagedNar>,
         outcome: &mut CommitOutcome,
     ) -> Result<(), Error> {
         let mut writes = Writes::new(&Cancel::default());
-        let mut put = |path: &StorePath, name: &str, contents: String| {
+        let put = |writes: &mut Writes<_>, path: &StorePath, name: &str, contents: String| {
             let path = path.clone();
             let reply = writes.callback(|written| (path, written));
             self.storage
@@ -121,7 +121,10 @@ impl BinaryCacheWriter {
             let tree = nar.tree.as_ref();
             if let Some(tree) = tree.filter(|_| self.options.write_listings) {
                 match floe_format::nar::listing::to_text(tree) {
-                    Ok(text) => put(nar.path(), &format!("{}.ls", nar.path().hash_part()), text),
+                    Ok(text) => {
+                        let name = format!("{}.ls", nar.path().hash_part());
+                        put(&mut writes, nar.path(), &name, text);
+                    }
                     // As JSON, a listing holds only UTF-8.
                     Err(error) => {
                         let error = Error::Unsupported {
@@ -137,9 +140,13 @@ impl BinaryCacheWriter {
                 for (name, link) in debug_info::links(tree, &nar.narinfo.url) {
                     // As with Nix, the first path with a build ID keeps it.
                     if !self.exists(&name)? {
-                        put(nar.path(), &name, link);
+                        put(&mut writes, nar.path(), &name, link);
                     }
                 }
+            }
+            if let Err(error) = self.write_build_log(&nar, &mut writes) {
+                outcome.refused.push((nar.path().clone(), error));
+                continue;
             }
             staged.push(nar);
         }
@@ -154,6 +161,20 @@ impl BinaryCacheWriter {
             }
         }
         Ok(())
+    }
+
+    /// Writes the log of the build that made a path, if the cache wants logs and there is one.
+    fn write_build_log(
+        &self,
+        nar: &StagedNar,
+        writes: &mut Writes<StorePath>,
+    ) -> Result<(), Error> {
+        let (Some(logs), Some(deriver)) = (&self.build_logs, &nar.narinfo.info.deriver) else {
+            return Ok(());
+        };
+        let path = nar.path().clone();
+        let reply = || writes.callback(|written| (path, written));
+        logs.write(&*self.storage, deriver, reply)
     }
 
     fn write_narinfo(&self, nar: StagedNar, writes: &mut Writes<PathInfo>) {

@@ -24,6 +24,10 @@ pub(crate) struct PushArgs {
     /// themselves are always pushed
     #[arg(long, value_name = "URL")]
     pub(crate) skip_upstream: Vec<String>,
+    /// Push the build log of each new path too, as far as there is one; `nix log --store URL` shows
+    /// it
+    #[arg(long)]
+    pub(crate) build_logs: bool,
     #[command(flatten)]
     pub(crate) local: LocalStoreArgs,
     /// The store directory in the paths

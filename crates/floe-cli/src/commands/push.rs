@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use floe_config::{StoreFlags, served_store};
 use floe_copy::{CopyRequest, RequestedPaths};
 
 use super::run_copy::{CopyCommand, Follow, run_copy};
 use crate::args::PushArgs;
 use crate::exit::UsageError;
 use crate::messages::copy::{FOLLOWS_NOTHING, NO_PUSH_TARGET, not_a_cache, not_watchable};
-use crate::options::Settings;
+use crate::options::{Settings, environment};
 
 pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
@@ -48,15 +49,27 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         follow: &follow,
         is_result: true,
     };
+    let build_logs = args.build_logs.then(|| log_dir(args)).transpose()?;
     let upstreams = args.skip_upstream.iter();
     let upstreams = upstreams.map(|uri| settings.resolve(uri));
     let request = CopyRequest {
+        build_logs,
         upstreams: upstreams.collect::<anyhow::Result<_>>()?,
         // The user has named none of them.
         may_skip_requested: args.watch_store || path_args.all,
         ..CopyRequest::new(vec![source], target, paths)
     };
     run_copy(request, command)
+}
+
+/// Returns the directory with the build logs of the store, which is that of `floe serve`.
+fn log_dir(args: &PushArgs) -> anyhow::Result<PathBuf> {
+    let flags = StoreFlags {
+        root: args.local.root.as_deref(),
+        store: args.local.store.as_deref(),
+        store_dir: args.store_dir.as_deref(),
+    };
+    Ok(served_store(&flags, &environment())?.log_dir)
 }
 
 /// Returns the URI of the cache, with the compression and the keys that it does not name itself.

@@ -173,6 +173,7 @@ pub(super) fn open_for_repair(
         write,
         dry_run: false,
         substitutes: false,
+        build_logs: None,
     })?;
     Ok(opened.local_store)
 }

@@ -21,7 +21,7 @@ use floe_testkit::conformance::{
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{
     MemorySource, MemoryStorage, MemoryTarget, Nginx, Nix, Registration, S3Server, Scratch,
-    copy_tree, nginx, nixes, run, s3_server, scratch, wait_until,
+    copy_tree, nginx, nixes, run, s3_servers, scratch, wait_until,
 };
 use floe_transfer::{
     Cancel, Error, Events, PathSpec, RetryPolicy, Session, Source, SourceContext, StoreUri, Target,
@@ -250,6 +250,7 @@ fn open_target(uri: &str, session: &Session) -> Arc<dyn Target> {
         write: &WriteOptions::default(),
         dry_run: false,
         substitutes: false,
+        build_logs: None,
     });
     opened.unwrap().target
 }
@@ -342,12 +343,13 @@ fn s3_session(server: &S3Server) -> Session {
 
 #[test]
 fn cache_in_bucket_conforms_as_target_and_source() {
-    for address in ["team", "team/deep/prefix"] {
+    let addresses = ["team", "team/deep/prefix"];
+    for (server, address) in s3_servers("team")
+        .iter()
+        .flat_map(|server| addresses.map(|it| (server, it)))
+    {
         let place = place();
-        let Some(server) = s3_server("team") else {
-            return;
-        };
-        let session = s3_session(&server);
+        let session = s3_session(server);
         let uri = format!("{}&compression=zstd", server.uri(address));
         check_target(&TargetFixture {
             open: &|| open_target(&uri, &session),
@@ -438,7 +440,7 @@ fn storages_behind_a_network_conform_as_writers() {
         let storage = HttpStorage::new(&server.url(), None, &options, &network).unwrap();
         check_writer(&storage);
     }
-    if let Some(server) = s3_server("team") {
+    for server in s3_servers("team") {
         let session = s3_session(&server);
         let network = session.service::<Network>().unwrap();
         // Large and small objects must agree about the name of the cache.

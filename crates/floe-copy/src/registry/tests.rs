@@ -141,6 +141,7 @@ fn read_only_store_is_no_target() {
         write: &WriteOptions::default(),
         dry_run: false,
         substitutes: false,
+        build_logs: None,
     };
     let error = store.open_target(&context).unwrap_err().to_string();
     assert!(error.contains("read-only=true"), "{error}");
@@ -161,6 +162,7 @@ fn open_for_dry_run(text: &str) -> Arc<dyn Target> {
         write: &WriteOptions::default(),
         dry_run: true,
         substitutes: false,
+        build_logs: None,
     };
     resolve(text).unwrap().open_target(&context).unwrap().target
 }
@@ -196,6 +198,7 @@ fn binary_cache_with_missing_key_is_not_created() {
         write: &WriteOptions::default(),
         dry_run: false,
         substitutes: false,
+        build_logs: None,
     };
     let error = resolve(&uri).unwrap().open_target(&context).unwrap_err();
     assert!(error.to_string().contains("secret key"), "{error}");
