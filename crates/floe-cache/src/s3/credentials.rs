@@ -6,6 +6,7 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use floe_transfer::Error;
+use http::{HeaderValue, Uri};
 use object_store::aws::{
     AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential, AwsCredentialProvider,
 };
@@ -128,6 +129,7 @@ fn provider(
     region: &str,
     connector: &Connector,
 ) -> Result<AwsCredentialProvider, Error> {
+    check_settings(settings).map_err(|reason| CacheError::Credentials { reason })?;
     let mut builder = AmazonS3Builder::new()
         .with_http_connector(connector.clone())
         .with_retry(no_retries())
@@ -138,6 +140,33 @@ fn provider(
     }
     let store = builder.build().map_err(|error| failed(error.into()))?;
     Ok(store.credentials().clone())
+}
+
+/// Checks that a request for credentials can be made of the settings. object_store panics if not.
+fn check_settings(settings: &[(Key, String)]) -> Result<(), String> {
+    for (key, value) in settings {
+        let url = match key {
+            Key::ContainerCredentialsFullUri | Key::StsEndpoint => value.clone(),
+            Key::ContainerCredentialsRelativeUri => format!("http://localhost{value}"),
+            Key::ContainerAuthorizationTokenFile => {
+                let token = std::fs::read_to_string(value)
+                    .map_err(|error| format!("cannot read the token file {value}: {error}"))?;
+                if HeaderValue::from_str(&token).is_err() {
+                    return Err(format!(
+                        "the token file {value} has characters that no header can have, such as a \
+                         line break; remove them"
+                    ));
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        let is_absolute = |uri: &Uri| uri.scheme().is_some() && uri.authority().is_some();
+        if !url.parse::<Uri>().is_ok_and(|uri| is_absolute(&uri)) {
+            return Err(format!("{value:?} is no address of a credentials service"));
+        }
+    }
+    Ok(())
 }
 
 /// Chooses the first source that has something. A profile that the URI names comes first.
@@ -159,38 +188,14 @@ fn choose(
         let reason = "the profile has no credentials".into();
         return Err(CacheError::Credentials { reason });
     }
-    let named = first.or_else(|| {
-        let variables = [
-            (Key::WebIdentityTokenFile, "AWS_WEB_IDENTITY_TOKEN_FILE"),
-            (Key::RoleArn, "AWS_ROLE_ARN"),
-        ];
-        let mut settings = all_of(options, &variables)?;
-        settings.extend(any_of(
-            options,
-            &[
-                (Key::RoleSessionName, "AWS_ROLE_SESSION_NAME"),
-                (Key::StsEndpoint, "AWS_ENDPOINT_URL_STS"),
-            ],
-        ));
-        Some(settings)
-    });
-    let named = named.or_else(|| {
-        let relative = (
-            Key::ContainerCredentialsRelativeUri,
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-        );
-        let full = [
-            (
-                Key::ContainerCredentialsFullUri,
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            ),
-            (
-                Key::ContainerAuthorizationTokenFile,
-                "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-            ),
-        ];
-        all_of(options, &[relative]).or_else(|| all_of(options, &full))
-    });
+    let named = match first {
+        Some(settings) => Some(settings),
+        None => of_web_identity(options)?,
+    };
+    let named = match named {
+        Some(settings) => Some(settings),
+        None => of_container(options)?,
+    };
     let is_ruled_out = options
         .variable("AWS_EC2_METADATA_DISABLED")
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -199,6 +204,49 @@ fn choose(
         None if is_ruled_out => Source::Anonymous,
         None => Source::Instance,
     })
+}
+
+fn of_web_identity(options: &AwsOptions) -> Result<Option<Settings>, CacheError> {
+    let found = all_of(
+        options,
+        &[
+            (Key::WebIdentityTokenFile, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+            (Key::RoleArn, "AWS_ROLE_ARN"),
+        ],
+    )?;
+    Ok(found.map(|mut settings| {
+        settings.extend(any_of(
+            options,
+            &[
+                (Key::RoleSessionName, "AWS_ROLE_SESSION_NAME"),
+                (Key::StsEndpoint, "AWS_ENDPOINT_URL_STS"),
+            ],
+        ));
+        settings
+    }))
+}
+
+fn of_container(options: &AwsOptions) -> Result<Option<Settings>, CacheError> {
+    let relative = (
+        Key::ContainerCredentialsRelativeUri,
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    );
+    if let Some(settings) = all_of(options, &[relative])? {
+        return Ok(Some(settings));
+    }
+    all_of(
+        options,
+        &[
+            (
+                Key::ContainerCredentialsFullUri,
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            ),
+            (
+                Key::ContainerAuthorizationTokenFile,
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            ),
+        ],
+    )
 }
 
 fn of_profile(profile: Profile) -> Result<Option<Settings>, CacheError> {
@@ -250,9 +298,25 @@ fn any_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Settings {
     found.collect()
 }
 
-fn all_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Option<Settings> {
-    let found = any_of(options, variables);
-    (found.len() == variables.len()).then_some(found)
+/// Returns the values of some variables, or `None` without the first of them.
+///
+/// Errors: [`CacheError::Credentials`] if another one is missing: requests without signature would
+/// fail later, and the message would not name the variable.
+fn all_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Result<Option<Settings>, CacheError> {
+    let missing = variables
+        .iter()
+        .position(|(_, name)| options.variable(name).is_none());
+    match missing {
+        None => Ok(Some(any_of(options, variables))),
+        Some(0) => Ok(None),
+        Some(missing) => Err(CacheError::Credentials {
+            reason: format!(
+                "the environment has {} without {name}; set {name} too",
+                variables[0].1,
+                name = variables[missing].1
+            ),
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -320,6 +384,69 @@ mod tests {
             .unwrap();
         let text = error.to_string();
         assert!(text.contains("set AWS_SECRET_ACCESS_KEY too"), "{text}");
+    }
+
+    #[test]
+    fn incomplete_service_is_an_error() {
+        for (set, missing) in [
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+            (
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            ),
+        ] {
+            let options = AwsOptions {
+                variables: [(set.to_owned(), "/x".to_owned())].into(),
+                home: None,
+            };
+            let error = choose(&options, None, Ok(Profile::default())).err();
+            let text = error.unwrap().to_string();
+            assert!(text.contains(&format!("set {missing} too")), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_without_a_request_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, token: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, token).unwrap();
+            path.display().to_string()
+        };
+        for (key, value, is_usable) in [
+            (
+                Key::ContainerCredentialsFullUri,
+                "http://[::1]/c".into(),
+                true,
+            ),
+            (
+                Key::ContainerCredentialsFullUri,
+                "localhost/c".into(),
+                false,
+            ),
+            (Key::ContainerCredentialsRelativeUri, "/c".into(), true),
+            (Key::ContainerCredentialsRelativeUri, "/c d".into(), false),
+            (Key::StsEndpoint, "https://sts.example.org".into(), true),
+            (Key::StsEndpoint, "https://sts example".into(), false),
+            (
+                Key::ContainerAuthorizationTokenFile,
+                file("good", "Bearer t"),
+                true,
+            ),
+            (
+                Key::ContainerAuthorizationTokenFile,
+                file("bad", "t\n"),
+                false,
+            ),
+            (
+                Key::ContainerAuthorizationTokenFile,
+                "/nonexistent".into(),
+                false,
+            ),
+        ] {
+            let checked = check_settings(&[(key, value)]);
+            assert_eq!(checked.is_ok(), is_usable, "{checked:?}");
+        }
     }
 
     #[test]
