@@ -28,6 +28,8 @@ pub enum ProxyFault {
     Slow(Duration),
     /// Each occurrence of a text in the response is replaced by another text of the same length.
     Replace(&'static str, &'static str),
+    /// The response has another ETag.
+    OtherETag,
 }
 
 /// Chooses the fault of a request by its number, from 0, and its first line.
@@ -131,6 +133,7 @@ impl State {
                 assert_eq!(old.len(), new.len());
                 replace(&mut response, old.as_bytes(), new.as_bytes());
             }
+            ProxyFault::OtherETag => change_etag(&mut response),
             _ => {}
         }
         client.write_all(&response)?;
@@ -183,5 +186,15 @@ fn replace(text: &mut [u8], old: &[u8], new: &[u8]) {
             text[at..at + new.len()].copy_from_slice(new);
         }
         at += 1;
+    }
+}
+
+/// Changes the first character of the ETag in the head of a response, if there is one.
+fn change_etag(response: &mut [u8]) {
+    let name = b"etag: \"";
+    let mut texts = response.windows(name.len());
+    if let Some(at) = texts.position(|text| text.eq_ignore_ascii_case(name)) {
+        let digit = &mut response[at + name.len()];
+        *digit = if *digit == b'0' { b'1' } else { b'0' };
     }
 }

@@ -34,11 +34,11 @@ mod nobody;
 mod poll;
 mod ports;
 mod random;
+mod s3_server;
 mod scratch;
 mod skip;
 mod sshd;
 mod store_tree;
-mod versitygw;
 
 pub use certificates::{Authority, Certificates, Issued, create_certificates};
 pub use command::{CommandOutput, hide_nix_conf, run};
@@ -55,8 +55,10 @@ pub use nobody::{NOBODY_UID, setpriv_to_nobody};
 pub use poll::{TIMEOUT, wait_until};
 pub use ports::{free_ports, with_free_ports};
 pub use random::XorShift;
+pub use s3_server::{
+    S3_ACCESS_KEY, S3_SECRET_KEY, S3Server, s3_server, s3_server_on_small_disk, s3_servers,
+};
 pub use scratch::{Scratch, scratch};
 pub use skip::{find_tool, skip};
 pub use sshd::{Sshd, sshd, sshd_with};
 pub use store_tree::tree;
-pub use versitygw::{S3_ACCESS_KEY, S3_SECRET_KEY, S3Server, s3_server};

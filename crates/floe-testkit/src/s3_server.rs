@@ -1,4 +1,4 @@
-//! A real S3 server: versitygw, which keeps each bucket in a directory.
+//! Real S3 servers: versitygw, and s3s-fs, which keep each bucket in a directory.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -18,44 +18,122 @@ pub const S3_SECRET_KEY: &str = "floe-test-secret/with+signs=";
 pub struct S3Server {
     process: Child,
     port: u16,
-    directory: tempfile::TempDir,
+    /// Has a directory for each bucket.
+    root: PathBuf,
+    log: PathBuf,
+    /// Ends with the server.
+    _directory: tempfile::TempDir,
 }
 
 /// Starts versitygw with one bucket. If it is not installed, records a skip and returns `None`.
 pub fn s3_server(bucket: &str) -> Option<S3Server> {
-    let Some(program) = std::env::var_os("FLOE_TEST_VERSITYGW").map(PathBuf::from) else {
-        skip("versitygw", "not installed; run `cargo xtask test`");
-        return None;
-    };
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("buckets");
     fs::create_dir_all(root.join(bucket)).unwrap();
-    let start = |[port]: [u16; 1]| {
-        Command::new(&program)
-            .args(["--access", S3_ACCESS_KEY, "--secret", S3_SECRET_KEY])
-            .args([
-                "--port",
-                &format!("127.0.0.1:{port}"),
-                "--keep-alive",
-                "--quiet",
-            ])
-            .arg("--access-log")
-            .arg(directory.path().join("access.log"))
-            .arg("posix")
-            .arg(&root)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    let is_ready = |[port]: [u16; 1]| TcpStream::connect(("127.0.0.1", port)).is_ok();
+    let program = program("FLOE_TEST_VERSITYGW", "versitygw")?;
+    let log = directory.path().join("access.log");
+    let start = |[port]: [u16; 1]| spawn(versitygw(Command::new(&program), port, &log).arg(&root));
     let (process, [port]) = with_free_ports(start, is_ready);
     Some(S3Server {
         process,
         port,
-        directory,
+        root,
+        log,
+        _directory: directory,
     })
+}
+
+/// Starts versitygw with one bucket on a disk of a few bytes. If it is not installed, or if this
+/// user may not mount, records a skip and returns `None`.
+pub fn s3_server_on_small_disk(bucket: &str, bytes: usize) -> Option<S3Server> {
+    if !rustix::process::geteuid().is_root() {
+        skip(
+            "mount namespaces",
+            "not allowed here; run the tests as root",
+        );
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("buckets");
+    fs::create_dir(&root).unwrap();
+    let program = program("FLOE_TEST_VERSITYGW", "versitygw")?;
+    let log = directory.path().join("access.log");
+    let script =
+        "mount -t tmpfs -o \"size=$0\" tmpfs \"$1\" && mkdir \"$1/$2\" && shift 2 && exec \"$@\"";
+    let start = |[port]: [u16; 1]| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", script, &bytes.to_string()]);
+        unshare.arg(&root).arg(bucket).arg(&program);
+        spawn(versitygw(unshare, port, &log).arg(&root))
+    };
+    let (process, [port]) = with_free_ports(start, is_ready);
+    // The directory as the server sees it.
+    let relative = root.strip_prefix("/").unwrap();
+    let root = PathBuf::from(format!("/proc/{}/root", process.id())).join(relative);
+    Some(S3Server {
+        process,
+        port,
+        root,
+        log,
+        _directory: directory,
+    })
+}
+
+/// Starts each kind of server with one bucket: versitygw, and s3s-fs too in the full tests.
+pub fn s3_servers(bucket: &str) -> Vec<S3Server> {
+    let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
+    let s3s = is_full.then(|| s3s_server(bucket)).flatten();
+    s3_server(bucket).into_iter().chain(s3s).collect()
+}
+
+/// Starts s3s-fs with one bucket. If it is not installed, records a skip and returns `None`.
+fn s3s_server(bucket: &str) -> Option<S3Server> {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("buckets");
+    fs::create_dir_all(root.join(bucket)).unwrap();
+    let program = program("FLOE_TEST_S3S", "s3s-fs")?;
+    let start = |[port]: [u16; 1]| {
+        let mut command = Command::new(&program);
+        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(["--access-key", S3_ACCESS_KEY, "--secret-key", S3_SECRET_KEY]);
+        spawn(command.arg(&root))
+    };
+    let (process, [port]) = with_free_ports(start, is_ready);
+    Some(S3Server {
+        process,
+        port,
+        root,
+        log: directory.path().join("no.log"),
+        _directory: directory,
+    })
+}
+
+fn program(variable: &str, name: &str) -> Option<PathBuf> {
+    let program = std::env::var_os(variable).map(PathBuf::from);
+    if program.is_none() {
+        skip(name, "not installed; run `cargo xtask test`");
+    }
+    program
+}
+
+/// Adds the arguments of versitygw, but for the directory, to a command that ends with it.
+fn versitygw(mut command: Command, port: u16, log: &Path) -> Command {
+    command
+        .args(["--access", S3_ACCESS_KEY, "--secret", S3_SECRET_KEY])
+        .args(["--port", &format!("127.0.0.1:{port}"), "--keep-alive"])
+        .args(["--quiet", "--access-log"])
+        .arg(log)
+        .arg("posix");
+    command
+}
+
+fn spawn(command: &mut Command) -> Child {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn is_ready([port]: [u16; 1]) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_ok()
 }
 
 impl S3Server {
@@ -108,15 +186,15 @@ impl S3Server {
         run(&mut curl).expect(0);
     }
 
-    /// Returns the requests so far: a line for each, with the operation, as in `REST.PUT.OBJECT`.
+    /// Returns the requests to versitygw so far: a line for each, with the operation, as in
+    /// `s3_PutObject`.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("access.log")).unwrap_or_default()
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Returns the directory of a bucket: each object is a file.
     pub fn bucket(&self, bucket: &str) -> PathBuf {
-        let root: &Path = self.directory.path();
-        root.join("buckets").join(bucket)
+        self.root.join(bucket)
     }
 }
 

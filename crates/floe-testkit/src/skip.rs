@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Records that a reference tool is missing.
 #[expect(
@@ -23,9 +23,12 @@ pub fn skip(name: &str, why: &str) {
 
 /// Returns the path of a program. If it is not installed, records a skip.
 pub fn find_tool(name: &str, package: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .map(PathBuf::from)
         .into_iter()
-        .map(|directory| Path::new(directory).join(name))
+        .chain(std::env::split_paths(&path))
+        .map(|directory| directory.join(name))
         .find(|path| path.exists());
     if found.is_none() {
         skip(

@@ -3,7 +3,7 @@
 //! A missing reference tool is always reported. A test that compared nothing must not look like a
 //! test that found no difference.
 
-mod go_tools;
+mod built_tools;
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use xtask::corpora;
 use xtask::system::{find_command, is_root, search_path};
+
+use built_tools::{BUILT_TOOLS, BuiltTool};
 
 /// Debian packages and the commands that the tests need from them.
 const TOOLS: &[(&str, &[&str])] = &[
@@ -57,6 +59,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     // Ends the connections of a Nix daemon.
     ("procps", &["pkill"]),
     ("shellcheck", &["shellcheck"]),
+    // Reads buckets.
+    ("rclone", &["rclone"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
 ];
@@ -68,6 +72,8 @@ const FULL_TOOLS: &[(&str, &[&str])] = &[
     ("lintian", &["lintian"]),
     ("rpm", &["rpm"]),
     ("dpkg-dev", &["dpkg-shlibdeps", "dpkg-gensymbols"]),
+    // Reads buckets.
+    ("awscli", &["aws"]),
     // Read images.
     ("skopeo", &["skopeo"]),
     ("umoci", &["umoci"]),
@@ -87,23 +93,25 @@ pub(crate) struct ReferenceTools {
     pub(crate) missing: Vec<String>,
     /// A test that lacks a reference tool appends a line `name: reason` to this file.
     pub(crate) skips_file: PathBuf,
-    /// Builds an S3 server while the first stages run.
-    versitygw: Option<JoinHandle<Result<PathBuf>>>,
+    /// The S3 servers that are built while the first stages run.
+    builds: Vec<(&'static BuiltTool, JoinHandle<Result<PathBuf>>)>,
 }
 
 impl ReferenceTools {
     /// Waits for the tools that are still being built. Returns `name: reason` for each one that is
     /// missing.
-    pub(crate) fn finish(&mut self) -> Option<String> {
-        let built = self.versitygw.take()?.join();
-        match built.unwrap_or_else(|_| Err(anyhow!("its build panicked"))) {
-            Ok(program) => {
-                let variable = ("FLOE_TEST_VERSITYGW", program.into_os_string());
-                self.variables.push(variable);
-                None
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (tool, build) in std::mem::take(&mut self.builds) {
+            let built = build.join();
+            match built.unwrap_or_else(|_| Err(anyhow!("its build panicked"))) {
+                Ok(program) => self
+                    .variables
+                    .push((tool.variable, program.into_os_string())),
+                Err(error) => missing.push(format!("{}: {error:#}", tool.name)),
             }
-            Err(error) => Some(format!("versitygw: {error:#}")),
         }
+        missing
     }
 }
 
@@ -115,8 +123,12 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     fs::write(&skips_file, "").with_context(|| format!("cannot write {}", skips_file.display()))?;
 
     let mut missing = install_missing(full);
-    let directory = target.clone();
-    let versitygw = thread::spawn(move || go_tools::install(&directory, &go_tools::VERSITYGW));
+    let wanted = BUILT_TOOLS.iter().filter(|tool| full || !tool.only_full);
+    let builds = wanted.map(|tool| {
+        let directory = target.clone();
+        (tool, thread::spawn(move || tool.install(&directory)))
+    });
+    let builds = builds.collect();
     let corpora = corpora::prepare(root, full, &mut missing);
 
     let mut variables = vec![
@@ -134,7 +146,7 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
         variables,
         missing,
         skips_file,
-        versitygw: Some(versitygw),
+        builds,
     })
 }
 

@@ -1,6 +1,9 @@
 //! `floe push` to caches behind S3 and HTTP, and their use by floe and by Nix.
 
+mod build_logs;
 mod faults;
+mod readers;
+mod server_faults;
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -111,14 +114,8 @@ fn nix_and_floe_read_each_others_buckets() {
         };
         server.open_to_all("team");
         let scratch = scratch();
-        let by_nix = scratch.join("by-nix").display().to_string();
-        let to = server.uri("team");
         let root = source_root(&corpus);
-        let args = ["push", "--to", &to, "--root", &root, &corpus.root];
-        run(&mut floe_with_keys(&server, &args)).expect(0);
-        nix_copies(&nix, &format!("{to}&region=us-east-1"), &by_nix, &corpus);
-        nix.verify(Path::new(&by_nix), corpus.paths.len());
-        for compression in ["none", "xz", "zstd"] {
+        for compression in ["none", "xz", "zstd", "bzip2", "gzip", "br", "lz4"] {
             let other = server.uri(&format!("team/{compression}"));
             let written = format!("{other}&region=us-east-1&compression={compression}");
             nix_copies(&nix, &root, &written, &corpus);
@@ -126,6 +123,14 @@ fn nix_and_floe_read_each_others_buckets() {
             let mut install = floe(["install", "--no-check-sigs", "--from", &other]);
             install.env("AWS_EC2_METADATA_DISABLED", "true");
             assert_installs(&mut install, &scratch.join(compression), &corpus);
+            let own = server.uri(&format!("team/floe-{compression}"));
+            let to = format!("{own}&compression={compression}");
+            let push = ["push", "--to", &to, "--root", &root, &corpus.root];
+            run(&mut floe_with_keys(&server, &push)).expect(0);
+            let by_nix = scratch.join(&format!("by-nix-{compression}"));
+            let from = format!("{own}&region=us-east-1");
+            nix_copies(&nix, &from, by_nix.to_str().unwrap(), &corpus);
+            nix.verify(&by_nix, corpus.paths.len());
         }
     }
 }

@@ -15,7 +15,7 @@ use floe_testkit::{Corpus, S3Server, XorShift, corpus, run, s3_server, scratch};
 use super::{assert_installs, floe_with_keys, source_root};
 
 /// A push with short pauses between its attempts.
-fn push(server: &S3Server, endpoint: &str, corpus: &Corpus, more: &[&str]) -> Command {
+pub(super) fn push(server: &S3Server, endpoint: &str, corpus: &Corpus, more: &[&str]) -> Command {
     let to = format!("s3://team?endpoint={endpoint}&retry-delay=1&retry-delay-rate-limited=1");
     let root = source_root(corpus);
     let mut command = floe_with_keys(server, &["push", "--to", &to, "--root", &root]);
@@ -25,7 +25,7 @@ fn push(server: &S3Server, endpoint: &str, corpus: &Corpus, more: &[&str]) -> Co
 
 /// Asserts that each narinfo in a bucket has its NAR, and returns their number.
 #[track_caller]
-fn check_bucket(bucket: &Path) -> usize {
+pub(super) fn check_bucket(bucket: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(bucket).unwrap() {
         let file = entry.unwrap().path();
@@ -58,7 +58,7 @@ fn while_reading(bucket: &Path, work: impl FnOnce()) -> usize {
     checks.into_inner()
 }
 
-fn completes(server: &S3Server, corpus: &Corpus) {
+pub(super) fn completes(server: &S3Server, corpus: &Corpus) {
     run(&mut push(server, &server.endpoint(), corpus, &[])).expect(0);
     let count = check_bucket(&server.bucket("team"));
     assert_eq!(count, corpus.paths.len());

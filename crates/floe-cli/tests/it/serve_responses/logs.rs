@@ -12,7 +12,7 @@ use super::{NO_STORE_HEADERS, assert_response};
 use crate::server_process::ServerProcess;
 
 /// Returns the deriver of a path according to the database.
-fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {
+pub(crate) fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {
     let args = ["path-info", "--json", "--store"];
     let mut command = nix.command("nix", args);
     let json = run(command.arg(corpus.store()).arg(path)).expect(0).json();
