@@ -38,6 +38,8 @@ enum Task {
     Push,
     /// Everything is there.
     PushAgain,
+    /// Only the requested path is not there.
+    PushChanged,
     Fetch,
 }
 
@@ -52,7 +54,7 @@ struct Work {
 /// All rows in the order of the table.
 pub(super) fn all() -> Vec<RowPlan> {
     use Place::{Put, S3};
-    use Task::{Fetch, Push, PushAgain};
+    use Task::{Fetch, Push, PushAgain, PushChanged};
     let rows = [
         ("firefox → S3, 0 ms", FIREFOX, S3, Push, 0, Some(0.60)),
         ("firefox → S3, 20 ms", FIREFOX, S3, Push, 20, Some(0.35)),
@@ -62,6 +64,14 @@ pub(super) fn all() -> Vec<RowPlan> {
             KDENLIVE,
             S3,
             PushAgain,
+            20,
+            None,
+        ),
+        (
+            "kdenlive → S3, one path new, 20 ms",
+            KDENLIVE,
+            S3,
+            PushChanged,
             20,
             None,
         ),
@@ -86,8 +96,65 @@ pub(super) fn all() -> Vec<RowPlan> {
                 prepare: Box::new(move |fixture| prepare(fixture, work)),
             }
         });
-    rows.collect()
+    let mut rows: Vec<RowPlan> = rows.collect();
+    rows.push(RowPlan {
+        group: Group::Upload,
+        name: "300 paths → S3, 20 ms, beside rclone".into(),
+        aim: Aim::time(RCLONE, 1.0),
+        prepare: Box::new(beside_rclone),
+    });
+    rows
 }
+
+/// floe makes and sends the NARs; rclone sends files that floe has made before.
+fn beside_rclone(fixture: &Fixture) -> Result<PreparedRow<'_>> {
+    let work = Work {
+        corpus: CHAINS,
+        place: Place::S3,
+        task: Task::Push,
+        millis: 20,
+    };
+    let mut row = prepare(fixture, work)?;
+    row.variants.retain(|variant| variant.name == FLOE);
+    let corpus = fixture.corpus(work.corpus)?;
+    let ready = fixture.memory.path().join("ready");
+    floe_bench::remove_tree(&ready)?;
+    push_with_floe(fixture, &corpus, &format!("file://{}", ready.display()))?;
+    let rclone = programs::installed("rclone", "rclone")?;
+    let [access, secret] = KEYS.map(|(_, value)| value);
+    let mut all = strings(&[
+        &rclone.display().to_string(),
+        "copy",
+        "--config",
+        "/dev/null",
+    ]);
+    all.extend(strings(&["--transfers", "16", "--s3-provider", "Other"]));
+    all.extend(strings(&[
+        "--s3-endpoint",
+        &endpoint(),
+        "--s3-access-key-id",
+        access,
+    ]));
+    all.extend(strings(&["--s3-secret-access-key", secret]));
+    all.extend(strings(&[
+        &ready.display().to_string(),
+        &format!(":s3:{BUCKET}"),
+    ]));
+    let mut variant = variants::variant(fixture, RCLONE, all, None);
+    // This version cannot use it.
+    variant
+        .invocation
+        .environment
+        .push(("AWS_CA_BUNDLE".into(), None));
+    let cache = fixture.memory.path().join("uploads/buckets").join(BUCKET);
+    let paths = corpus.paths.len();
+    variant.check = variants::check_cache(cache.clone(), paths, RCLONE, row.sizes.clone());
+    variant.prepare = Box::new(move || empty(&cache));
+    row.variants.insert(0, variant);
+    Ok(row)
+}
+
+const RCLONE: &str = "rclone";
 
 const FIREFOX: &[&str] = &["firefox", "firefox-esr"];
 const KDENLIVE: &[&str] = &["kdenlive"];
@@ -119,15 +186,7 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
         Place::Put => endpoint(),
     };
     if work.task != Task::Push {
-        let floe = fixture.programs.iter().find(|it| it.name == FLOE);
-        let floe = floe.context("there is no floe")?;
-        let push = push(fixture, &corpus, (floe, &url));
-        let mut command = fixture
-            .settings
-            .command((&push.invocation.arguments[0]).into());
-        command.args(&push.invocation.arguments[1..]).envs(KEYS);
-        let status = command.stderr(Stdio::null()).status();
-        ensure!(status?.success(), "floe cannot push");
+        push_with_floe(fixture, &corpus, &url)?;
     }
     let sizes = Sizes::default();
     let mut found = Vec::new();
@@ -147,6 +206,10 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
         if work.task == Task::Push {
             let cache = cache.clone();
             variant.prepare = Box::new(move || empty(&cache));
+        }
+        if work.task == Task::PushChanged {
+            let (cache, root) = (cache.clone(), corpus.root.clone());
+            variant.prepare = Box::new(move || remove(&cache, &root));
         }
         if work.task != Task::Fetch {
             let paths = corpus.paths.len();
@@ -186,6 +249,34 @@ fn push<'a>(
     let mut all = strings(&[&path, "copy", "--no-check-sigs", "--from", &from]);
     all.extend(strings(&["--to", &to, &corpus.root]));
     variants::variant(fixture, program.name, all, None)
+}
+
+fn push_with_floe(fixture: &Fixture, corpus: &Corpus, url: &str) -> Result<()> {
+    let floe = fixture.programs.iter().find(|it| it.name == FLOE);
+    let floe = floe.context("there is no floe")?;
+    let push = push(fixture, corpus, (floe, url));
+    let mut command = fixture
+        .settings
+        .command((&push.invocation.arguments[0]).into());
+    command.args(&push.invocation.arguments[1..]).envs(KEYS);
+    let status = command.stderr(Stdio::null()).status();
+    ensure!(status?.success(), "floe cannot push");
+    Ok(())
+}
+
+/// Removes the narinfo and the NAR of a path.
+fn remove(cache: &Path, path: &str) -> Result<(), BenchError> {
+    let failed = |error: std::io::Error| BenchError::Result(error.to_string());
+    let hash_part = path
+        .rsplit('/')
+        .next()
+        .and_then(|name| name.split('-').next());
+    let narinfo = cache.join(format!("{}.narinfo", hash_part.unwrap_or_default()));
+    let text = fs::read_to_string(&narinfo).map_err(failed)?;
+    let url = text.lines().find_map(|line| line.strip_prefix("URL: "));
+    let url = url.ok_or_else(|| BenchError::Result("a narinfo has no URL".into()))?;
+    fs::remove_file(cache.join(url)).map_err(failed)?;
+    fs::remove_file(&narinfo).map_err(failed)
 }
 
 /// Removes all objects.

@@ -98,6 +98,32 @@ fn closure_in_bucket_is_signed_and_complete() {
     assert!(!again.is_empty() && again.len() <= 2, "{again:?}");
 }
 
+#[test]
+fn one_new_path_costs_four_requests() {
+    let Some(corpus) = corpus("curl") else { return };
+    let Some(server) = s3_server("team") else {
+        return;
+    };
+    let (to, root) = (server.uri("team"), source_root(&corpus));
+    let push = || {
+        let args = ["push", "--to", &to, "--root", &root, &corpus.root];
+        run(&mut floe_with_keys(&server, &args)).expect(0);
+    };
+    push();
+    let hash_part = &corpus.root["/nix/store/".len()..][..32];
+    let narinfo = server.bucket("team").join(format!("{hash_part}.narinfo"));
+    fs::remove_file(&narinfo).unwrap();
+    let before = server.log().lines().count();
+    push();
+    let log = server.log();
+    let requests: Vec<&str> = log.lines().skip(before).collect();
+    // nix-cache-info, one page of names, the NAR, and then its narinfo. With the connection these
+    // are five round trips.
+    assert_eq!(requests.len(), 4, "{requests:#?}");
+    assert!(requests[3].contains(&format!("s3_PutObject {hash_part}.narinfo")));
+    assert!(narinfo.exists());
+}
+
 /// Lets Nix copy the closure of a corpus.
 fn nix_copies(nix: &Nix, from: &str, to: &str, corpus: &Corpus) {
     let args = ["copy", "--no-check-sigs", "--from", from, "--to", to];
