@@ -279,7 +279,8 @@ pub(crate) struct VerifyArgs {
     /// Check the store below this directory (DIR/nix/store)
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     pub(crate) root: Option<PathBuf>,
-    /// Check this store: a directory, local?root=DIR, or auto
+    /// Check this store: a directory, local?root=DIR, auto, or one behind a daemon, such as
+    /// ssh-ng://HOST
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// The store directory in the paths

@@ -87,7 +87,30 @@ pub(crate) fn unreadable_conf_file(file_and_cause: &str) -> String {
 // floe verify
 
 pub(crate) fn cache_not_verifiable(cache: impl Display) -> String {
-    format!("cannot verify {cache}: it is a binary cache, and floe verifies local stores only")
+    format!(
+        "cannot verify {cache}: it is a binary cache; copy its paths into a store with floe copy, which verifies them"
+    )
+}
+
+pub(crate) fn paths_not_verifiable(store: impl Display) -> String {
+    format!(
+        "cannot verify single paths of {store}: its daemon verifies whole stores; leave out the \
+         paths"
+    )
+}
+
+pub(crate) fn repairs_from_own_substituters(store: impl Display) -> String {
+    format!(
+        "cannot repair {store} from another cache: its daemon uses its own substituters; leave out \
+         --from and --refresh"
+    )
+}
+
+pub(crate) fn verified_by_daemon(store: impl Display, has_problems: bool) -> String {
+    match has_problems {
+        true => format!("the daemon of {store} verified its store: problems remain"),
+        false => format!("the daemon of {store} verified its store: no problem remains"),
+    }
 }
 
 pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) -> String {

@@ -277,18 +277,21 @@ impl Sender<'_> {
         let mut message = Vec::new();
         let is_known = match self.shared.protocol {
             Protocol::Serve => serve::write_request(request, &mut message, &self.shared.dir),
-            Protocol::Worker => {
-                request.write(&mut message, &self.shared.dir);
-                true
-            }
+            Protocol::Worker => request.write(&mut message, &self.shared.dir),
         };
         let mut state = self.shared.state.lock();
         let failure = match is_known {
             true => state.failure.clone(),
             false => Some(RemoteError::Query {
                 uri: self.shared.name.clone(),
-                reason: "its protocol has no such request; use ssh-ng://, or give whole paths"
-                    .into(),
+                reason: match request {
+                    Request::QueryPathFromHashPart(_) => {
+                        "its protocol finds no path by a hash part; use ssh-ng://, or give whole \
+                         paths"
+                    }
+                    _ => "its protocol has no such request; use ssh-ng://",
+                }
+                .into(),
             }),
         };
         if let Some(failure) = failure {

@@ -195,6 +195,39 @@ impl Source for RemoteSource {
         }
     }
 
+    /// The serve protocol has a request for it.
+    fn closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
+        let connection = self.connection();
+        if connection.protocol() == Protocol::Worker {
+            return Ok(None);
+        }
+        let request = Request::QueryClosure(paths.iter().cloned().collect());
+        match connection.request_all([request]) {
+            Ok(mut replies) => match replies.pop() {
+                Some(Reply::Paths(paths)) => Ok(Some(paths.into_iter().collect())),
+                _ => Err(RemoteError::unexpected_reply(&self.name).into()),
+            },
+            // nix-store ends if a path is not valid. The queries of single paths find out which.
+            Err(RemoteError::Ended { .. }) if connection.has_ended_after_start() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn tells_closures_in_one_request(&self) -> bool {
+        self.connection.lock().protocol() == Protocol::Serve
+    }
+
+    fn verify_store(&self, repair: bool) -> Result<Option<bool>, Error> {
+        let request = Request::VerifyStore {
+            check_contents: true,
+            repair,
+        };
+        match self.connection().request_all([request])?.pop() {
+            Some(Reply::Verified { has_problems }) => Ok(Some(has_problems)),
+            _ => Err(RemoteError::unexpected_reply(&self.name).into()),
+        }
+    }
+
     fn has_nar_files(&self) -> bool {
         false
     }

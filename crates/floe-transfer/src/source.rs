@@ -87,6 +87,11 @@ pub trait Source: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Whether [`Source::closures`] saves a round trip for each level of references.
+    fn tells_closures_in_one_request(&self) -> bool {
+        false
+    }
+
     /// Whether narinfos of this source describe NAR files, as those of a binary cache do.
     fn has_nar_files(&self) -> bool {
         true
@@ -95,6 +100,13 @@ pub trait Source: Debug + Send + Sync {
     /// Returns the entry of a path in a store's database, with its registration time. Returns
     /// `None` for a path that is not valid, and for every path of a binary cache.
     fn query_registration(&self, _path: &StorePath) -> Result<Option<PathInfo>, Error> {
+        Ok(None)
+    }
+
+    /// Lets the daemon of the source verify the whole store, contents too, and perhaps repair it.
+    /// Returns whether problems remain, or `None` if the source has no daemon. Events name the
+    /// problems.
+    fn verify_store(&self, _repair: bool) -> Result<Option<bool>, Error> {
         Ok(None)
     }
 

@@ -69,6 +69,12 @@ pub fn write_request(request: &Request, output: &mut Vec<u8>, dir: &StoreDir) ->
             output::number(output, 3);
             output::text(output, dir.full_path(path));
         }
+        Request::QueryClosure(paths) => {
+            output::number(output, 7);
+            // Without the outputs of derivations.
+            output::boolean(output, false);
+            write_paths(output, dir, paths);
+        }
         Request::AddToStoreNar { info, .. } => {
             output::number(output, 9);
             output::text(output, dir.full_path(&info.path));
@@ -77,7 +83,8 @@ pub fn write_request(request: &Request, output: &mut Vec<u8>, dir: &StoreDir) ->
         Request::AddTempRoot(_)
         | Request::AddIndirectRoot(_)
         | Request::QueryAllValidPaths
-        | Request::QueryPathFromHashPart(_) => return false,
+        | Request::QueryPathFromHashPart(_)
+        | Request::VerifyStore { .. } => return false,
     }
     true
 }

@@ -1,11 +1,12 @@
 //! `floe verify`: finds what `nix-store --verify --check-contents` finds. With `--repair`, it
 //! fetches damaged and missing paths again.
 
+mod remote;
+
 use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::bail;
 use floe_config::store_in_root;
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder};
 use floe_format::StorePath;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         (None, named) => options::parse_store_uri(named, &context)?,
     };
     let Some(layout) = store_config.layout() else {
-        bail!(messages::cache_not_verifiable(store_config));
+        return remote::verify(&args, &*store_config);
     };
     let lock_wait = options::lock_wait(Arc::default());
     let store = StoreReader::open_with(layout.clone(), lock_wait)?;

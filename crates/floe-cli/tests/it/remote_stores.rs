@@ -2,6 +2,7 @@
 
 mod faults;
 mod hostile_daemons;
+mod verify;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -130,6 +131,19 @@ fn closure_passes_through_ssh_both_ways() {
         let uri = place.program_uri("ssh-ng", &server.address(), "");
         let environment = [("NIX_SSHOPTS", server.options())];
         place.check_both_ways(&uri, &environment, &["--no-check-sigs"]);
+    });
+}
+
+#[test]
+fn absent_path_behind_the_serve_protocol_is_named() {
+    with_places(|place| {
+        let uri = place.program_uri("ssh", "localhost", "");
+        let absent = "/nix/store/00000000000000000000000000000000-absent";
+        let to = place.scratch.join("target");
+        let mut copy = floe(["copy", "--from", &uri, "--to"]);
+        run(copy.arg(&to).arg(absent))
+            .expect(1)
+            .stderr_contains("cannot find 00000000000000000000000000000000-absent");
     });
 }
 

@@ -248,7 +248,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the first non-empty file of a tree.
-fn first_file(place: &Path) -> Option<PathBuf> {
+pub(crate) fn first_file(place: &Path) -> Option<PathBuf> {
     let found = place.symlink_metadata().unwrap();
     match found.is_dir() {
         true => entries(place).iter().find_map(|entry| first_file(entry)),

@@ -2,8 +2,8 @@
 //!
 //! The *frontier* is the set of new paths. It begins with the requested paths.
 //!
-//! If a binary cache or a remote store receives paths of a local store, the first frontier is the
-//! whole closure.
+//! If a binary cache or a remote store receives paths of a local store, or the source is `ssh://`,
+//! the first frontier is the whole closure.
 //!
 //! 1. The paths of the frontier become temp roots of the target. The target then reports which of
 //!    them it lacks.
@@ -183,14 +183,16 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Adds the closures of the frontier, if the target wants them, and the only source knows them.
+    /// Adds the closures of the frontier, if the only source knows them, and the target wants them
+    /// or the source saves round trips by them.
     fn add_closures(&mut self) -> Result<(), Error> {
-        let ([source], true) = (
-            &*self.copy.sources.list,
-            self.copy.target.wants_whole_closures(),
-        ) else {
+        let [source] = &*self.copy.sources.list else {
             return Ok(());
         };
+        let wants_closures = self.copy.target.wants_whole_closures();
+        if self.frontier.is_empty() || !(wants_closures || source.tells_closures_in_one_request()) {
+            return Ok(());
+        }
         if let Some(closures) = source.closures(&self.frontier)? {
             self.frontier.extend(closures);
             self.is_closed = true;

@@ -24,6 +24,11 @@ pub enum Reply {
     Paths(BTreeSet<StorePath>),
     /// The metadata of a path; `None` if it is not valid.
     PathInfo(Option<Box<PathInfo>>),
+    /// The daemon has verified its store.
+    Verified {
+        /// Whether problems remain. The log names them.
+        has_problems: bool,
+    },
     /// The NAR of a path follows.
     Nar,
 }
@@ -41,6 +46,8 @@ pub enum ReplyKind {
     Paths,
     /// [`Reply::PathInfo`] of this path.
     PathInfo(StorePath),
+    /// [`Reply::Verified`]
+    Verified,
     /// [`Reply::Nar`] of this path.
     Nar(StorePath),
 }
@@ -51,6 +58,7 @@ impl Reply {
         match self {
             Reply::Done => output::number(output, 1),
             Reply::Added | Reply::Nar => {}
+            Reply::Verified { has_problems } => output::boolean(output, *has_problems),
             Reply::Path(path) => write_optional_path(output, dir, path.as_ref()),
             Reply::Paths(paths) => write_paths(output, dir, paths),
             Reply::PathInfo(info) => {
@@ -80,6 +88,9 @@ impl Reply {
                 true => Some(Box::new(read_info(input, path.clone(), dir)?)),
                 false => None,
             }),
+            ReplyKind::Verified => Reply::Verified {
+                has_problems: input.boolean()?,
+            },
             ReplyKind::Nar(_) => Reply::Nar,
         })
     }

@@ -34,6 +34,15 @@ pub enum Request {
         /// Whether the paths become temporary roots. Only the serve protocol has this.
         lock: bool,
     },
+    /// Queries the closure of some paths (`QueryClosure`). Only the serve protocol has this.
+    QueryClosure(BTreeSet<StorePath>),
+    /// Verifies the whole store (`VerifyStore`).
+    VerifyStore {
+        /// Whether contents are compared with NAR hashes.
+        check_contents: bool,
+        /// Whether the daemon repairs what it can. It obeys only a client that it trusts.
+        repair: bool,
+    },
     /// Reads the NAR of a path (`NarFromPath`).
     NarFromPath(StorePath),
     /// Adds a path (`AddToStoreNar`). The NAR follows as frames.
@@ -52,24 +61,40 @@ impl Request {
     pub fn reply_kind(&self) -> ReplyKind {
         match self {
             Request::AddTempRoot(_) | Request::AddIndirectRoot(_) => ReplyKind::Done,
-            Request::QueryAllValidPaths | Request::QueryValidPaths { .. } => ReplyKind::Paths,
+            Request::QueryAllValidPaths
+            | Request::QueryClosure(_)
+            | Request::QueryValidPaths { .. } => ReplyKind::Paths,
             Request::QueryPathInfo(path) => ReplyKind::PathInfo(path.clone()),
             Request::QueryPathFromHashPart(_) => ReplyKind::Path,
+            Request::VerifyStore { .. } => ReplyKind::Verified,
             Request::NarFromPath(path) => ReplyKind::Nar(path.clone()),
             Request::AddToStoreNar { info, .. } => ReplyKind::Added(info.path.clone()),
         }
     }
 
     /// Appends the request.
-    pub fn write(&self, output: &mut Vec<u8>, dir: &StoreDir) {
-        output::number(output, self.operation());
+    ///
+    /// Returns `false` for a request that the protocol does not have.
+    #[must_use]
+    pub fn write(&self, output: &mut Vec<u8>, dir: &StoreDir) -> bool {
+        let Some(operation) = self.operation() else {
+            return false;
+        };
+        output::number(output, operation);
         match self {
-            Request::QueryAllValidPaths => {}
+            Request::QueryAllValidPaths | Request::QueryClosure(_) => {}
             Request::AddTempRoot(path)
             | Request::QueryPathInfo(path)
             | Request::NarFromPath(path) => output::text(output, dir.full_path(path)),
             Request::AddIndirectRoot(link) => output::text(output, link),
             Request::QueryPathFromHashPart(part) => output::text(output, part.as_str()),
+            Request::VerifyStore {
+                check_contents,
+                repair,
+            } => {
+                output::boolean(output, *check_contents);
+                output::boolean(output, *repair);
+            }
             Request::QueryValidPaths {
                 paths, substitute, ..
             } => {
@@ -87,6 +112,7 @@ impl Request {
                 output::boolean(output, *dont_check_sigs);
             }
         }
+        true
     }
 
     /// Parses a request without its frames.
@@ -109,6 +135,10 @@ impl Request {
                 substitute: input.boolean()?,
                 lock: false,
             },
+            35 => Request::VerifyStore {
+                check_contents: input.boolean()?,
+                repair: input.boolean()?,
+            },
             38 => Request::NarFromPath(read_path(input, dir)?),
             39 => {
                 let path = read_path(input, dir)?;
@@ -128,17 +158,19 @@ impl Request {
         })
     }
 
-    fn operation(&self) -> u64 {
-        match self {
+    fn operation(&self) -> Option<u64> {
+        Some(match self {
             Request::AddTempRoot(_) => 11,
             Request::AddIndirectRoot(_) => 12,
             Request::QueryAllValidPaths => 23,
             Request::QueryPathInfo(_) => 26,
             Request::QueryPathFromHashPart(_) => 29,
             Request::QueryValidPaths { .. } => 31,
+            Request::VerifyStore { .. } => 35,
+            Request::QueryClosure(_) => return None,
             Request::NarFromPath(_) => 38,
             Request::AddToStoreNar { .. } => 39,
-        }
+        })
     }
 }
 

@@ -56,6 +56,10 @@ fn request() -> impl Strategy<Value = Request> {
                 lock: false
             }
         ),
+        any::<[bool; 2]>().prop_map(|[check_contents, repair]| Request::VerifyStore {
+            check_contents,
+            repair
+        }),
         path().prop_map(Request::NarFromPath),
         (info(), any::<bool>(), any::<bool>()).prop_map(|(info, repair, dont_check_sigs)| {
             Request::AddToStoreNar {
@@ -81,6 +85,9 @@ fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
             };
             Reply::PathInfo(is_present.then(|| Box::new(info)))
         }
+        ReplyKind::Verified => Reply::Verified {
+            has_problems: is_present,
+        },
         ReplyKind::Nar(_) => Reply::Nar,
     }
 }
@@ -149,7 +156,7 @@ proptest! {
     fn request_parses_to_itself(request in request()) {
         let dir = StoreDir::default();
         let mut bytes = Vec::new();
-        request.write(&mut bytes, &dir);
+        assert!(request.write(&mut bytes, &dir));
         prop_assert_eq!(parse_whole(&bytes, |input| Request::parse(input, &dir)), request);
     }
 
@@ -196,7 +203,7 @@ proptest! {
         let mut sent = Vec::new();
         let mut client = ClientSession::new(Protocol::Worker, dir.clone(), &mut sent);
         for (request, ..) in &requests {
-            request.write(&mut sent, &dir);
+            assert!(request.write(&mut sent, &dir));
             client.expect(request.reply_kind());
             if let Request::AddToStoreNar { .. } = request {
                 sent.extend_from_slice(&crate::frames::header(5));
