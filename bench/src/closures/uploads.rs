@@ -114,8 +114,14 @@ fn beside_rclone(fixture: &Fixture) -> Result<PreparedRow<'_>> {
         task: Task::Push,
         millis: 20,
     };
-    let mut row = prepare(fixture, work)?;
-    row.variants.retain(|variant| variant.name == FLOE);
+    let mut row = prepare_with(fixture, work, Some(rclone(fixture, work)?))?;
+    row.variants
+        .retain(|variant| [FLOE, RCLONE].contains(&&*variant.name));
+    Ok(row)
+}
+
+/// The upload of a cache that floe has made before.
+fn rclone(fixture: &Fixture, work: Work) -> Result<Variant<'_>> {
     let corpus = fixture.corpus(work.corpus)?;
     let ready = fixture.memory.path().join("ready");
     floe_bench::remove_tree(&ready)?;
@@ -141,17 +147,12 @@ fn beside_rclone(fixture: &Fixture) -> Result<PreparedRow<'_>> {
         &format!(":s3:{BUCKET}"),
     ]));
     let mut variant = variants::variant(fixture, RCLONE, all, None);
-    // This version cannot use it.
+    // rclone 1.60 cannot use the variable.
     variant
         .invocation
         .environment
         .push(("AWS_CA_BUNDLE".into(), None));
-    let cache = fixture.memory.path().join("uploads/buckets").join(BUCKET);
-    let paths = corpus.paths.len();
-    variant.check = variants::check_cache(cache.clone(), paths, RCLONE, row.sizes.clone());
-    variant.prepare = Box::new(move || empty(&cache));
-    row.variants.insert(0, variant);
-    Ok(row)
+    Ok(variant)
 }
 
 const RCLONE: &str = "rclone";
@@ -161,6 +162,15 @@ const KDENLIVE: &[&str] = &["kdenlive"];
 const CHAINS: &[&str] = &["chains"];
 
 fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
+    prepare_with(fixture, work, None)
+}
+
+/// Prepares a row, perhaps with rclone, which pushes too.
+fn prepare_with<'a>(
+    fixture: &'a Fixture,
+    work: Work,
+    rclone: Option<Variant<'a>>,
+) -> Result<PreparedRow<'a>> {
     let corpus = fixture.corpus(work.corpus)?;
     ensure!(
         work.corpus != CHAINS || corpus.paths.len() == PATHS,
@@ -190,6 +200,14 @@ fn prepare(fixture: &Fixture, work: Work) -> Result<PreparedRow<'_>> {
     }
     let sizes = Sizes::default();
     let mut found = Vec::new();
+    if let Some(mut variant) = rclone {
+        let paths = corpus.paths.len();
+        let check = variants::check_cache(cache.clone(), paths, RCLONE, sizes.clone());
+        variant.check = check;
+        let cache = cache.clone();
+        variant.prepare = Box::new(move || empty(&cache));
+        found.push(variant);
+    }
     for program in fixture
         .programs
         .iter()

@@ -75,7 +75,9 @@ impl BinaryCacheWriter {
         };
         let store_dir = context.store_dir.clone().unwrap_or_default();
         let mut cache = open(storage, options, store_dir, &context.session.cancel)?;
-        cache.build_logs = context.build_logs.clone().map(BuildLogs::new);
+        let events = &context.session.events;
+        let build_logs = context.build_logs.clone();
+        cache.build_logs = build_logs.map(|dir| BuildLogs::new(dir, events.clone()));
         Ok(OpenTarget {
             target: Arc::new(cache),
             local_store: None,

@@ -164,20 +164,35 @@ pub fn served_store(
     let Some(layout) = location.layout().cloned() else {
         return Err(ConfigError::NotServable(redact_credentials(text)));
     };
+    let flags = StoreFlags {
+        store: Some(text),
+        ..*flags
+    };
+    Ok(ServedStore {
+        log_dir: build_log_dir(&layout, &flags, environment)?,
+        layout,
+        ignored_parameters: location.ignored_parameters().to_vec(),
+    })
+}
+
+/// Returns the directory with the build logs of the local store that the flags name.
+///
+/// Errors: [`ConfigError::LogParameter`], and those about the environment.
+pub fn build_log_dir(
+    layout: &StoreLayout,
+    flags: &StoreFlags<'_>,
+    environment: &Environment,
+) -> Result<PathBuf, ConfigError> {
     // As in Nix, NIX_LOG_DIR concerns the store of the system, not one below a root. Its default
     // does not follow NIX_STORE_DIR either.
     let has_root = layout.real_store_dir != Path::new(layout.store_dir.as_str());
     let by_environment = flags.store_dir.is_none() && environment.store_dir()?.is_some();
-    let log_dir = match (log_parameter(flags, text)?, environment.log_dir()) {
+    let parameter = log_parameter(flags)?;
+    Ok(match (parameter, environment.log_dir()) {
         (Some(dir), _) => dir,
         (None, Some(dir)) if !has_root => dir,
         (None, None) if !has_root && by_environment => StoreLayout::system().log_dir(),
         (None, _) => layout.log_dir(),
-    };
-    Ok(ServedStore {
-        layout,
-        log_dir,
-        ignored_parameters: location.ignored_parameters().to_vec(),
     })
 }
 
@@ -216,11 +231,10 @@ fn is_cache_parameter(parameter: &str) -> bool {
 }
 
 /// The parameter `log=` of the store URI.
-fn log_parameter(flags: &StoreFlags<'_>, text: &str) -> Result<Option<PathBuf>, ConfigError> {
-    let query = match flags.root {
-        Some(_) => "",
-        None => text.split_once('?').map_or("", |(_, query)| query),
-    };
+fn log_parameter(flags: &StoreFlags<'_>) -> Result<Option<PathBuf>, ConfigError> {
+    let text = flags.store.filter(|_| flags.root.is_none());
+    let query = text.and_then(|text| text.split_once('?'));
+    let query = query.map_or("", |(_, query)| query);
     let Some(value) = query.split('&').find_map(|part| part.strip_prefix("log=")) else {
         return Ok(None);
     };

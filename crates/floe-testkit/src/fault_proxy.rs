@@ -189,7 +189,7 @@ fn replace(text: &mut [u8], old: &[u8], new: &[u8]) {
     }
 }
 
-/// Changes the first character of the ETag in the head of a response, if there is one.
+/// Changes the first character of the ETag of a response, if it has one.
 fn change_etag(response: &mut [u8]) {
     let name = b"etag: \"";
     let mut texts = response.windows(name.len());

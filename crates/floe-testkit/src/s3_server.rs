@@ -27,56 +27,42 @@ pub struct S3Server {
 
 /// Starts versitygw with one bucket. If it is not installed, records a skip and returns `None`.
 pub fn s3_server(bucket: &str) -> Option<S3Server> {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("buckets");
-    fs::create_dir_all(root.join(bucket)).unwrap();
     let program = program("FLOE_TEST_VERSITYGW", "versitygw")?;
-    let log = directory.path().join("access.log");
-    let start = |[port]: [u16; 1]| spawn(versitygw(Command::new(&program), port, &log).arg(&root));
-    let (process, [port]) = with_free_ports(start, is_ready);
-    Some(S3Server {
-        process,
-        port,
-        root,
-        log,
-        _directory: directory,
-    })
+    Some(S3Server::start(bucket, |place| {
+        let mut command = versitygw(Command::new(&program), place);
+        command.arg(place.root);
+        command
+    }))
 }
 
 /// Starts versitygw with one bucket on a disk of a few bytes. If it is not installed, or if this
 /// user may not mount, records a skip and returns `None`.
 pub fn s3_server_on_small_disk(bucket: &str, bytes: usize) -> Option<S3Server> {
-    if !rustix::process::geteuid().is_root() {
-        skip(
-            "mount namespaces",
-            "not allowed here; run the tests as root",
-        );
+    let mut probe = Command::new("unshare");
+    let status = probe
+        .args(["--mount", "true"])
+        .stderr(Stdio::null())
+        .status();
+    if !status.is_ok_and(|status| status.success()) {
+        let why = "not allowed here; run the tests as root";
+        skip("mount namespaces", why);
         return None;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("buckets");
-    fs::create_dir(&root).unwrap();
     let program = program("FLOE_TEST_VERSITYGW", "versitygw")?;
-    let log = directory.path().join("access.log");
     let script =
         "mount -t tmpfs -o \"size=$0\" tmpfs \"$1\" && mkdir \"$1/$2\" && shift 2 && exec \"$@\"";
-    let start = |[port]: [u16; 1]| {
+    let mut server = S3Server::start(bucket, |place| {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "sh", "-c", script, &bytes.to_string()]);
-        unshare.arg(&root).arg(bucket).arg(&program);
-        spawn(versitygw(unshare, port, &log).arg(&root))
-    };
-    let (process, [port]) = with_free_ports(start, is_ready);
+        unshare.arg(place.root).arg(bucket).arg(&program);
+        let mut command = versitygw(unshare, place);
+        command.arg(place.root);
+        command
+    });
     // The directory as the server sees it.
-    let relative = root.strip_prefix("/").unwrap();
-    let root = PathBuf::from(format!("/proc/{}/root", process.id())).join(relative);
-    Some(S3Server {
-        process,
-        port,
-        root,
-        log,
-        _directory: directory,
-    })
+    let of_server = PathBuf::from(format!("/proc/{}/root", server.process.id()));
+    server.root = of_server.join(server.root.strip_prefix("/").unwrap());
+    Some(server)
 }
 
 /// Starts each kind of server with one bucket: versitygw, and s3s-fs too in the full tests.
@@ -86,26 +72,18 @@ pub fn s3_servers(bucket: &str) -> Vec<S3Server> {
     s3_server(bucket).into_iter().chain(s3s).collect()
 }
 
-/// Starts s3s-fs with one bucket. If it is not installed, records a skip and returns `None`.
+/// Starts s3s-fs, which writes no log, with one bucket. If it is not installed, records a skip and
+/// returns `None`.
 fn s3s_server(bucket: &str) -> Option<S3Server> {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("buckets");
-    fs::create_dir_all(root.join(bucket)).unwrap();
     let program = program("FLOE_TEST_S3S", "s3s-fs")?;
-    let start = |[port]: [u16; 1]| {
+    Some(S3Server::start(bucket, |place| {
         let mut command = Command::new(&program);
-        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
-        command.args(["--access-key", S3_ACCESS_KEY, "--secret-key", S3_SECRET_KEY]);
-        spawn(command.arg(&root))
-    };
-    let (process, [port]) = with_free_ports(start, is_ready);
-    Some(S3Server {
-        process,
-        port,
-        root,
-        log: directory.path().join("no.log"),
-        _directory: directory,
-    })
+        command
+            .args(["--host", "127.0.0.1", "--port", &place.port.to_string()])
+            .args(["--access-key", S3_ACCESS_KEY, "--secret-key", S3_SECRET_KEY])
+            .arg(place.root);
+        command
+    }))
 }
 
 fn program(variable: &str, name: &str) -> Option<PathBuf> {
@@ -116,27 +94,47 @@ fn program(variable: &str, name: &str) -> Option<PathBuf> {
     program
 }
 
+/// Where a server shall run.
+struct Place<'a> {
+    port: u16,
+    root: &'a Path,
+    log: &'a Path,
+}
+
 /// Adds the arguments of versitygw, but for the directory, to a command that ends with it.
-fn versitygw(mut command: Command, port: u16, log: &Path) -> Command {
+fn versitygw(mut command: Command, place: &Place<'_>) -> Command {
     command
         .args(["--access", S3_ACCESS_KEY, "--secret", S3_SECRET_KEY])
-        .args(["--port", &format!("127.0.0.1:{port}"), "--keep-alive"])
-        .args(["--quiet", "--access-log"])
-        .arg(log)
+        .args(["--port", &format!("127.0.0.1:{}", place.port)])
+        .args(["--keep-alive", "--quiet", "--access-log"])
+        .arg(place.log)
         .arg("posix");
     command
 }
 
-fn spawn(command: &mut Command) -> Child {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.stderr(Stdio::null()).spawn().unwrap()
-}
-
-fn is_ready([port]: [u16; 1]) -> bool {
-    TcpStream::connect(("127.0.0.1", port)).is_ok()
-}
-
 impl S3Server {
+    fn start(bucket: &str, command: impl Fn(&Place<'_>) -> Command) -> S3Server {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("buckets");
+        fs::create_dir_all(root.join(bucket)).unwrap();
+        let log = directory.path().join("access.log");
+        let start = |[port]: [u16; 1]| {
+            let (root, log) = (&root, &log);
+            let mut command = command(&Place { port, root, log });
+            let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(Stdio::null()).spawn().unwrap()
+        };
+        let is_ready = |[port]: [u16; 1]| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let (process, [port]) = with_free_ports(start, is_ready);
+        S3Server {
+            process,
+            port,
+            root,
+            log,
+            _directory: directory,
+        }
+    }
+
     /// Returns the URI of a bucket, or of a prefix in it.
     pub fn uri(&self, bucket: &str) -> String {
         format!("s3://{bucket}?endpoint={}", self.endpoint())

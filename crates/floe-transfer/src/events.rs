@@ -136,6 +136,15 @@ pub enum Event<'a> {
         /// The last failure.
         error: &'a Error,
     },
+    /// The log of a build cannot be read. The paths that the build made are pushed without it.
+    SkippedBuildLog {
+        /// The derivation.
+        derivation: &'a StorePath,
+        /// The directory of the logs.
+        log_dir: &'a Path,
+        /// The reason.
+        error: &'a std::io::Error,
+    },
     /// Another store has a path, but its contents cannot be reused.
     NotReused {
         /// The path. The copy tries the next store, or fetches the path.

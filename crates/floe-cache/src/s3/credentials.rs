@@ -3,9 +3,12 @@
 //! be public.
 
 use std::fmt::{self, Debug};
+use std::path::Path;
 use std::sync::Arc;
 
+use floe_store::read_regular_file;
 use floe_transfer::Error;
+use floe_transfer::url::redact_credentials;
 use http::{HeaderValue, Uri};
 use object_store::aws::{
     AmazonS3Builder, AmazonS3ConfigKey as Key, AwsCredential, AwsCredentialProvider,
@@ -147,11 +150,12 @@ fn check_settings(settings: &[(Key, String)]) -> Result<(), String> {
     for (key, value) in settings {
         let url = match key {
             Key::ContainerCredentialsFullUri | Key::StsEndpoint => value.clone(),
+            Key::ContainerCredentialsRelativeUri if !value.starts_with('/') => String::new(),
             Key::ContainerCredentialsRelativeUri => format!("http://localhost{value}"),
             Key::ContainerAuthorizationTokenFile => {
-                let token = std::fs::read_to_string(value)
+                let token = read_regular_file(Path::new(value), TOKEN_LEN_MAX)
                     .map_err(|error| format!("cannot read the token file {value}: {error}"))?;
-                if HeaderValue::from_str(&token).is_err() {
+                if HeaderValue::from_bytes(&token).is_err() {
                     return Err(format!(
                         "the token file {value} has characters that no header can have, such as a \
                          line break; remove them"
@@ -163,11 +167,27 @@ fn check_settings(settings: &[(Key, String)]) -> Result<(), String> {
         };
         let is_absolute = |uri: &Uri| uri.scheme().is_some() && uri.authority().is_some();
         if !url.parse::<Uri>().is_ok_and(|uri| is_absolute(&uri)) {
-            return Err(format!("{value:?} is no address of a credentials service"));
+            return Err(format!(
+                "a credentials service has the invalid address {:?}; correct {}",
+                redact_credentials(value),
+                variable_of(key)
+            ));
         }
     }
     Ok(())
 }
+
+/// Returns the environment variable of an address.
+fn variable_of(key: &Key) -> &'static str {
+    match key {
+        Key::StsEndpoint => "AWS_ENDPOINT_URL_STS",
+        Key::ContainerCredentialsRelativeUri => "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        _ => "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    }
+}
+
+/// The largest token file, in bytes.
+const TOKEN_LEN_MAX: u64 = 64 * 1024;
 
 /// Chooses the first source that has something. A profile that the URI names comes first.
 fn choose(
@@ -300,8 +320,8 @@ fn any_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Settings {
 
 /// Returns the values of some variables, or `None` without the first of them.
 ///
-/// Errors: [`CacheError::Credentials`] if another one is missing: requests without signature would
-/// fail later, and the message would not name the variable.
+/// Errors: [`CacheError::Credentials`] if another one is missing. The AWS tools would use the
+/// service, so requests without signature are not what the user expects.
 fn all_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Result<Option<Settings>, CacheError> {
     let missing = variables
         .iter()
@@ -311,7 +331,7 @@ fn all_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Result<Option<Sett
         Some(0) => Ok(None),
         Some(missing) => Err(CacheError::Credentials {
             reason: format!(
-                "the environment has {} without {name}; set {name} too",
+                "floe uses {} only with {name}; set {name} too, or unset the first",
                 variables[0].1,
                 name = variables[missing].1
             ),
@@ -426,6 +446,7 @@ mod tests {
             ),
             (Key::ContainerCredentialsRelativeUri, "/c".into(), true),
             (Key::ContainerCredentialsRelativeUri, "/c d".into(), false),
+            (Key::ContainerCredentialsRelativeUri, "c".into(), false),
             (Key::StsEndpoint, "https://sts.example.org".into(), true),
             (Key::StsEndpoint, "https://sts example".into(), false),
             (

@@ -3,92 +3,133 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufReader, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use floe_format::{Compression, StorePath};
 use floe_store::BuildLog;
-use floe_transfer::{Error, codec};
+use floe_transfer::{Error, Event, EventSink as _, Events, codec};
 use parking_lot::Mutex;
 
-use crate::storage::{ObjectPlan, WriteCallback, WriteStorage, file_error};
+use super::nar_file::write_error;
+use crate::storage::{Durability, ObjectPlan, WriteCallback, WriteStorage};
 
-/// The logs beside a store, and those that the cache has got already.
+/// The logs beside a store.
 #[derive(Debug)]
 pub(super) struct BuildLogs {
     log_dir: PathBuf,
-    written: Mutex<HashSet<StorePath>>,
+    events: Events,
+    /// The derivations whose logs are in the cache or on their way to it.
+    begun: Mutex<HashSet<StorePath>>,
 }
 
 impl BuildLogs {
-    pub(super) fn new(log_dir: PathBuf) -> BuildLogs {
+    pub(super) fn new(log_dir: PathBuf, events: Events) -> BuildLogs {
         BuildLogs {
             log_dir,
-            written: Mutex::default(),
+            events,
+            begun: Mutex::default(),
         }
     }
 
     /// Writes the log of a derivation, and lets `reply` receive the end of the write. Does nothing
-    /// if there is no log, or if an earlier call has written it: several outputs of a derivation
-    /// share a log.
+    /// if there is no log, or if an earlier call has begun it: several outputs of a derivation
+    /// share a log. A log that cannot be read is an event.
     ///
-    /// Errors: [`Error::File`], those of the storage.
+    /// Errors: those of the storage.
     pub(super) fn write(
         &self,
         storage: &dyn WriteStorage,
         derivation: &StorePath,
         reply: impl FnOnce() -> WriteCallback,
     ) -> Result<(), Error> {
-        if self.written.lock().contains(derivation) {
+        if !self.begun.lock().insert(derivation.clone()) {
             return Ok(());
         }
-        let to_read_error =
-            |error| file_error("read the build log of", Path::new(derivation.as_str()))(error);
-        let read = || -> io::Result<Option<(Box<dyn Read>, u64)>> {
-            let Some(log) = BuildLog::open(&self.log_dir, derivation)? else {
-                return Ok(None);
-            };
-            reader(log).map(Some)
-        };
-        let (mut text, len) = match read() {
+        let written = self.write_unless_unreadable(storage, derivation, reply);
+        if written.is_err() {
+            self.forget(derivation);
+        }
+        written
+    }
+
+    /// Lets the next call write a log again, after a failure.
+    pub(super) fn forget(&self, derivation: &StorePath) {
+        self.begun.lock().remove(derivation);
+    }
+
+    fn write_unless_unreadable(
+        &self,
+        storage: &dyn WriteStorage,
+        derivation: &StorePath,
+        reply: impl FnOnce() -> WriteCallback,
+    ) -> Result<(), Error> {
+        let (mut text, mut part) = match self.begin_reading(derivation) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
-            Err(error) => return Err(to_read_error(error)),
+            Err(error) => {
+                self.report(derivation, &error);
+                return Ok(());
+            }
         };
         let name = format!("log/{derivation}");
+        if part.len() < PART_LEN {
+            storage.put(&name, part, Durability::Synced, reply());
+            return Ok(());
+        }
         let plan = ObjectPlan {
             early_name: name.clone(),
-            len,
+            // Only the whole log would tell.
+            len: u64::MAX,
         };
         let mut object = storage.begin_object(&plan)?;
         let place = object.place().to_owned();
-        let mut buffer = vec![0; BUFFER_LEN];
-        loop {
-            match text.read(&mut buffer).map_err(to_read_error)? {
-                0 => break,
-                len => object
-                    .write_all(&buffer[..len])
-                    .map_err(file_error("write", &place))?,
-            }
+        while !part.is_empty() {
+            object.write_all(&part).map_err(write_error(&place))?;
+            part = match read_part(&mut *text) {
+                Ok(part) => part,
+                Err(error) => {
+                    self.report(derivation, &error);
+                    return Ok(());
+                }
+            };
         }
-        self.written.lock().insert(derivation.clone());
         object.finish(&name, reply());
         Ok(())
     }
+
+    /// Opens the log of a derivation, and reads its first part.
+    fn begin_reading(&self, derivation: &StorePath) -> io::Result<Option<OpenLog>> {
+        let Some(log) = BuildLog::open(&self.log_dir, derivation)? else {
+            return Ok(None);
+        };
+        let mut text: Box<dyn Read> = match log {
+            BuildLog::Plain(file) => Box::new(file),
+            BuildLog::Bzip2(file) => {
+                let decoder = codec::decoder(Compression::Bzip2, BufReader::new(file), 0)?;
+                decoder.ok_or(io::ErrorKind::Unsupported)?
+            }
+        };
+        let first = read_part(&mut *text)?;
+        Ok(Some((text, first)))
+    }
+
+    fn report(&self, derivation: &StorePath, error: &io::Error) {
+        self.events.event(Event::SkippedBuildLog {
+            derivation,
+            log_dir: &self.log_dir,
+            error,
+        });
+    }
 }
 
-/// Returns the text of a log, and its length or a larger number.
-fn reader(log: BuildLog) -> io::Result<(Box<dyn Read>, u64)> {
-    Ok(match log {
-        BuildLog::Plain(file) => {
-            let len = file.metadata()?.len();
-            (Box::new(file), len)
-        }
-        BuildLog::Bzip2(file) => {
-            let decoder = codec::decoder(Compression::Bzip2, BufReader::new(file), 0)?;
-            (decoder.unwrap_or_else(|| Box::new(io::empty())), u64::MAX)
-        }
-    })
+/// The rest of a log, and its first part.
+type OpenLog = (Box<dyn Read>, Vec<u8>);
+
+fn read_part(text: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut part = Vec::new();
+    text.take(PART_LEN as u64).read_to_end(&mut part)?;
+    Ok(part)
 }
 
-/// The text that is read at once, in bytes.
-const BUFFER_LEN: usize = 64 * 1024;
+/// The text that is read at once, in bytes. A shorter log is written from memory.
+const PART_LEN: usize = 1024 * 1024;

@@ -279,7 +279,7 @@ impl NarSink for NarFileWriter<'_> {
 }
 
 /// Returns the conversion of an error of a new object. A server has errors of its own.
-fn write_error(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(super) fn write_error(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| match error.downcast::<Error>() {
         Ok(error) => error,
         Err(error) => file_error("write", path)(error),

@@ -144,9 +144,13 @@ impl BinaryCacheWriter {
                     }
                 }
             }
-            if let Err(error) = self.write_build_log(&nar, &mut writes) {
-                outcome.refused.push((nar.path().clone(), error));
-                continue;
+            match self.write_build_log(&nar, &mut writes) {
+                Err(error) if self.has_records() => return Err(error),
+                Err(error) => {
+                    outcome.refused.push((nar.path().clone(), error));
+                    continue;
+                }
+                Ok(()) => {}
             }
             staged.push(nar);
         }
@@ -155,7 +159,12 @@ impl BinaryCacheWriter {
                 Ok(()) => {}
                 Err(error) if self.has_records() => return Err(error),
                 Err(error) => {
-                    staged.retain(|nar| *nar.path() != path);
+                    let failed = staged.iter().position(|nar| *nar.path() == path);
+                    let failed = failed.map(|index| staged.remove(index));
+                    let deriver = failed.and_then(|nar| nar.narinfo.info.deriver);
+                    if let (Some(logs), Some(deriver)) = (&self.build_logs, deriver) {
+                        logs.forget(&deriver);
+                    }
                     outcome.refused.push((path, error));
                 }
             }

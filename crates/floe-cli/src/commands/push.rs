@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use floe_config::{StoreFlags, served_store};
+use floe_config::{StoreFlags, build_log_dir};
 use floe_copy::{CopyRequest, RequestedPaths};
+use floe_store::StoreLayout;
 
 use super::run_copy::{CopyCommand, Follow, run_copy};
 use crate::args::PushArgs;
@@ -49,7 +50,10 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         follow: &follow,
         is_result: true,
     };
-    let build_logs = args.build_logs.then(|| log_dir(args)).transpose()?;
+    let build_logs = match source.layout().filter(|_| args.build_logs) {
+        Some(layout) => Some(log_dir(args, &settings, layout)?),
+        None => None,
+    };
     let upstreams = args.skip_upstream.iter();
     let upstreams = upstreams.map(|uri| settings.resolve(uri));
     let request = CopyRequest {
@@ -62,14 +66,15 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     run_copy(request, command)
 }
 
-/// Returns the directory with the build logs of the store, which is that of `floe serve`.
-fn log_dir(args: &PushArgs) -> anyhow::Result<PathBuf> {
+/// Returns the directory with the build logs of the store.
+fn log_dir(args: &PushArgs, settings: &Settings, layout: &StoreLayout) -> anyhow::Result<PathBuf> {
+    let configured = settings.config.store.get();
     let flags = StoreFlags {
         root: args.local.root.as_deref(),
-        store: args.local.store.as_deref(),
+        store: Some(args.local.store.as_deref().unwrap_or(configured)),
         store_dir: args.store_dir.as_deref(),
     };
-    Ok(served_store(&flags, &environment())?.log_dir)
+    Ok(build_log_dir(layout, &flags, &environment())?)
 }
 
 /// Returns the URI of the cache, with the compression and the keys that it does not name itself.

@@ -172,6 +172,14 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
+        Event::SkippedBuildLog {
+            derivation,
+            log_dir,
+            error,
+        } => {
+            let log_dir = log_dir.display();
+            format!("skipping the build log of {derivation} in {log_dir}: {error}")
+        }
         Event::DamagedPath { path, reason } => {
             format!("replacing {path}: {reason}")
         }

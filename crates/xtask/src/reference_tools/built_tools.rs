@@ -60,8 +60,13 @@ impl BuiltTool {
         let mut install = self.command(&directory)?;
         println!("building {name} {version}");
         let status = install.stdin(Stdio::null()).status();
-        let status = status.context("cannot run its compiler")?;
-        ensure!(status.success(), "its installation: {status}");
+        let status = status.context("cannot start its build")?;
+        ensure!(status.success(), "its build: {status}");
+        let intermediate = directory.join(INTERMEDIATE);
+        if intermediate.exists() {
+            fs::remove_dir_all(&intermediate)
+                .with_context(|| format!("cannot remove {}", intermediate.display()))?;
+        }
         Ok(program)
     }
 
@@ -89,9 +94,12 @@ impl BuiltTool {
                     .arg("--root")
                     .arg(directory)
                     .arg("--target-dir")
-                    .arg(directory.join("target"));
+                    .arg(directory.join(INTERMEDIATE));
                 command
             }
         })
     }
 }
+
+/// The directory of the files that cargo needs only during a build.
+const INTERMEDIATE: &str = "target";

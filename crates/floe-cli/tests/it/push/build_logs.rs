@@ -3,15 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
 use floe_testkit::{Corpus, corpus, nginx, nixes, run, s3_server, scratch};
 
-use super::floe_with_keys;
+use super::{assert_installs, floe_with_keys};
 use crate::serve_responses::logs::{compress, deriver};
 use crate::support::floe;
 
 /// Writes the logs of the builds of two paths: a short one, and one that needs several parts.
-fn write_logs(corpus: &Corpus, logs: &Path) -> (String, String) {
-    let nix = nixes().into_iter().next().expect("no Nix");
+fn write_logs(corpus: &Corpus, logs: &Path) -> Option<(String, String)> {
+    let nix = nixes().into_iter().next()?;
     let dependency = corpus
         .paths
         .iter()
@@ -25,7 +26,7 @@ fn write_logs(corpus: &Corpus, logs: &Path) -> (String, String) {
     fs::write(file(&short), "built with care\n").unwrap();
     let compressed = format!("{}.bz2", file(&long).display());
     fs::write(compressed, compress(&long_log())).unwrap();
-    (short, long)
+    Some((short, long))
 }
 
 /// More than two parts of an upload.
@@ -47,7 +48,9 @@ fn nix_shows_logs_of_pushed_paths() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let logs = scratch.join("logs");
-    let (short, long) = write_logs(&corpus, &logs);
+    let Some((short, long)) = write_logs(&corpus, &logs) else {
+        return;
+    };
     let cache = scratch.join("cache");
     fs::create_dir(&cache).unwrap();
     let methods = "dav_methods PUT; create_full_put_path on; client_max_body_size 0;";
@@ -79,7 +82,9 @@ fn logs_in_a_bucket_are_compressed_if_asked() {
     server.open_to_all("team");
     let scratch = scratch();
     let logs = scratch.join("logs");
-    let (short, _) = write_logs(&corpus, &logs);
+    let Some((short, _)) = write_logs(&corpus, &logs) else {
+        return;
+    };
     let to = format!("{}&log-compression=gzip", server.uri("team"));
     let mut push = push_with_logs(&corpus, &logs, &to);
     run(push.envs(server.variables())).expect(0);
@@ -98,18 +103,92 @@ fn logs_in_a_bucket_are_compressed_if_asked() {
 }
 
 #[test]
-fn unreadable_log_is_named() {
+fn path_is_pushed_without_an_unreadable_log() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let logs = scratch.join("logs");
-    let (short, _) = write_logs(&corpus, &logs);
+    let Some((short, long)) = write_logs(&corpus, &logs) else {
+        return;
+    };
     let file = logs.join("drvs").join(&short[..2]).join(&short[2..]);
     fs::remove_file(&file).unwrap();
-    let damaged = format!("{}.bz2", file.display());
-    fs::write(damaged, "no bzip2").unwrap();
+    // A build that was killed leaves such a file.
+    let whole = compress(&long_log());
+    let broken = format!("{}.bz2", file.display());
+    fs::write(broken, &whole[..whole.len() / 2]).unwrap();
     let to = format!("file://{}", scratch.join("cache").display());
-    let output = run(&mut push_with_logs(&corpus, &logs, &to));
-    output.expect(1).stderr_contains(&short);
-    let hash_part = &corpus.root["/nix/store/".len()..][..32];
-    assert!(!scratch.join(&format!("cache/{hash_part}.narinfo")).exists());
+    run(&mut push_with_logs(&corpus, &logs, &to))
+        .expect(0)
+        .stderr_contains(&format!("skipping the build log of {short}"));
+    let pushed = fs::read_dir(scratch.join("cache/log")).unwrap();
+    let pushed: Vec<_> = pushed.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(pushed, [&*long]);
+    let mut install = floe(["install", "--no-check-sigs", "--from", &to]);
+    assert_installs(&mut install, &scratch.join("root"), &corpus);
+}
+
+#[test]
+fn refused_log_keeps_its_path_out_of_the_cache() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(server) = s3_server("team") else {
+        return;
+    };
+    let scratch = scratch();
+    let logs = scratch.join("logs");
+    let Some((_, long)) = write_logs(&corpus, &logs) else {
+        return;
+    };
+    // The rest of the name is encoded.
+    let log = format!("PUT /team/log/{}", &long[..32]);
+    let proxy = FaultProxy::start(server.address(), move |_, line| {
+        match line.starts_with(&log) && line.contains("partNumber=2") {
+            true => ProxyFault::StatusBefore(403),
+            false => ProxyFault::None,
+        }
+    });
+    let push = |endpoint: &str| {
+        let to = format!("s3://team?endpoint={endpoint}&retry-attempts=1");
+        run(push_with_logs(&corpus, &logs, &to).envs(server.variables()))
+    };
+    let output = push(&proxy.url());
+    assert!(proxy.fault_count() > 0);
+    output.expect(4).stderr_contains("403");
+    let narinfo_count = || {
+        let entries = fs::read_dir(server.bucket("team")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names
+            .filter(|name| name.to_string_lossy().ends_with(".narinfo"))
+            .count()
+    };
+    assert!(narinfo_count() < corpus.paths.len());
+    push(&server.endpoint()).expect(0);
+    assert_eq!(narinfo_count(), corpus.paths.len());
+    let log = fs::read(server.bucket("team").join("log").join(&long)).unwrap();
+    assert!(log == long_log(), "the log differs");
+}
+
+#[test]
+fn logs_belong_to_the_configured_store() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let logs = scratch.join("logs");
+    if write_logs(&corpus, &logs).is_none() {
+        return;
+    }
+    let (root, to) = (
+        corpus.store(),
+        format!("file://{}", scratch.join("cache").display()),
+    );
+    let store = format!("local?root={}&log={}", root.display(), logs.display());
+    let mut push = floe([
+        "push",
+        "--build-logs",
+        "--to",
+        &to,
+        "--option",
+        "store",
+        &store,
+    ]);
+    run(push.arg(&corpus.root)).expect(0);
+    assert_eq!(fs::read_dir(scratch.join("cache/log")).unwrap().count(), 2);
 }

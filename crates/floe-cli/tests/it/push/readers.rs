@@ -40,7 +40,7 @@ fn rclone(server: &S3Server, bucket: &str, directory: &Path) -> Option<Command> 
         ])
         .args(["--s3-access-key-id", S3_ACCESS_KEY])
         .args(["--s3-secret-access-key", S3_SECRET_KEY])
-        // This version cannot use it.
+        // rclone 1.60 cannot use the variable.
         .env_remove("AWS_CA_BUNDLE");
     Some(command)
 }

@@ -89,12 +89,14 @@ fn push_with_credentials_that_end_is_completed_later() {
             .env("HOME", "/nonexistent");
         run(&mut command)
     };
-    // Each reply is slow, so that the next requests need new credentials.
+    // object_store renews credentials that end within five minutes at most every 100 ms.
     let slow = ProxyFault::Slow(Duration::from_millis(60));
     let (new, delay) = (file.clone(), slow.clone());
     let proxy = FaultProxy::start(server.address(), move |number, _| {
         if number == 20 {
-            fs::write(&new, credentials("other-secret")).unwrap();
+            let whole = new.with_extension("new");
+            fs::write(&whole, credentials("other-secret")).unwrap();
+            fs::rename(&whole, &new).unwrap();
         }
         delay.clone()
     });
