@@ -165,12 +165,21 @@ impl S3Server {
 
     /// Lets everybody read and write a bucket. Debian's Nix cannot sign requests.
     pub fn open_to_all(&self, bucket: &str) {
+        self.allow_all(bucket, &["s3:GetObject", "s3:PutObject", "s3:ListBucket"]);
+    }
+
+    /// Lets everybody read a bucket.
+    pub fn let_all_read(&self, bucket: &str) {
+        self.allow_all(bucket, &["s3:GetObject", "s3:ListBucket"]);
+    }
+
+    fn allow_all(&self, bucket: &str, actions: &[&str]) {
         let policy = serde_json::json!({
             "Version": "2012-10-17",
             "Statement": [{
                 "Effect": "Allow",
                 "Principal": "*",
-                "Action": ["s3:GetObject", "s3:PutObject", "s3:ListBucket"],
+                "Action": actions,
                 "Resource": [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")],
             }],
         });

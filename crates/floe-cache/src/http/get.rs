@@ -15,7 +15,7 @@ use super::failure;
 use super::limiter::RequestPermits;
 use super::redirect;
 use super::request::Request;
-use super::s3_message::s3_message;
+use super::s3_message::{s3_advice, s3_message};
 use super::shared::HttpCacheShared;
 use crate::proxies::ProxyVar;
 use crate::storage::SmallObject;
@@ -140,17 +140,20 @@ pub(super) async fn get(
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<StatusResult<Response>, Error> {
     let mut response = send(cache, request, change).await?;
-    if response.status() == StatusCode::FORBIDDEN && cache.context.signer.is_some() {
+    let explains_itself = [
+        StatusCode::FORBIDDEN,
+        StatusCode::BAD_REQUEST,
+        StatusCode::MOVED_PERMANENTLY,
+    ];
+    if cache.context.signer.is_some() && explains_itself.contains(&response.status()) {
         let body = read_body(request, &mut response, NARINFO_LEN_MAX).await?;
-        let reason = s3_message(&body);
         // A bucket that must not be listed hides what it does not have.
-        return match reason.filter(|reason| !reason.starts_with("AccessDenied")) {
-            Some(reason) => {
-                let reason = format!("the server answered 403 Forbidden ({reason})");
-                Err(Error::fetch(&request.shown(), reason, false))
-            }
-            None => Ok(Err(StatusCode::FORBIDDEN)),
-        };
+        let message = s3_message(&body).filter(|message| !message.starts_with("AccessDenied"));
+        if let Some(message) = message {
+            let (status, advice) = (response.status(), s3_advice(&message));
+            let reason = format!("the server answered {status} ({message}){advice}");
+            return Err(Error::fetch(&request.shown(), reason, false));
+        }
     }
     let (status, shown) = (response.status(), request.shown());
     let advice = match status {

@@ -10,9 +10,43 @@ pub(super) fn s3_message(body: &[u8]) -> Option<String> {
     };
     let code = value("Code")?;
     Some(match value("Message") {
-        Some(message) if !message.is_empty() => format!("{code}: {message}"),
+        Some(message) if !message.is_empty() => format!("{code}: {}", unescape(message)),
         _ => code.to_owned(),
     })
+}
+
+/// Replaces the entities of XML.
+fn unescape(text: &str) -> String {
+    let mut text = text.to_owned();
+    // The ampersand is the last, because it may begin another entity.
+    for (entity, character) in [
+        ("&#34;", "\""),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&apos;", "'"),
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(entity, character);
+    }
+    text
+}
+
+/// Returns what the user can do about an error of S3, as the end of a sentence; empty for an error
+/// that explains itself.
+pub(super) fn s3_advice(message: &str) -> &'static str {
+    match message.split(':').next().unwrap_or_default() {
+        "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
+            "; name the region of the bucket with region= in the URL"
+        }
+        "PermanentRedirect" => "; name the region of the bucket with region= or endpoint=",
+        "InvalidAccessKeyId" | "SignatureDoesNotMatch" => "; check the credentials",
+        "ExpiredToken" | "InvalidToken" => "; get new credentials",
+        "NoSuchBucket" => "; check the name of the bucket",
+        "RequestTimeTooSkewed" => "; set the clock of this machine",
+        _ => "",
+    }
 }
 
 #[cfg(test)]
@@ -24,6 +58,8 @@ mod tests {
         assert_eq!(s3_message(b"<Error><Code>A</Code></Error>").unwrap(), "A");
         let whole = b"<Error><Code>A</Code><Message> b </Message></Error>";
         assert_eq!(s3_message(whole).unwrap(), "A: b");
+        let escaped = b"<Error><Code>A</Code><Message>&#34;b&#34; &amp;lt;</Message></Error>";
+        assert_eq!(s3_message(escaped).unwrap(), "A: \"b\" &lt;");
         assert_eq!(s3_message(b"<Error><Code>"), None);
         assert_eq!(s3_message(b"<html>"), None);
     }

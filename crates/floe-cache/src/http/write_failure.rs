@@ -4,7 +4,7 @@ use floe_transfer::Error;
 use reqwest::{StatusCode, Url};
 
 use super::exchange::Reply;
-use super::s3_message::s3_message;
+use super::s3_message::{s3_advice, s3_message};
 use crate::error::CacheError;
 
 /// Makes the error of a write out of one of a request.
@@ -81,8 +81,14 @@ pub(crate) fn reason(reply: &Reply) -> String {
         StatusCode::INSUFFICIENT_STORAGE => "; free some space there",
         _ => "",
     };
-    let detail = s3_message(&reply.body).map_or_else(String::new, |text| format!(" ({text})"));
-    format!("the server answered {status}{detail}{advice}")
+    let Some(message) = s3_message(&reply.body) else {
+        return format!("the server answered {status}{advice}");
+    };
+    let advice = match s3_advice(&message) {
+        "" => advice,
+        better => better,
+    };
+    format!("the server answered {status} ({message}){advice}")
 }
 
 /// Whether the reply may come from a server of files, which needs the directory of a new file.
@@ -131,7 +137,9 @@ mod tests {
                     <Message>The bucket does not exist</Message></Error>";
         let text = text_of(404, body);
         assert!(
-            text.contains("(NoSuchBucket: The bucket does not exist); check the URL"),
+            text.contains(
+                "(NoSuchBucket: The bucket does not exist); check the name of the bucket"
+            ),
             "{text}"
         );
     }

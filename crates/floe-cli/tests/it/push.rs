@@ -194,6 +194,9 @@ fn refused_requests_name_the_bucket_and_no_secret() {
     let unknown = [("AWS_ACCESS_KEY_ID", "unknown-key"), wrong[1]];
     refused(&server.uri("other"), &right, "/other/");
     refused(&server.uri("other"), &right, "NoSuchBucket");
+    refused(&server.uri("other"), &right, "check the name of the bucket");
+    let elsewhere = format!("{}&region=eu-west-1", server.uri("team"));
+    refused(&elsewhere, &right, "with region= in the URL");
     refused(&server.uri("team"), &wrong, "SignatureDoesNotMatch");
     refused(&server.uri("team"), &unknown, "No user exists");
     refused(
@@ -203,6 +206,10 @@ fn refused_requests_name_the_bucket_and_no_secret() {
     );
     let profile = format!("{}&profile=absent", server.uri("team"));
     refused(&profile, &[], "have no profile");
+    server.let_all_read("team");
+    let anonymous = [("AWS_EC2_METADATA_DISABLED", "true")];
+    let reader = "AccessDenied: Access Denied.); check whether this user may write there";
+    refused(&server.uri("team"), &anonymous, reader);
 }
 
 #[test]
