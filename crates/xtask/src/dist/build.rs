@@ -105,12 +105,14 @@ impl Release {
     fn prefixes(&self) -> Result<Vec<(PathBuf, String)>> {
         let sysroot = self.toolchain.sysroot()?;
         let library = format!("/rustc/{}", self.toolchain.commit()?);
-        let prefixes = vec![
+        let mut prefixes = vec![
             (cargo_home()?, "/cargo".into()),
             (self.root.clone(), "/floe".into()),
             (target_directory(&self.root), "/floe/target".into()),
             (Path::new(&sysroot).join("lib/rustlib/src/rust"), library),
         ];
+        // A directory below another one decides, such as a home of cargo in the repository.
+        prefixes.sort_by_key(|(path, _)| path.as_os_str().len());
         let has_space = |path: &Path| path.to_string_lossy().contains(char::is_whitespace);
         for (path, _) in &prefixes {
             ensure!(
