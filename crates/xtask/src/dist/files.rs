@@ -51,6 +51,14 @@ impl Release {
             fs::write(&file, gzip(text)?)
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
+        // The rpm has the times of its files, unless they are newer than the commit.
+        for name in ["packaging/systemd/floe.service", "LICENSE-APACHE", "LICENSE-MIT"] {
+            let file = self.root.join(name);
+            let copy = documents.join(file.file_name().unwrap_or_default());
+            fs::read(&file)
+                .and_then(|contents| fs::write(&copy, contents))
+                .with_context(|| format!("cannot copy {}", file.display()))?;
+        }
         Ok(Files {
             target,
             floe,
