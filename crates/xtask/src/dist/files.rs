@@ -52,7 +52,11 @@ impl Release {
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
         // The rpm has the times of its files, unless they are newer than the commit.
-        for name in ["packaging/systemd/floe.service", "LICENSE-APACHE", "LICENSE-MIT"] {
+        for name in [
+            "packaging/systemd/floe.service",
+            "LICENSE-APACHE",
+            "LICENSE-MIT",
+        ] {
             let file = self.root.join(name);
             let copy = documents.join(file.file_name().unwrap_or_default());
             fs::read(&file)
