@@ -140,12 +140,12 @@ pub(super) async fn get(
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<StatusResult<Response>, Error> {
     let mut response = send(cache, request, change).await?;
-    let explains_itself = [
+    let with_message = [
         StatusCode::FORBIDDEN,
         StatusCode::BAD_REQUEST,
         StatusCode::MOVED_PERMANENTLY,
     ];
-    if cache.context.signer.is_some() && explains_itself.contains(&response.status()) {
+    if cache.context.signer.is_some() && with_message.contains(&response.status()) {
         let body = read_body(request, &mut response, NARINFO_LEN_MAX).await?;
         // A bucket that must not be listed hides what it does not have.
         let message = s3_message(&body).filter(|message| !message.starts_with("AccessDenied"));

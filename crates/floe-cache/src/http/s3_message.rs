@@ -33,8 +33,8 @@ fn unescape(text: &str) -> String {
     text
 }
 
-/// Returns what the user can do about an error of S3, as the end of a sentence; empty for an error
-/// that explains itself.
+/// Returns what the user can do about an error of S3, as the end of a sentence. The text is empty
+/// if the error needs no advice.
 pub(super) fn s3_advice(message: &str) -> &'static str {
     match message.split(':').next().unwrap_or_default() {
         "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {

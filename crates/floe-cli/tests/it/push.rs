@@ -142,7 +142,7 @@ fn nix_and_floe_read_each_others_buckets() {
         let scratch = scratch();
         let root = source_root(&corpus);
         let usual = ["none", "xz", "zstd", "bzip2", "gzip", "lz4"];
-        // Nix needs half a minute for it.
+        // Nix takes 42 s to compress with brotli.
         let brotli = std::env::var_os("FLOE_TEST_FULL").map(|_| "br");
         for compression in usual.into_iter().chain(brotli) {
             let other = server.uri(&format!("team/{compression}"));
