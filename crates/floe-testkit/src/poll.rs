@@ -4,8 +4,14 @@ use std::time::{Duration, Instant};
 
 /// Polls until a condition is true. Panics with `what` after a timeout.
 #[track_caller]
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
+pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    wait_at_most(TIMEOUT, what, condition);
+}
+
+/// Does the same with another timeout.
+#[track_caller]
+pub(crate) fn wait_at_most(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + timeout;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));

@@ -25,7 +25,7 @@ use fuser::{
 use parking_lot::Mutex;
 
 use crate::command::run;
-use crate::poll::wait_until;
+use crate::poll::wait_at_most;
 use crate::random::XorShift;
 use crate::skip::{find_tool, skip};
 
@@ -171,7 +171,7 @@ impl RecordingDisk {
         // The kernel detaches the device when its last user has closed it. A test that has failed
         // leaves its mounts behind if they are busy.
         let is_free = || !is_used(&self.files) || thread::panicking();
-        wait_until("the disk is free", is_free);
+        wait_at_most(DETACH_TIMEOUT, "the disk is free", is_free);
     }
 }
 
@@ -224,6 +224,9 @@ impl Drop for Mount {
 /// Lets XFS mount an image beside another one with the same identifier. A mount namespace of
 /// another test keeps an image mounted that is unmounted here.
 const NO_UUID: &str = "nouuid";
+
+/// A command of another test in its own mount namespace keeps a copy of the mount until it ends.
+const DETACH_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Whether a loop device uses the disk in this directory.
 fn is_used(files: &Path) -> bool {

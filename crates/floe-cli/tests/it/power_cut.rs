@@ -171,9 +171,34 @@ fn boot_id(scratch: &Scratch) -> PathBuf {
     file
 }
 
+/// The stores that power cuts left: with and without damaged paths.
+#[derive(Debug, Default)]
+struct Found {
+    damaged: usize,
+    whole: usize,
+}
+
+/// Checks installs until cuts damaged a path and left a store without damage, at most three times.
+/// On a busy machine, the file system may write the contents of all paths before floe registers
+/// them.
+fn check_installs(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
+    let mut all = Found::default();
+    for _ in 0..3 {
+        let Some(found) = check_install(corpus, kind, options) else {
+            return;
+        };
+        all.damaged += found.damaged;
+        all.whole += found.whole;
+        if all.damaged > 0 && all.whole > 0 {
+            return;
+        }
+    }
+    panic!("{kind:?}: the cuts left {all:?}");
+}
+
 /// Installs, and checks that the next install, with or without the options, repairs the store after
-/// each cut.
-fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
+/// each cut. Returns `None` without a disk.
+fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) -> Option<Found> {
     let root = |place: &Path| place.join("root");
     let profile = |place: &Path| place.join("profile");
     let command = |place: &Path, options: &[&str]| {
@@ -181,18 +206,16 @@ fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
         command.arg("--profile").arg(profile(place));
         command
     };
-    let Some(recording) = record(kind, |place| command(place, options)) else {
-        return;
-    };
+    let recording = record(kind, |place| command(place, options))?;
     let boot_id = boot_id(&recording.scratch);
-    let (mut damaged, mut whole) = (0, 0);
+    let mut found = Found::default();
     recording.for_each_cut(|place, cut| {
         match verify(&root(place)) {
-            Some((_, problems)) if problems > 0 => damaged += 1,
-            Some((paths, _)) if paths > 0 => whole += 1,
+            Some((_, problems)) if problems > 0 => found.damaged += 1,
+            Some((paths, _)) if paths > 0 => found.whole += 1,
             _ => {}
         }
-        let options = if damaged % 2 == 1 { &[] } else { options };
+        let options = if found.damaged % 2 == 1 { &[] } else { options };
         run(&mut after_restart(&command(place, options), &boot_id)).expect(0);
         let (paths, problems) = verify(&root(place)).unwrap();
         assert_eq!((paths, problems), (corpus.paths.len() as u64, 0), "{cut}");
@@ -205,15 +228,14 @@ fn check_install(corpus: &Corpus, kind: FileSystemKind, options: &[&str]) {
             }
         }
     });
-    assert!(damaged > 0, "{kind:?}: no cut damaged a valid path");
-    assert!(whole > 0, "{kind:?}: no cut left a store without damage");
+    Some(found)
 }
 
 #[test]
 fn install_after_power_cut_repairs_the_store() {
     let Some(corpus) = corpus("curl") else { return };
     for kind in kinds() {
-        check_install(&corpus, *kind, &[]);
+        check_installs(&corpus, *kind, &[]);
     }
 }
 
@@ -221,7 +243,7 @@ fn install_after_power_cut_repairs_the_store() {
 fn optimising_install_after_power_cut_repairs_the_store() {
     let Some(corpus) = corpus("curl") else { return };
     for kind in kinds() {
-        check_install(&corpus, *kind, &["--optimise"]);
+        check_installs(&corpus, *kind, &["--optimise"]);
     }
 }
 
