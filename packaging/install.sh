@@ -29,7 +29,7 @@ Installs floe, or removes it.
 Usage: install.sh [OPTIONS]
 
 Options:
-  --url URL       Where the files of the release are: http://, https:// or a directory
+  --url URL       Where the files of the release are: http://, https://, file:// or a directory
   --prefix DIR    Install below this directory [default: /usr/local for root, else ~/.local]
   --signer KEY    The public key that signs releases, such as 'ssh-ed25519 AAAA…'
   --uninstall     Remove what this script has installed below the prefix
@@ -98,6 +98,7 @@ choose_prefix() {
 	/*) ;;
 	*) prefix="$PWD/$prefix" ;;
 	esac
+	[ "$prefix" = / ] || prefix=${prefix%/}
 }
 
 # Prints the platform as the names of packages have it.
@@ -114,7 +115,7 @@ platform() {
 
 # Fails unless the programs that this script uses are there.
 need_tools() {
-	for tool in cp cut dirname grep gzip head mkdir mktemp mv rm rmdir sed sort tail tar; do
+	for tool in cat cp cut dirname grep gzip head mkdir mktemp mv rm rmdir sed sort tail tar; do
 		has "$tool" || fail "cannot install floe: there is no $tool; try installing it"
 	done
 }
@@ -124,20 +125,28 @@ quoted() {
 	printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
 }
 
-# Fetches a file of the release.
+# Fetches a file of the release. An https:// address never leads to a plain one.
 fetch() {
 	name=$1
 	to="$temporary/$name"
 	case "$url" in
 	http://* | https://*)
 		if has curl; then
-			curl --fail --silent --show-error --location --retry 2 --output "$to" "$url/$name"
+			curl --fail --silent --show-error --location --retry 2 --proto "=${url%%:*},https" \
+				--connect-timeout 30 --speed-limit 1 --speed-time 60 --output "$to" "$url/$name"
 		elif has wget; then
 			# With -q, GNU wget does not say why it fails.
 			wget -O "$to" "$url/$name" 2>"$temporary/wget.log" || {
 				tail -n 3 "$temporary/wget.log" >&2
 				return 1
 			}
+			# The wget of busybox checks no certificate, and no wget refuses such a redirect.
+			case "$url" in
+			https://*)
+				! grep -q -e 'validation not implemented' -e '^Location: http://' \
+					"$temporary/wget.log" || server_unknown='yes'
+				;;
+			esac
 		else
 			fail 'cannot fetch the release: there is neither curl nor wget; try --url DIRECTORY'
 		fi
@@ -153,6 +162,8 @@ fetch_or_fail() {
 		case "$url" in
 		https://*)
 			[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
+				[ -e /etc/ssl/ca-bundle.pem ] || [ -e /etc/ssl/cert.pem ] ||
+				[ -n "${SSL_CERT_FILE:-}${CURL_CA_BUNDLE:-}" ] ||
 				hint='this machine has no certificates; try installing ca-certificates'
 			;;
 		esac
@@ -176,18 +187,35 @@ sum_of() {
 # Checks the signature of the sums. A signed release never passes without a signature.
 check_signature() {
 	if [ -z "$signer" ]; then
-		say 'The sums are not signed: this script knows no key.'
+		skip_signature 'this script knows no key'
 		return
 	fi
 	fetch_or_fail SHA256SUMS.sig
 	if ! has ssh-keygen; then
-		say 'The signature was not checked: there is no ssh-keygen.'
+		skip_signature 'there is no ssh-keygen'
 		return
 	fi
 	printf 'floe namespaces="floe-release" %s\n' "$signer" >"$temporary/signers"
 	ssh-keygen -Y verify -f "$temporary/signers" -I floe -n floe-release \
-		-s "$temporary/SHA256SUMS.sig" <"$temporary/SHA256SUMS" >/dev/null ||
-		fail "cannot accept SHA256SUMS from $url: its signature is not by the key of floe"
+		-s "$temporary/SHA256SUMS.sig" <"$temporary/SHA256SUMS" >"$temporary/verify.log" 2>&1 ||
+		refuse_signature
+}
+
+# Continues without a check of the signature, unless nothing else proves where the sums come from.
+skip_signature() {
+	[ -z "${server_unknown:-}" ] ||
+		fail "cannot accept SHA256SUMS from $url: wget did not check the certificate of the server, and $1; try installing curl"
+	say "The signature was not checked: $1."
+}
+
+refuse_signature() {
+	# OpenSSH before 8.1 cannot verify signatures.
+	if grep -q -e 'unknown option' -e 'illegal option' "$temporary/verify.log"; then
+		skip_signature 'ssh-keygen is older than OpenSSH 8.1'
+		return
+	fi
+	cat "$temporary/verify.log" >&2
+	fail "cannot accept SHA256SUMS from $url: its signature is not by the key of floe"
 }
 
 # Fetches and checks the tarball, and sets `package` to its name without the suffix.
@@ -218,8 +246,13 @@ fetch_package() {
 make_directory() {
 	[ ! -d "$1" ] || return 0
 	make_directory "$(dirname "$1")"
-	mkdir -- "$1" || fail "cannot create $1: see the message above; try --prefix DIR"
-	printf 'directory %s\n' "$1" >>"$temporary/created"
+	if mkdir -- "$1" 2>"$temporary/mkdir.log"; then
+		printf 'directory %s\n' "$1" >>"$temporary/created"
+	elif [ ! -d "$1" ]; then
+		# No other run has created it meanwhile.
+		cat "$temporary/mkdir.log" >&2
+		fail "cannot create $1: see the message above; try --prefix DIR"
+	fi
 }
 
 # Prints all files below a directory. Small systems have no `find`.
@@ -252,9 +285,11 @@ install_files() {
 	name_program_in_unit
 	write_record >"$prefix/$record$new" ||
 		fail "cannot write $prefix/$record; nothing was changed"
+	"$prefix/bin/floe$new" --version >/dev/null ||
+		fail "cannot run floe below $prefix: see the message above; nothing was changed; try another --prefix"
 	# The files of an older version that this one lacks.
 	old_files | while read -r file; do
-		grep -q -x -F -e "$file" "$temporary/files" || rm -f -- "$prefix/$file"
+		grep -q -x -F -e "$file" "$temporary/files" || rm -f -- "$prefix/$file" || true
 	done
 	# The record comes first, so that each file below its final name is in it. After an interrupted
 	# first run it also has files that are not there yet.
@@ -293,18 +328,22 @@ write_record() {
 	} | sort -u
 }
 
+# Prints the files of the record. A path that leaves the prefix is not by this script.
 old_files() {
-	[ ! -f "$prefix/$record" ] || sed -n 's/^file //p' "$prefix/$record"
+	[ ! -f "$prefix/$record" ] ||
+		sed -n -e '/^file \.\.\//d' -e '/\/\.\.\//d' -e 's/^file //p' "$prefix/$record"
 }
 
 uninstall() {
 	[ -f "$prefix/$record" ] ||
 		fail "cannot remove floe: this script has installed none below $prefix; try --prefix DIR"
 	[ -w "$prefix/share/doc/floe" ] ||
-		fail "cannot remove floe from $prefix: it cannot be written; try as root, on a writable disk"
+		fail "cannot remove floe from $prefix: it is not writable; try as root"
 	old_files | while read -r file; do
-		rm -f -- "$prefix/$file"
+		# A run that was killed leaves copies beside their places.
+		rm -f -- "$prefix/$file" "$prefix/$file".floe-new-*
 	done
+	rm -f -- "$prefix/$record".floe-new-*
 	directories=$(sed -n 's/^directory //p' "$prefix/$record" | sort -r)
 	rm -f -- "$prefix/$record"
 	printf '%s\n' "$directories" | while read -r directory; do
@@ -335,9 +374,9 @@ install_floe() {
 	trap clean_up EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
+	need_tools
 	temporary=$(mktemp -d "${TMPDIR:-/tmp}/floe-install.XXXXXX") ||
 		fail "cannot create a directory in ${TMPDIR:-/tmp}; try another TMPDIR"
-	need_tools
 	fetch_package
 	install_files
 	version=$("$prefix/bin/floe" --version) ||

@@ -53,6 +53,7 @@ const TOOLS: &[(&str, &[&str])] = &[
     // Install the packages of a release, in several shells.
     ("busybox", &["busybox"]),
     ("curl", &["curl"]),
+    ("wget", &["wget"]),
     ("dash", &["dash"]),
     ("openssh-client", &["ssh", "ssh-keygen"]),
     ("openssh-server", &["sshd"]),

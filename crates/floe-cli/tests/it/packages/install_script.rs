@@ -1,6 +1,9 @@
 //! `packaging/install.sh` with a local server: as root, as a user, with faults. With `--full`, it
 //! installs the real release; otherwise a release with the floe of this build.
 
+mod leftovers;
+mod servers;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -343,6 +346,18 @@ fn users_install_below_their_home() {
         .stderr_contains("try --prefix DIR");
 }
 
+/// Links the programs of a small system into a directory: all but those that fetch or verify. Small
+/// images have no `find`.
+fn link_tools(bin: &Path) -> Option<()> {
+    let tools = "cat cp cut dirname grep gzip head id mkdir mktemp mv rm rmdir sed sha256sum sort \
+                 tail tar uname";
+    for tool in tools.split_whitespace() {
+        let place = find_tool(tool, "coreutils")?;
+        std::os::unix::fs::symlink(place, bin.join(tool)).unwrap();
+    }
+    Some(())
+}
+
 #[test]
 fn machines_without_a_package_and_without_tools_are_named() {
     let Some(served) = served() else { return };
@@ -363,14 +378,8 @@ fn machines_without_a_package_and_without_tools_are_named() {
             .stderr_contains(message);
     }
     fs::remove_file(&uname).unwrap();
-    // All but programs that fetch. Small images have no `find`.
-    let tools = "cp cut dirname grep gzip head id mkdir mktemp mv rm rmdir sed sha256sum sort tail \
-                 tar uname";
-    for tool in tools.split_whitespace() {
-        let Some(place) = find_tool(tool, "coreutils") else {
-            return;
-        };
-        std::os::unix::fs::symlink(place, bin.join(tool)).unwrap();
+    if link_tools(&bin).is_none() {
+        return;
     }
     let shell = find_tool("sh", "dash").unwrap();
     let with_tools = |options: &[&str]| {
@@ -387,6 +396,8 @@ fn machines_without_a_package_and_without_tools_are_named() {
     let install = || with_tools(&[&from_directory[..], &[prefix.to_str().unwrap()]].concat());
     install().expect(0);
     run(Command::new(prefix.join("bin/floe")).arg("--version")).expect(0);
+    with_tools(&["--uninstall", "--prefix", prefix.to_str().unwrap()]).expect(0);
+    assert!(!prefix.exists(), "{:?}", files_below(&prefix));
     fs::remove_file(bin.join("gzip")).unwrap();
     install()
         .expect(1)
@@ -466,20 +477,6 @@ fn foreign_program_is_kept_and_the_unit_names_the_installed_one() {
     let unit = fs::read_to_string(prefix.join("share/doc/floe/floe.service")).unwrap();
     let start = format!("\nExecStart={} serve ", floe.display());
     assert!(unit.contains(&start), "{unit}");
-}
-
-#[test]
-fn directory_replaces_the_server() {
-    let Some(served) = served() else { return };
-    let prefix = served.scratch.join("prefix");
-    let mut script = Command::new("sh");
-    script.arg(served.scratch.join("install.sh")).arg("--url");
-    script.arg(served.release()).arg("--prefix").arg(&prefix);
-    let installed = run(&mut script).expect(0);
-    let warned = installed.stderr.contains("this script knows no key");
-    assert!(warned, "{}", installed.stderr);
-    run(Command::new(prefix.join("bin/floe")).arg("--version")).expect(0);
-    assert_eq!(served.server.requests().len(), 0);
 }
 
 #[test]

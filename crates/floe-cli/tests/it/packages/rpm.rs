@@ -47,7 +47,8 @@ fn package_installs_works_and_leaves_no_file() {
         lines
     };
     // No package provides the shell of this root directory.
-    run(rpm_in_root(&["--install", "--nodeps"]).arg(&package)).expect(0);
+    let install = ["-U", "--nosignature", "--nodeps"];
+    run(rpm_in_root(&install).arg(&package)).expect(0);
     assert_eq!(systemctl(), "daemon-reload\n");
     let again = ["--upgrade", "--nodeps", "--replacepkgs"];
     run(rpm_in_root(&again).arg(&package)).expect(0);
