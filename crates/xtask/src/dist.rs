@@ -28,19 +28,23 @@ use anyhow::{Context as _, Result, ensure};
 use crate::{Outcome, target_directory};
 use files::Files;
 pub(crate) use second_build::compare_with_second_build;
+use sums::Signer;
 use target::{TARGETS, Target};
 use toolchain::Toolchain;
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
+    let key = env::var_os("FLOE_RELEASE_KEY").filter(|key| !key.is_empty());
     let mut request = Request {
         allow_dirty: false,
-        key: env::var_os("FLOE_RELEASE_KEY").map(PathBuf::from),
+        key: key.map(PathBuf::from),
         targets: Vec::new(),
     };
+    let mut only_sign = false;
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.as_slice()) {
             ("--allow-dirty", _) => request.allow_dirty = true,
+            ("--sign", _) => only_sign = true,
             ("--target", [triple, ..]) => {
                 request.targets.push(Target::find(triple)?);
                 arguments.next();
@@ -48,14 +52,17 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
             (other, _) => return Ok(Outcome::Usage(format!("dist does not know {other}"))),
         }
     }
-    let release = Release::new(root, request)?;
-    for file in release.make()? {
+    let made = match only_sign {
+        true => sums::sign_again(root, &target_directory(root).join("dist"), request.key)?,
+        false => Release::new(root, request)?.make()?,
+    };
+    for file in made {
         println!("{}", file.display());
     }
     Ok(Outcome::Good)
 }
 
-/// The wishes of the command line.
+/// The requests of the command line.
 pub(crate) struct Request {
     /// Builds also if files differ from the commit.
     pub(crate) allow_dirty: bool,
@@ -71,13 +78,12 @@ pub(crate) struct Release {
     root: PathBuf,
     /// `target/dist`, which gets the files.
     directory: PathBuf,
+    signer: Signer,
     toolchain: Toolchain,
     /// The version of floe.
     version: &'static str,
     /// The commit, as git names it.
     commit: String,
-    /// The private key that signs the release.
-    key: Option<PathBuf>,
     targets: Vec<&'static Target>,
     /// The time of the commit in seconds since 1970: the time of all files.
     time: u64,
@@ -105,12 +111,13 @@ impl Release {
         let time = git(root, &["log", "-1", "--format=%ct"])?;
         Ok(Release {
             root: root.to_owned(),
+            // A key that ssh-keygen cannot read fails before the builds.
+            signer: Signer::new(root, &directory, request.key)?,
             directory,
             toolchain: Toolchain::pinned(root)?,
             // All packages of the workspace have one version.
             version: env!("CARGO_PKG_VERSION"),
             commit: git(root, &["rev-parse", "HEAD"])?,
-            key: request.key,
             targets: match request.targets.is_empty() {
                 true => TARGETS.iter().collect(),
                 false => request.targets,
@@ -132,8 +139,8 @@ impl Release {
                 made.extend(self.make_packages(&self.make_files(target, Some(&own.floe))?)?);
             }
         }
-        made.push(self.write_installer()?);
-        let sums = self.write_sums(&made)?;
+        made.push(self.signer.write_installer()?);
+        let sums = self.signer.write_sums(&made)?;
         made.extend(sums);
         Ok(made)
     }
@@ -154,10 +161,14 @@ impl Release {
     }
 
     fn write(&self, name: &str, contents: &[u8]) -> Result<PathBuf> {
-        let file = self.directory.join(name);
-        fs::write(&file, contents).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(file)
+        write(&self.directory, name, contents)
     }
+}
+
+fn write(directory: &Path, name: &str, contents: &[u8]) -> Result<PathBuf> {
+    let file = directory.join(name);
+    fs::write(&file, contents).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {

@@ -1,7 +1,7 @@
 //! An image of the static binary in the layout of the Open Container Initiative, without a
 //! container engine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use super::sums::sha256;
 impl Release {
     /// Makes `floe-VERSION-PLATFORM.oci.tar`. In the image, floe runs as a user without rights.
     pub(super) fn make_image(&self, files: &Files) -> Result<PathBuf> {
-        let tar = root_directory(files)?.tar(self.time)?;
+        let tar = root_directory(&self.root, files)?.tar(self.time)?;
         let layer = gzip(&tar)?;
         let config = self.image_config(files, &tar)?.to_string();
         let manifest = json!({
@@ -72,13 +72,16 @@ impl Release {
 }
 
 /// The root directory of the image.
-fn root_directory(files: &Files) -> Result<Archive> {
+fn root_directory(repository: &Path, files: &Files) -> Result<Archive> {
     let mut root = Archive::default();
     root.copy("bin/floe", 0o755, &files.floe)?;
     let user = format!("root:x:0:0::/:/bin/floe\nfloe:x:{USER}:{USER}::/home/floe:/bin/floe\n");
     root.file("etc/passwd", 0o644, user);
     root.file("etc/group", 0o644, format!("root:x:0:\nfloe:x:{USER}:\n"));
     root.file("THIRD-PARTY", 0o644, &*files.notices);
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        root.copy(name, 0o644, &repository.join(name))?;
+    }
     root.directory("home/floe", 0o755, USER);
     root.directory("tmp", 0o1777, 0);
     Ok(root)

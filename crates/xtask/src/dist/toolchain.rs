@@ -54,9 +54,14 @@ impl Toolchain {
         command.args(["run", &self.channel, program]);
         // A release depends on no setting of this shell.
         for variable in [
+            "CARGO_BUILD_RUSTC",
+            "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_BUILD_RUSTC_WRAPPER",
             "CARGO_BUILD_RUSTFLAGS",
             "CARGO_ENCODED_RUSTFLAGS",
+            "CFLAGS",
             "RUSTC",
+            "RUSTC_WORKSPACE_WRAPPER",
             "RUSTC_WRAPPER",
             "RUSTFLAGS",
         ] {
