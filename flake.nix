@@ -1,7 +1,7 @@
 {
   description = "floe copies Nix closures, fast and safely, without needing Nix";
 
-  inputs.nixpkgs.url = "nixpkgs";
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-unstable";
 
   outputs =
     { nixpkgs, ... }:

@@ -9,7 +9,11 @@ rustPlatform.buildRustPackage {
   pname = "floe";
   version = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).workspace.package.version;
 
-  src = lib.cleanSource ../..;
+  src = lib.cleanSourceWith {
+    src = lib.cleanSource ../..;
+    # What cargo has built may have gigabytes.
+    filter = path: type: path != toString ../../target;
+  };
   cargoLock.lockFile = ../../Cargo.lock;
   cargoBuildFlags = [
     "--package"

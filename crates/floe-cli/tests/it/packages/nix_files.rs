@@ -11,6 +11,10 @@ use super::repository;
 const STUB: &str = r#"rec {
   lib = {
     cleanSource = path: path;
+    cleanSourceWith = { src, filter }:
+      assert !filter (toString src + "/target") "directory";
+      assert filter (toString src + "/crates") "directory";
+      src;
     licenses = { mit = "MIT"; asl20 = "Apache-2.0"; };
   };
   rustPlatform.buildRustPackage = attributes: attributes // { isBuilt = true; };
@@ -24,11 +28,12 @@ const STUB: &str = r#"rec {
 }"#;
 
 /// Returns the fields of the package that the tests look at.
-const FIELDS: &str = "p: {
+const FIELDS: &str = r#"p: {
   inherit (p) pname version isBuilt;
   inherit (p.meta) mainProgram license;
   lock = builtins.pathExists p.cargoLock.lockFile;
-}";
+  source = builtins.pathExists (p.src + "/Cargo.toml");
+}"#;
 
 fn assert_package(json: &str) {
     let package: serde_json::Value = serde_json::from_str(json).unwrap();
@@ -37,6 +42,7 @@ fn assert_package(json: &str) {
     assert_eq!(package["mainProgram"], "floe");
     assert_eq!(package["license"].as_array().unwrap().len(), 2);
     assert_eq!(package["lock"], true);
+    assert_eq!(package["source"], true);
     assert_eq!(package["isBuilt"], true);
 }
 
