@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::{find_tool, run, scratch, skip};
+use parking_lot::Mutex;
 
 use super::{full_release, in_copy_of, may_mount, release_file, repository};
 
@@ -28,6 +29,9 @@ fn copy_packages(release: &Path, names: &[&str], into: &Path) {
 
 /// Returns an empty Debian, made once with the mirror of this machine.
 fn empty_debian() -> Option<PathBuf> {
+    // Several tests need it at the same time.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock();
     let debootstrap = find_tool("debootstrap", "debootstrap")?;
     let program = std::env::current_exe().unwrap();
     let target = program.ancestors().nth(3).unwrap();
@@ -40,6 +44,10 @@ fn empty_debian() -> Option<PathBuf> {
         return None;
     };
     let partial = target.join("empty-debian.partial");
+    // An interrupted run has left it.
+    if partial.exists() {
+        fs::remove_dir_all(&partial).unwrap();
+    }
     let mut make = Command::new(debootstrap);
     make.args(["--variant=minbase", &suite]);
     run(make.arg(&partial).arg(mirror)).expect(0);
