@@ -11,7 +11,7 @@ rustPlatform.buildRustPackage {
 
   src = lib.cleanSourceWith {
     src = lib.cleanSource ../..;
-    # What cargo has built may have gigabytes.
+    # The builds of cargo can take gigabytes.
     filter = path: type: path != toString ../../target;
   };
   cargoLock.lockFile = ../../Cargo.lock;

@@ -53,7 +53,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         }
     }
     let made = match only_sign {
-        true => sums::sign_again(root, &target_directory(root).join("dist"), request.key)?,
+        true => sums::sign_release(root, &target_directory(root).join("dist"), request.key)?,
         false => Release::new(root, request)?.make()?,
     };
     for file in made {

@@ -74,7 +74,7 @@ impl Signer {
 
 /// Signs the files that `cargo xtask dist` has made without a key, so that nothing that runs during
 /// the builds can read the key. Returns all files.
-pub(super) fn sign_again(
+pub(super) fn sign_release(
     root: &Path,
     directory: &Path,
     key: Option<PathBuf>,
@@ -151,7 +151,7 @@ mod tests {
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
         output(keygen.arg(&key)).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let sign = |key: Option<&PathBuf>| sign_again(&root, &directory, key.cloned());
+        let sign = |key: Option<&PathBuf>| sign_release(&root, &directory, key.cloned());
         assert!(sign(None).is_err());
         assert!(sign(Some(&scratch.path().join("absent"))).is_err());
         assert_eq!(sign(Some(&key)).unwrap().len(), 4);

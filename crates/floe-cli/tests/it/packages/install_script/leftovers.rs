@@ -12,7 +12,7 @@ use super::{files_below, served};
 use crate::tmpfs_mount::mount;
 
 #[test]
-fn removal_deletes_the_copies_of_killed_runs_and_no_file_outside() {
+fn uninstall_removes_copies_of_killed_runs() {
     let Some(served) = served() else { return };
     let prefix = served.scratch.join("prefix");
     served.install(&prefix).expect(0);
