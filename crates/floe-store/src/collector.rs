@@ -22,7 +22,7 @@ mod received_roots;
 mod specific_paths;
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -35,14 +35,15 @@ use rustix::fs::{Access, access};
 
 use crate::crash_recovery::Recovery;
 use crate::db::{Database, LockedDatabase};
+use crate::directory::Directory;
 use crate::error::{IoContext as _, StoreError};
-use crate::gc_roots::{FoundRoots, RootSearch, RuntimeRoots, Unreadable};
+use crate::gc_roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable};
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait};
 use crate::new_store::lock_store;
 use crate::options::WriteOptions;
 use crate::tree::links::{UnusedLinks, remove_unused_links};
-use crate::writer::{refuse_daemon_owned, refuse_symlinks, reserve_space};
+use crate::writer::{open_store_directory, refuse_daemon_owned, refuse_symlinks, reserve_space};
 use deletion::{Deletion, Remover};
 use garbage::DeadPaths;
 pub use garbage::{DeadFile, Garbage};
@@ -160,10 +161,10 @@ impl Collector {
             database.sync_each_commit()?;
         }
         drop(scope);
-        let directory = File::open(&layout.real_store_dir);
-        let directory = directory.io_context("open", &layout.real_store_dir)?;
+        let directory =
+            open_store_directory(&layout.real_store_dir, options.allow_symlinked_store)?;
         Ok(Collector {
-            directory: directory.into(),
+            directory,
             database: Mutex::new(database),
             lock_wait: options.lock_wait.clone(),
             _big_lock: big_lock,
@@ -225,6 +226,7 @@ impl Collector {
                 database: &database,
                 runtime_roots: settings.runtime_roots,
                 removes_stale: true,
+                failed_roots: FailedRoots::Stop,
             };
             let roots = search.find_permanent()?;
             let temporary = search.find_temporary(&mut Vec::new())?;
@@ -329,10 +331,11 @@ impl Collection<'_> {
 
 /// Removes the file that keeps space for a collection on a full disk.
 fn remove_reserved(layout: &StoreLayout) -> Result<(), StoreError> {
-    let reserved = layout.database_dir().join("reserved");
-    match fs::remove_file(&reserved) {
+    let directory = Directory::open(&layout.database_dir())?;
+    let reserved = directory.entry("reserved".as_ref());
+    match reserved.remove() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).io_context("remove", reserved)
+            Err(error).io_context("remove", reserved.path())
         }
         _ => Ok(()),
     }

@@ -21,16 +21,17 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File, Metadata, OpenOptions};
+use std::fs::{self, DirEntry, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use floe_format::{HashPart, StorePath};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Stat};
 
 use crate::db::Database;
+use crate::directory::{Directory, Entry};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{PathLock, try_lock};
@@ -52,12 +53,16 @@ impl Recovery<'_> {
         // The records come first. A new run that meets a record with its name creates a roots file
         // without contents for a moment, and recovery by that file would remove the trees.
         for directory in [self.layout.database_dir(), self.layout.temp_roots_dir()] {
-            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-                if let Some(name) = entry.file_name().to_str()
-                    && is_floe_roots_file(name)
+            let Ok(directory) = Directory::open(&directory) else {
+                continue;
+            };
+            for (name, _) in directory.list().unwrap_or_default() {
+                if let Some(text) = name.to_str()
+                    && is_floe_roots_file(text)
                 {
+                    let file = directory.entry(&name);
                     // A failure must not fail the caller, whose own work does not depend on it.
-                    has_dead_runs |= self.recover_run(name, &entry.path()).unwrap_or(true);
+                    has_dead_runs |= self.recover_run(text, &file).unwrap_or(true);
                 }
             }
         }
@@ -65,8 +70,9 @@ impl Recovery<'_> {
     }
 
     /// Recovers from a run. Returns whether it is dead.
-    fn recover_run(&self, name: &str, file: &Path) -> Result<bool, StoreError> {
-        let opened = OpenOptions::new().read(true).write(true).open(file);
+    fn recover_run(&self, name: &str, file: &Entry<'_>) -> Result<bool, StoreError> {
+        let opened = file.open_file();
+        let file = &file.path();
         let mut roots = opened.io_context("open", file)?;
         let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
         // Another process may have finished the recovery between the opening and the lock.
@@ -88,11 +94,12 @@ impl Recovery<'_> {
     /// as the record exists, no new run uses the name.
     fn remove_roots_file(&self, name: &str, roots: &File) -> Result<(), StoreError> {
         for directory in [self.layout.temp_roots_dir(), self.layout.database_dir()] {
-            let place = directory.join(name);
-            let own = roots.metadata().io_context("examine", &place)?;
-            let is_own = |found: Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
-            if fs::symlink_metadata(&place).is_ok_and(is_own) {
-                fs::remove_file(&place).io_context("remove", &place)?;
+            let directory = Directory::open(&directory)?;
+            let entry = directory.entry(name.as_ref());
+            let own = roots.metadata().io_context("examine", entry.path())?;
+            let is_own = |found: Stat| (found.st_dev, found.st_ino) == (own.dev(), own.ino());
+            if entry.stat().is_ok_and(is_own) {
+                entry.remove().io_context("remove", entry.path())?;
             }
         }
         Ok(())

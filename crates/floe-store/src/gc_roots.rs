@@ -10,16 +10,16 @@
 //! collector has seen. Any file in `gcroots/auto` counts as a root, whatever its name.
 
 mod found;
+mod links;
 mod processes;
 mod root_place;
 mod roots_daemon;
 mod temporary;
+mod unreadable;
 
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,14 +27,15 @@ use floe_format::{StorePath, nix32};
 use floe_hash::{HashAlgorithm, Hasher};
 use rustix::fs::{Access, access};
 
+use crate::directory::{Directory, Entry, NewMode};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::new_store::create_directory;
 use crate::writer::StoreWriter;
 pub(crate) use found::RootSearch;
 pub use found::{FoundRoots, Root, RuntimeRoots};
-pub use processes::Unreadable;
+pub(crate) use links::FailedRoots;
 pub use root_place::RootPlace;
+pub use unreadable::Unreadable;
 
 /// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,24 +49,39 @@ impl IndirectGcRoot {
     /// there.
     pub fn check(layout: &StoreLayout, path: &Path) -> Result<IndirectGcRoot, StoreError> {
         let link = IndirectGcRoot(absolute_path(path)?);
-        link.recheck(layout)?;
+        link.check_place(layout)?;
+        match Directory::open_parent(&link.0) {
+            Ok((directory, name)) => link.recheck(layout, &directory.entry(name))?,
+            // The check below names the directory or file that prevents the link, if any does.
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error),
+        }
         check_can_create_link(&link.0)?;
         Ok(link)
     }
 
-    /// Removes a root and its registration. A collector would remove a registration without a link
-    /// too.
+    /// Removes a root and its registration, unless the link has got another target than `path`. A
+    /// collector would remove a registration without a link too.
     ///
-    /// Errors: those of the system.
-    pub fn remove(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
+    /// Errors: [`StoreError::RootChanged`], [`StoreError::ForeignLink`], and those of the system.
+    pub fn remove(layout: &StoreLayout, link: &Path, path: &StorePath) -> Result<(), StoreError> {
         let link = absolute_path(link)?;
-        fs::remove_file(&link).io_context("remove the root", &link)?;
-        let registration = layout
-            .state_dir
-            .join("gcroots/auto")
-            .join(auto_root_name(&link));
+        let (directory, name) = Directory::open_parent(&link)?;
+        let entry = directory.entry(name);
+        let kept = match entry.read_link() {
+            Ok(target) => root_place::store_path_of_target(&layout.store_dir, &target),
+            // A file of `gcroots` that is named like the path.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                root_place::store_path_of_name(name.as_bytes())
+            }
+            Err(error) => return Err(error).io_context("examine the root", &link),
+        };
+        if kept.as_ref() != Some(path) {
+            return Err(StoreError::RootChanged(link));
+        }
+        entry.remove().io_context("remove the root", &link)?;
         // Another user may own it.
-        let _: io::Result<()> = fs::remove_file(registration);
+        let _: Result<(), StoreError> = remove_registration(layout, &link);
         Ok(())
     }
 
@@ -78,20 +94,28 @@ impl IndirectGcRoot {
     ///
     /// Errors: those of [`IndirectGcRoot::check`], and those of the system.
     pub fn write_link(&self, layout: &StoreLayout, path: &StorePath) -> Result<(), StoreError> {
-        self.recheck(layout)?;
-        create_parent(&self.0)?;
-        replace_link(Path::new(&layout.store_dir.full_path(path)), &self.0)
+        self.check_place(layout)?;
+        let (directory, name) = Directory::create_parent(&self.0)?;
+        let entry = directory.entry(name);
+        self.recheck(layout, &entry)?;
+        entry.replace_link(Path::new(&layout.store_dir.full_path(path)))
     }
 
-    fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
+    /// Checks the place by its name alone.
+    fn check_place(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = &self.0;
-        if is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {
-            return Err(StoreError::RootInStore(path.clone()));
+        match is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {
+            true => Err(StoreError::RootInStore(path.clone())),
+            false => Ok(()),
         }
-        match read_existing_link(path)? {
+    }
+
+    /// Checks whether a link may replace the file at the place.
+    fn recheck(&self, layout: &StoreLayout, entry: &Entry<'_>) -> Result<(), StoreError> {
+        match read_existing_link(entry)? {
             ExistingLink::None => Ok(()),
             ExistingLink::To(target) if is_in_store(layout, &target) => Ok(()),
-            _ => Err(StoreError::NotARoot(path.clone())),
+            _ => Err(StoreError::NotARoot(self.0.clone())),
         }
     }
 }
@@ -106,16 +130,17 @@ impl StoreWriter {
         // A running collector has already read the permanent roots. A temporary root still protects
         // the path.
         self.add_temp_roots([path].into_iter())?;
-        link.recheck(self.layout())?;
-        create_parent(&link.0)?;
-        let auto = self.layout().state_dir.join("gcroots/auto");
-        create_directory(&auto)?;
+        link.check_place(self.layout())?;
+        let (directory, name) = Directory::create_parent(&link.0)?;
+        let entry = directory.entry(name);
+        link.recheck(self.layout(), &entry)?;
+        let auto = self.layout().state_dir.join(AUTO);
+        let auto = Directory::open_or_create(&auto, NewMode::Shared)?;
         let name = auto_root_name(&link.0);
-        let registration = auto.join(&name);
-        let may_be_removed = !is_there(&link.0) && is_there(&registration);
-        let target = PathBuf::from(self.layout().store_dir.full_path(path));
-        replace_link(&target, &link.0)?;
-        replace_link(&link.0, &registration)?;
+        let registration = auto.entry(&name);
+        let may_be_removed = !entry.exists() && registration.exists();
+        entry.replace_link(Path::new(&self.layout().store_dir.full_path(path)))?;
+        registration.replace_link(&link.0)?;
         if may_be_removed {
             create_link_under_new_name(&link.0, &auto, &name)?;
         }
@@ -132,41 +157,46 @@ pub(crate) enum ExistingLink {
     NotALink,
 }
 
-pub(crate) fn read_existing_link(path: &Path) -> Result<ExistingLink, StoreError> {
-    match fs::read_link(path) {
+pub(crate) fn read_existing_link(entry: &Entry<'_>) -> Result<ExistingLink, StoreError> {
+    match entry.read_link() {
         Ok(target) => Ok(ExistingLink::To(target)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ExistingLink::None),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(ExistingLink::NotALink),
-        Err(error) => Err(error).io_context("examine", path),
+        Err(error) => Err(error).io_context("examine", entry.path()),
     }
 }
 
-/// Whether there is a file or a link, even one that points to nothing.
-fn is_there(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
+fn remove_registration(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
+    let auto = Directory::open(&layout.state_dir.join(AUTO))?;
+    let name = auto_root_name(link);
+    let registration = auto.entry(&name);
+    let removed = registration.remove();
+    removed.io_context("remove the registration", registration.path())
 }
 
 /// Creates a link whose name begins with `prefix` and was not used before.
 fn create_link_under_new_name(
     target: &Path,
-    directory: &Path,
-    prefix: &str,
+    directory: &Directory,
+    prefix: &OsStr,
 ) -> Result<(), StoreError> {
     loop {
         let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let link = directory.join(format!("{prefix}-{}-{number}", std::process::id()));
-        match symlink(target, &link) {
+        let mut name = prefix.to_owned();
+        name.push(format!("-{}-{number}", std::process::id()));
+        let link = directory.entry(&name);
+        match link.create_link(target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => return created.io_context("create the link", &link),
+            created => return created.io_context("create the link", link.path()),
         }
     }
 }
 
 /// Returns the name under which Nix registers a link: the SHA-1 of its path.
-fn auto_root_name(link: &Path) -> String {
+fn auto_root_name(link: &Path) -> OsString {
     let mut hasher = Hasher::new(HashAlgorithm::Sha1);
     hasher.update(link.as_os_str().as_bytes());
-    nix32::encode(&hasher.finish())
+    nix32::encode(&hasher.finish()).into()
 }
 
 /// Whether a path is below the store directory, by its name alone.
@@ -218,42 +248,25 @@ pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Creates the directory of a link, with the modes that the user's umask allows.
-pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
-    match link.parent() {
-        Some(parent) => fs::create_dir_all(parent).io_context("create the directory", parent),
-        None => Ok(()),
-    }
-}
-
-/// Creates a symbolic link and replaces an existing file atomically.
-pub(crate) fn replace_link(target: &Path, link: &Path) -> Result<(), StoreError> {
-    let mut temporary = OsString::from(link);
-    let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-    temporary.push(format!(".tmp-{}-{number}", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    // A file of this name belongs to a dead process with the same number.
-    let _: io::Result<()> = fs::remove_file(&temporary);
-    symlink(target, &temporary).io_context("create the link", &temporary)?;
-    fs::rename(&temporary, link)
-        .inspect_err(|_| {
-            let _: io::Result<()> = fs::remove_file(&temporary);
-        })
-        .io_context("replace the link", link)
-}
+/// The directory of registrations, in the state directory.
+const AUTO: &str = "gcroots/auto";
 
 /// Distinguishes the temporary names of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
     fn auto_root_name_is_sha1_of_link_path() {
         // `sha1sum` printed this value. The tests with real Nix show that it looks for this name.
-        assert_eq!(auto_root_name(Path::new("/a/b")).len(), 32);
-        let known = nix32::decode(&auto_root_name(Path::new("/a/b"))).unwrap();
+        let name = auto_root_name(Path::new("/a/b")).into_string().unwrap();
+        assert_eq!(name.len(), 32);
+        let known = nix32::decode(&name).unwrap();
         let known: String = known.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(known, "a51458f8d2c1fbd82e413e3ddd561e9462e8f61b");
     }
@@ -267,8 +280,9 @@ mod tests {
             let name = format!("hash-{}-{number}", std::process::id());
             symlink("/elsewhere", directory.path().join(name)).unwrap();
         }
+        let opened = Directory::open(directory.path()).unwrap();
         for count in 21..=23 {
-            create_link_under_new_name(Path::new("/link"), directory.path(), "hash").unwrap();
+            create_link_under_new_name(Path::new("/link"), &opened, "hash".as_ref()).unwrap();
             assert_eq!(links(), count);
         }
     }

@@ -19,6 +19,7 @@ mod build_log;
 mod collector;
 mod crash_recovery;
 mod db;
+mod directory;
 mod error;
 mod free_space;
 mod gc_roots;
@@ -50,6 +51,7 @@ pub use collector::{
     GcResults, GcSettings,
 };
 pub use db::{BuildTrace, Realisation};
+pub use directory::is_trusted_owner;
 pub use error::{StoreError, is_out_of_space};
 pub use free_space::FileSystem;
 pub use gc_roots::{
@@ -61,7 +63,7 @@ pub use locks::LockWait;
 pub use open_beneath::open_beneath;
 pub use optimise::{OptimiseObserver, OptimiseResults};
 pub use options::{StoreEvent, StoreEvents, WriteOptions};
-pub use profile::{Generation, GenerationSpec, Generations, Profile};
+pub use profile::{FoundProfiles, Generation, GenerationSpec, Generations, Profile};
 pub use reader::StoreReader;
 pub use reference_graph::{ClosureSize, ReferenceGraph};
 pub use register::{RegisterOutcome, StagedPath};

@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::db::remove_stale_lock_directory;
-use crate::error::{IoContext as _, StoreError, is_not_found};
+use crate::directory::Directory;
+use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{LockWait, open_private_file, try_lock};
+use crate::locks::{LockWait, open_lock_file, try_lock};
 
 /// Creates Nix's directories with Nix's modes, whatever the umask. Returns those that did not
 /// exist, parents first.
@@ -33,35 +34,31 @@ pub(crate) fn create_directories(layout: &StoreLayout) -> Result<Vec<PathBuf>, S
 }
 
 /// Creates a directory and its parents, each with mode 0755, whatever the umask.
-pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
-    create_with_parents(path, &mut Vec::new())
-}
-
 fn create_with_parents(path: &Path, created: &mut Vec<PathBuf>) -> Result<(), StoreError> {
-    let mut result = create_one_directory(path);
-    if is_not_found(&result)
+    let mut is_new = create_one_directory(path);
+    if let Err(StoreError::Io { source, .. }) = &is_new
+        && source.kind() == io::ErrorKind::NotFound
         && let Some(parent) = path.parent()
     {
         create_with_parents(parent, created)?;
         // One more attempt only. If it fails although the parent exists, the error is real.
-        result = create_one_directory(path);
+        is_new = create_one_directory(path);
     }
-    if result.io_context("create the directory", path)? {
+    if is_new? {
         created.push(path.to_owned());
     }
     Ok(())
 }
 
 /// Creates one directory. Returns `false` if it exists.
-fn create_one_directory(path: &Path) -> io::Result<bool> {
-    match fs::create_dir(path) {
-        Ok(()) => {
-            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-            Ok(true)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
-        Err(error) => Err(error),
+fn create_one_directory(path: &Path) -> Result<bool, StoreError> {
+    // The usual case, also for `/`, which has no parent.
+    if path.is_dir() {
+        return Ok(false);
     }
+    let (parent, name) = Directory::open_parent(path)?;
+    let created = parent.create_subdirectory(name);
+    created.io_context("create the directory", path)
 }
 
 /// Waits for the big lock of the store, and keeps it shared. Adds directories that it had to create
@@ -73,12 +70,14 @@ pub(crate) fn lock_store(
 ) -> Result<File, StoreError> {
     let path = layout.big_lock();
     loop {
-        let mut opened = open_private_file(&path);
-        if is_not_found(&opened) {
+        let mut opened = open_lock_file(&path);
+        if matches!(&opened, Err(StoreError::Io { source, .. })
+            if source.kind() == io::ErrorKind::NotFound)
+        {
             created.extend(create_directories(layout)?);
-            opened = open_private_file(&path);
+            opened = open_lock_file(&path);
         }
-        let lock = opened.io_context("open the lock file", &path)?;
+        let lock = opened?;
         remove_stale_lock_directory(&layout.database_dir().join("db.sqlite"), &lock);
         lock_wait.wait("the big lock of the store", &path, || {
             let operation = FlockOperation::NonBlockingLockShared;
@@ -147,7 +146,14 @@ impl NewStore<'_> {
         let (layout, database) = (self.layout, self.layout.database_dir());
         let remove = |path: PathBuf| {
             // A file that stays also keeps its directory.
-            let _: io::Result<()> = fs::remove_file(path);
+            if let Ok((directory, name)) = Directory::open_parent(&path) {
+                let _: io::Result<()> = directory.entry(name).remove();
+            }
+        };
+        let remove_directory = |path: &Path| {
+            if let Ok((parent, name)) = Directory::open_parent(path) {
+                let _: io::Result<()> = parent.entry(name).remove_directory();
+            }
         };
         remove(layout.temp_roots_dir().join(&self.temp_roots));
         remove(database.join(&self.temp_roots));
@@ -161,11 +167,11 @@ impl NewStore<'_> {
         let (parents, others): (Vec<&PathBuf>, Vec<_>) =
             self.created.iter().partition(|it| database.starts_with(it));
         for directory in others.into_iter().rev() {
-            let _: io::Result<()> = fs::remove_dir(directory);
+            remove_directory(directory);
         }
         remove(layout.big_lock());
         for directory in parents.into_iter().rev() {
-            let _: io::Result<()> = fs::remove_dir(directory);
+            remove_directory(directory);
         }
     }
 }

@@ -17,10 +17,11 @@ mod gc_socket;
 mod program_root;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -28,9 +29,10 @@ use floe_format::StorePath;
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
+use crate::directory::{Directory, Entry};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, open_private_file, try_lock};
+use crate::locks::{GcLock, LockWait, try_lock};
 use crate::tree::TemporaryTree;
 use gc_socket::GcSocket;
 pub use program_root::ProgramRoot;
@@ -88,9 +90,10 @@ pub(crate) fn is_floe_roots_file(name: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct TempRootsFile {
     file: File,
-    path: PathBuf,
-    /// The run record, if this file has one.
-    record: Option<PathBuf>,
+    directory: Directory,
+    name: OsString,
+    /// The directory of the run record, if this file has one. It has the same name.
+    record: Option<Directory>,
     gc_lock: GcLock,
     gc_socket: GcSocket,
     /// Whether floe sent roots to a collector and has not yet seen the end of that collection.
@@ -113,36 +116,40 @@ impl TempRootsFile {
         has_record: bool,
     ) -> Result<TempRootsFile, StoreError> {
         let gc_lock = GcLock::open(layout)?;
+        let directory = Directory::open(&layout.temp_roots_dir())?;
+        let record = has_record.then(|| Directory::open(&layout.database_dir()));
+        let record = record.transpose()?;
         loop {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{}-{kind}-{number}", std::process::id());
-            let path = layout.temp_roots_dir().join(&name);
-            let record = has_record.then(|| layout.database_dir().join(&name));
-            let file = open_private_file(&path);
-            let file = file.io_context("create the temporary roots file", &path)?;
-            if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
+            let name = OsString::from(format!("{}-{kind}-{number}", std::process::id()));
+            let entry = directory.entry(&name);
+            let file = match entry.create_file() {
+                // A dead process left the file, which may still name trees for recovery. Or another
+                // user has put it there.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                file => file.io_context("create the temporary roots file", entry.path())?,
+            };
+            let operation = FlockOperation::NonBlockingLockExclusive;
+            if !try_lock(&file, &entry.path(), operation)? {
                 continue;
             }
-            // Two cases lead to a file that this process must not use. A dead process left the
-            // file, which still names trees for recovery. Or another process found the file before
-            // it was locked and took it for a stale file: a collector then writes a mark into it,
-            // and a recovering process unlinks it.
-            let found = file.metadata().io_context("examine", &path)?;
+            // Another process may have found the file before it was locked, and have taken it for a
+            // stale file: a collector then unlinks it and writes a mark into it, and a recovering
+            // process unlinks it.
+            let found = file.metadata().io_context("examine", entry.path())?;
             let is_own = found.size() == 0 && found.nlink() == 1;
-            if is_own
-                && record
-                    .as_ref()
-                    .is_none_or(|record| add_record(&path, record))
-            {
+            let record_entry = record.as_ref().map(|record| record.entry(&name));
+            if is_own && record_entry.is_none_or(|record| add_record(&entry, &record)) {
                 return Ok(TempRootsFile {
                     file,
-                    path,
-                    record,
                     gc_lock,
                     gc_socket: GcSocket::new(layout),
                     gc_notified: false,
                     is_kept: false,
                     layout: layout.clone(),
+                    directory,
+                    name,
+                    record,
                 });
             }
         }
@@ -150,8 +157,12 @@ impl TempRootsFile {
 
     /// The name of the file. No other live process uses it.
     pub(crate) fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        self.name.to_string_lossy().into_owned()
+    }
+
+    /// The path of the file.
+    fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when a running
@@ -213,7 +224,7 @@ impl TempRootsFile {
             }
             written
         };
-        append().io_context("write temporary roots to", &self.path)
+        append().io_context("write temporary roots to", self.path())
     }
 }
 
@@ -221,11 +232,11 @@ impl Drop for TempRootsFile {
     fn drop(&mut self) {
         if !self.is_kept {
             // The order is that of recovery.
-            for name in [Some(&self.path), self.record.as_ref()]
+            for directory in [Some(&self.directory), self.record.as_ref()]
                 .into_iter()
                 .flatten()
             {
-                let _: io::Result<()> = fs::remove_file(name);
+                let _: io::Result<()> = directory.entry(&self.name).remove();
             }
         }
     }
@@ -234,10 +245,10 @@ impl Drop for TempRootsFile {
 /// Adds the run record of a new roots file. Returns `false`, and removes the file, if the record of
 /// a dead run has this name: the name also occurs in the names of its trees. A file system without
 /// hard links has no records, so a collection there makes recovery impossible.
-fn add_record(path: &Path, record: &Path) -> bool {
-    match fs::hard_link(path, record) {
+fn add_record(file: &Entry<'_>, record: &Entry<'_>) -> bool {
+    match file.hard_link(record) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let _: io::Result<()> = fs::remove_file(path);
+            let _: io::Result<()> = file.remove();
             false
         }
         _ => true,
@@ -249,8 +260,11 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
+
     use floe_format::StoreDir;
+
+    use super::*;
 
     #[test]
     fn roots_file_holds_nul_terminated_paths_until_drop() {
@@ -261,17 +275,18 @@ mod tests {
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
         let mut first = TempRootsFile::create(&layout).unwrap();
         let second = TempRootsFile::create(&layout).unwrap();
-        assert_ne!(first.path, second.path);
+        assert_ne!(first.path(), second.path());
         first
             .add([&path].into_iter(), &LockWait::default())
             .unwrap();
-        let text = fs::read(&first.path).unwrap();
+        let text = fs::read(first.path()).unwrap();
         assert_eq!(text, b"/nix/store/00000000000000000000000000000000-a\0");
-        let names = [first.path.clone(), first.record.clone().unwrap()];
+        let record = |file: &TempRootsFile| layout.database_dir().join(&file.name);
+        let names = [first.path(), record(&first)];
         assert!(names.iter().all(|name| name.exists()));
         drop(first);
         assert!(!names.iter().any(|name| name.exists()));
-        assert!(second.path.exists() && second.record.as_ref().unwrap().exists());
+        assert!(second.path().exists() && record(&second).exists());
     }
 
     #[test]
@@ -299,7 +314,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let layout = |name: &str| {
             let layout = StoreLayout::in_root(&scratch.path().join(name), StoreDir::default());
-            fs::create_dir_all(layout.state_dir.join("temproots")).unwrap();
+            fs::create_dir_all(layout.temp_roots_dir()).unwrap();
+            fs::create_dir_all(layout.database_dir()).unwrap();
             layout
         };
         let (one, other) = (layout("one"), layout("other"));

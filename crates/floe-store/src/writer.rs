@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,12 +12,15 @@ use std::time::{Duration, Instant};
 use floe_format::derivation::DerivationHashCache;
 use floe_format::{HashPart, PathInfo, StorePath};
 use parking_lot::Mutex;
-use rustix::fs::{Access, FallocateFlags, access};
+use rustix::fs::{
+    Access, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, access, fchmod, fchown, fstat, openat,
+};
+use rustix::io::Errno;
 
 use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, open_private_file};
+use crate::locks::{GcLock, LockWait, open_lock_file};
 use crate::new_store::{NewStore, create_directories, lock_store};
 use crate::options::{StoreEvents, WriteOptions};
 use crate::temp_roots::SharedTempRoots;
@@ -81,19 +83,20 @@ impl StoreWriter {
         // A store that this user may not write fails before the first download.
         let store = &layout.real_store_dir;
         access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
-        if let Some(group) = options.build_users_group {
-            chown_to_build_users_group(&layout.real_store_dir, group)?;
-        }
         let lock_wait = &options.lock_wait;
         let big_lock = lock_store(&layout, lock_wait, &mut created)?;
+        // Until then, another process may have removed the store and created it again.
+        let directory = open_store_directory(store, options.allow_symlinked_store)?;
+        if let Some(group) = options.build_users_group {
+            chown_to_build_users_group(&directory, group).io_context("give away", store)?;
+        }
         reserve_space(&layout.database_dir().join("reserved"));
         let scope = lock_wait.enter_scope();
         let database = Database::open_writable(&layout, options)?;
         drop(scope);
-        let directory = File::open(store).io_context("open", store)?;
         let temp_roots = options.temp_roots.open(&layout)?;
         let mut writer = StoreWriter {
-            directory: Arc::new(directory.into()),
+            directory: Arc::new(directory),
             database: Mutex::new(database),
             temp_roots,
             links: OnceLock::new(),
@@ -265,15 +268,25 @@ pub(crate) struct Durability {
 
 /// Gives the store directory to the group of builders, with the sticky bit: builders may create
 /// paths and may not remove paths of other users, as in Nix. Only root can change the group.
-fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError> {
-    let found = fs::metadata(store).io_context("examine", store)?;
-    let is_given = (found.uid(), found.gid()) == (0, group);
-    if !rustix::process::geteuid().is_root() || is_given && found.mode() & 0o7777 == STORE_MODE {
+fn chown_to_build_users_group(store: &OwnedFd, group: u32) -> Result<(), Errno> {
+    let found = fstat(store)?;
+    let is_given = (found.st_uid, found.st_gid) == (0, group);
+    let is_shared = is_given && found.st_mode & 0o7777 == STORE_MODE;
+    if !rustix::process::geteuid().is_root() || is_shared {
         return Ok(());
     }
-    chown(store, Some(0), Some(group)).io_context("change the owner of", store)?;
-    let mode = fs::Permissions::from_mode(STORE_MODE);
-    fs::set_permissions(store, mode).io_context("change the mode of", store)
+    fchown(store, Some(Uid::ROOT), Some(Gid::from_raw(group)))?;
+    fchmod(store, Mode::from_raw_mode(STORE_MODE))
+}
+
+/// Opens the store directory once, so that all changes concern the directory that was checked.
+pub(crate) fn open_store_directory(
+    store: &Path,
+    allow_symlink: bool,
+) -> Result<OwnedFd, StoreError> {
+    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, !allow_symlink);
+    openat(CWD, store, flags, Mode::empty()).io_context("open", store)
 }
 
 /// Refuses a store that this user may not write and that belongs to a Nix daemon.
@@ -300,7 +313,7 @@ pub(crate) fn reserve_space(path: &Path) {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
         return;
     }
-    if let Ok(file) = open_private_file(path) {
+    if let Ok(file) = open_lock_file(path) {
         let _: Result<(), rustix::io::Errno> =
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED_LEN);
     }

@@ -51,7 +51,7 @@ pub use memory_target::{MemoryTarget, Registration};
 pub use nginx::{Nginx, nginx};
 pub use nix::{Nix, nixes};
 pub use nix_daemon::NixDaemon;
-pub use nobody::{NOBODY_UID, setpriv_to_nobody};
+pub use nobody::{Exchanges, NOBODY_UID, become_nobody, setpriv_to_nobody};
 pub use poll::{TIMEOUT, wait_until};
 pub use ports::{free_ports, with_free_ports};
 pub use random::XorShift;

@@ -32,11 +32,11 @@ pub(crate) struct GcArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     #[arg(conflicts_with_all = ["shown", "dry_run", "max_freed"])]
     pub(crate) free: Option<ByteSize>,
-    /// First delete the generations of all profiles that were not in use within this time, such as
-    /// 30d
+    /// First delete the generations of your own profiles that were not in use within this time,
+    /// such as 30d
     #[arg(long, value_name = "TIME")]
     pub(crate) delete_older_than: Option<String>,
-    /// First delete old generations of all profiles, and keep this many of each; with
+    /// First delete old generations of your own profiles, and keep this many of each; with
     /// --delete-older-than, keep at least this many
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) keep_generations: Option<NonZeroUsize>,

@@ -6,6 +6,7 @@ mod old_generations;
 use std::collections::HashSet;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::bail;
 use floe_copy::check_writable;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     }
     let cancel = Cancel::default();
     let lock_wait = options::lock_wait(cancel.flag());
-    let old = OldGenerations::find(args, layout, &settings, &lock_wait)?;
+    let mut old = OldGenerations::find(args, layout, &settings)?;
     if is_dry {
         let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
         let garbage = reader.find_garbage(&gc_settings, &old.links())?;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
         reader.find_roots(RuntimeRoots::Daemon)?;
     }
-    old.delete(&lock_wait)?;
+    old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
     old.report(false);
     let display = CollectionDisplay::start(cancel, io::stderr().is_terminal());
     let (results, collected) = collector.collect(&gc_settings, max_freed, &display);
@@ -145,3 +146,7 @@ fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Resul
 
 /// The links of generations that a dry run does not delete, and that keep nothing in it.
 type IgnoredLinks = HashSet<PathBuf>;
+
+/// Programs hold the lock of a profile for a moment. A lock that is held for longer must not keep a
+/// whole collection waiting.
+const PROFILE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);

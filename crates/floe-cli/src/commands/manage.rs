@@ -57,6 +57,10 @@ pub(super) fn warn_of_unreadable(places: &[Unreadable]) {
     for unreadable in places {
         warn(match unreadable {
             Unreadable::Link(path) => messages::unreadable_link(path),
+            Unreadable::NoRoot(path) => messages::no_root(path),
+            Unreadable::LinkToDirectory(path) => messages::link_to_directory(path),
+            Unreadable::TooDeep(path) => messages::too_deep(path),
+            Unreadable::Failed(error) => messages::failed_root(error),
             Unreadable::Processes(count) => messages::unreadable_processes(*count),
             Unreadable::HiddenProcesses => messages::HIDDEN_PROCESSES.into(),
             Unreadable::NoProc => messages::NO_PROC.into(),

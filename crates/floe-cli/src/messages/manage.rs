@@ -1,9 +1,10 @@
 //! The texts of `floe roots`, `list`, `uninstall` and `profile`.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use floe_format::drv_name::name_and_version;
+use floe_store::StoreError;
 use floe_transfer::Size;
 use rustix::process::geteuid;
 
@@ -32,6 +33,81 @@ pub(crate) fn unreadable_link(path: &Path) -> String {
     format!(
         "cannot read {path}: a root there would be missing here{}",
         as_root()
+    )
+}
+
+pub(crate) fn no_root(path: &Path) -> String {
+    format!(
+        "skipping {}: it leads through too many links or to a name that is too long, so it is no \
+         root; try removing it",
+        path.display()
+    )
+}
+
+pub(crate) fn link_to_directory(path: &Path) -> String {
+    format!(
+        "skipping {}: it is a link to a directory, so the links there are no roots and keep \
+         nothing; try a directory with these links in its place",
+        path.display()
+    )
+}
+
+pub(crate) fn too_deep(path: &Path) -> String {
+    format!(
+        "skipping directories below {}: they are too deep, and a root there would be missing here; \
+         try removing them",
+        path.display()
+    )
+}
+
+pub(crate) fn failed_root(error: &str) -> String {
+    format!("skipping a root: {error}")
+}
+
+/// Names the profiles of other users that a command leaves as they are.
+pub(crate) fn foreign_profiles(places: &[PathBuf]) -> Option<String> {
+    let first = places.first()?.display();
+    let are = match places.len() {
+        1 => format!("{first}: it belongs"),
+        count => format!("{count} profiles, such as {first}: they belong"),
+    };
+    Some(format!(
+        "skipping {are} to another user; name a profile to change it, as in floe profile \
+         wipe-history --profile {first}"
+    ))
+}
+
+pub(crate) fn skipped_profile(place: &Path, error: &StoreError) -> String {
+    format!("skipping the profile {}: {error}", place.display())
+}
+
+pub(crate) fn foreign_links(name: &str, links: &[String]) -> String {
+    format!(
+        "cannot uninstall {name}: only links of other users keep it; to remove one, name it: {}",
+        links.join(", ")
+    )
+}
+
+pub(crate) fn kept_foreign_links(links: &[String]) -> String {
+    format!(
+        "skipping links of other users, which still keep the path: {}",
+        links.join(", ")
+    )
+}
+
+pub(crate) fn invalid_switch(number: u64, target: &Path) -> String {
+    format!(
+        "cannot switch to generation {number}: the store does not have {}; try floe install, or \
+         another generation",
+        target.display()
+    )
+}
+
+pub(crate) fn foreign_home_link(link: &Path) -> String {
+    format!(
+        "cannot use the profile of {}: another user owns this link and could redirect it; try \
+         --profile PROFILE, or running as that user",
+        link.display()
     )
 }
 

@@ -6,6 +6,7 @@ mod garbage_store;
 mod generations;
 mod kills;
 mod new_roots;
+mod odd_roots;
 mod optimise_store;
 mod races;
 mod roots_daemon;

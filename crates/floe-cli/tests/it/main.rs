@@ -41,6 +41,7 @@ mod managed_roots;
 mod memory_use;
 mod multiple_caches;
 mod optimise;
+mod other_users;
 mod outcome_lines;
 mod packages;
 mod power_cut;

@@ -213,7 +213,7 @@ fn impossible_changes_are_refused_and_change_nothing() {
 fn last_possible_generation_is_never_overwritten() {
     let Some(profiles) = profiles() else { return };
     profiles.make("full", 1);
-    let last = format!("full/profile-{}-link", u64::MAX);
+    let last = format!("full/profile-{}-link", u32::MAX);
     let last = profiles.scratch.join(&last);
     symlink(&profiles.corpus.paths[1], &last).unwrap();
     let mut install = floe(["install", "--from", &profiles.corpus.file_url("zstd")]);

@@ -23,7 +23,7 @@ use super::GcSettings;
 use super::path_graph::{PathGraph, PathNumber, index};
 use crate::db::Database;
 use crate::error::{IoContext as _, StoreError};
-use crate::gc_roots::{FoundRoots, RootPlace, RootSearch, Unreadable};
+use crate::gc_roots::{FailedRoots, FoundRoots, RootPlace, RootSearch, Unreadable};
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
 use crate::tree::tree_bytes;
@@ -66,6 +66,7 @@ impl StoreReader {
             database: &database,
             runtime_roots: settings.runtime_roots,
             removes_stale: false,
+            failed_roots: FailedRoots::Stop,
         };
         let mut roots = search.find_permanent()?;
         let is_ignored = |place: &RootPlace| match place {

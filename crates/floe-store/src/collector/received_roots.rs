@@ -5,22 +5,18 @@
 //! the collector replies only if it will not delete the path, or has deleted it completely.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::{self, Scope};
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::{Shutdown, shutdown};
 
+use crate::directory::{Directory, NewMode};
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
-use crate::new_store::create_directory;
 
 /// The temporary roots, and the paths in deletion. The socket's threads and the collector share it.
 #[derive(Debug, Default)]
@@ -119,9 +115,11 @@ impl<'a> RootsServer<'a> {
         roots: &'a ReceivedRoots,
     ) -> Result<RootsServer<'a>, StoreError> {
         let directory = layout.state_dir.join("gc-socket");
-        create_directory(&directory)?;
-        let place = directory.join("socket");
-        let listener = bind(&directory, &place).io_context("create the socket", &place)?;
+        let directory = Directory::open_or_create(&directory, NewMode::Shared)?;
+        let socket = directory.entry("socket".as_ref());
+        let place = socket.path();
+        let listener = socket.bind_shared_socket();
+        let listener = listener.io_context("create the socket", &place)?;
         Ok(RootsServer {
             listener,
             roots,
@@ -240,30 +238,6 @@ impl Drop for RunningServer<'_> {
         }
     }
 }
-
-/// Creates a socket that all users may connect to, and moves it to its place. A client of an old
-/// Nix fails if it finds no socket there, so the place is never empty once a collector has run.
-fn bind(directory: &Path, place: &Path) -> io::Result<UnixListener> {
-    let new = directory.join(format!("socket.floe-{}", std::process::id()));
-    let _: io::Result<()> = fs::remove_file(&new);
-    // A path through a descriptor has a length that a socket address can hold.
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat(CWD, directory, flags, Mode::empty())?;
-    let short = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
-    let address = match new.as_os_str().len() > SOCKET_PATH_LEN_MAX {
-        true => short.join(new.file_name().unwrap_or_default()),
-        false => new.clone(),
-    };
-    let listener = UnixListener::bind(address)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o666))?;
-    fs::rename(&new, place).inspect_err(|_| {
-        let _: io::Result<()> = fs::remove_file(&new);
-    })?;
-    Ok(listener)
-}
-
-/// The longest socket address: 108 bytes, of which the last is NUL.
-const SOCKET_PATH_LEN_MAX: usize = 107;
 
 /// Each client has a thread. Machines with more builders than this are unknown.
 const CLIENTS_MAX: usize = 1000;

@@ -12,7 +12,7 @@ use super::path_graph::{Edges, PathGraph, PathNumber, index};
 use super::{Collector, GcObserver, GcResults, GcSettings};
 use crate::db::Database;
 use crate::error::StoreError;
-use crate::gc_roots::{Root, RootPlace, RootSearch};
+use crate::gc_roots::{FailedRoots, Root, RootPlace, RootSearch};
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
 
@@ -143,6 +143,7 @@ impl StoreReader {
             database: &database,
             runtime_roots: settings.runtime_roots,
             removes_stale: false,
+            failed_roots: FailedRoots::Stop,
         };
         let mut found = search.find_permanent()?;
         let temporary = search.find_temporary(&mut found.unreadable)?;

@@ -1,17 +1,15 @@
 //! The roots of a store, as Nix's collectors find them (gc.cc, `findRoots`).
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 
 use floe_format::StorePath;
 
-use super::processes::{self, Unreadable};
-use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
-use super::{absolute_to, roots_daemon, temporary};
+use super::links::{FailedRoots, Links};
+use super::root_place::{Candidate, RootPlace};
+use super::unreadable::Unreadable;
+use super::{processes, roots_daemon, temporary};
 use crate::db::Database;
-use crate::error::{IoContext, StoreError};
+use crate::error::StoreError;
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
 
@@ -57,6 +55,7 @@ impl StoreReader {
             database: &database,
             runtime_roots,
             removes_stale: false,
+            failed_roots: FailedRoots::Skip,
         };
         let mut found = search.find_permanent()?;
         let temporary = search.find_temporary(&mut found.unreadable)?;
@@ -85,6 +84,7 @@ impl StoreReader {
             database: &database,
             runtime_roots: RuntimeRoots::Proc,
             removes_stale: false,
+            failed_roots: FailedRoots::Skip,
         };
         let mut unreadable = Vec::new();
         let candidates = search.link_candidates(&mut unreadable)?;
@@ -106,6 +106,7 @@ pub(crate) struct RootSearch<'a> {
     /// nothing, and the files of temporary roots of dead processes. The caller must hold the lock
     /// of the collector.
     pub(crate) removes_stale: bool,
+    pub(crate) failed_roots: FailedRoots,
 }
 
 impl RootSearch<'_> {
@@ -140,21 +141,14 @@ impl RootSearch<'_> {
         &self,
         unreadable: &mut Vec<Unreadable>,
     ) -> Result<Vec<Candidate>, StoreError> {
-        let auto = self.layout.state_dir.join("gcroots/auto");
         let mut links = Links {
             layout: self.layout,
             candidates: Vec::new(),
             unreadable,
-            stale_below: self.removes_stale.then_some(auto),
+            removes_stale: self.removes_stale,
+            failed_roots: self.failed_roots,
         };
-        for directory in ["gcroots", "profiles"] {
-            let directory = self.layout.state_dir.join(directory);
-            if fs::metadata(&directory).is_ok_and(|found| !found.is_dir()) {
-                links.unreadable.push(Unreadable::Link(directory));
-                continue;
-            }
-            links.visit(&directory, None)?;
-        }
+        links.visit_all()?;
         Ok(links.candidates)
     }
 
@@ -179,139 +173,4 @@ impl RootSearch<'_> {
         }
         Ok(roots.into_iter().map(|(_, root)| root).collect())
     }
-}
-
-/// The links in the directories of roots.
-struct Links<'a> {
-    layout: &'a StoreLayout,
-    candidates: Vec<Candidate>,
-    unreadable: &'a mut Vec<Unreadable>,
-    /// The directory from which links that point to nothing are removed.
-    stale_below: Option<PathBuf>,
-}
-
-impl Links<'_> {
-    /// Visits a file of a directory of roots. A link to a directory is not followed.
-    fn visit(&mut self, path: &Path, file_type: Option<fs::FileType>) -> Result<(), StoreError> {
-        match self.try_visit(path, file_type) {
-            Err(error) if is_skipped(&error) => {
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    self.unreadable.push(Unreadable::Link(path.to_path_buf()));
-                }
-                Ok(())
-            }
-            visited => visited.io_context("read the root", path)?,
-        }
-    }
-
-    fn try_visit(
-        &mut self,
-        path: &Path,
-        file_type: Option<fs::FileType>,
-    ) -> io::Result<Result<(), StoreError>> {
-        let file_type = match file_type {
-            Some(file_type) => file_type,
-            None => fs::symlink_metadata(path)?.file_type(),
-        };
-        if file_type.is_dir() {
-            for entry in fs::read_dir(path)? {
-                let entry = entry?;
-                if let Err(error) = self.visit(&entry.path(), entry.file_type().ok()) {
-                    return Ok(Err(error));
-                }
-            }
-        } else if file_type.is_symlink() {
-            self.add_link(path)?;
-        } else if file_type.is_file() {
-            let name = path.file_name().and_then(|name| name.to_str());
-            if let Some(kept) = name.and_then(|name| StorePath::parse(name).ok()) {
-                self.add(path, kept);
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// Adds a link into the store, or the link outside that a link names.
-    fn add_link(&mut self, path: &Path) -> io::Result<()> {
-        let target = fs::read_link(path)?;
-        if self.add_target(path, &target) {
-            return Ok(());
-        }
-        let indirect = absolute_to(path.parent().unwrap_or(path), &target);
-        match fs::read_link(&indirect) {
-            // Otherwise it is a link elsewhere.
-            Ok(target) => {
-                self.add_target(&indirect, &target);
-            }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.unreadable.push(Unreadable::Link(indirect));
-            }
-            found if is_nothing(&found) => self.remove_stale(path, &indirect),
-            // A file that is no link.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-            // A link that cannot be read now may be a root.
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// Removes a link that points to nothing, `target`.
-    ///
-    /// Meanwhile another process may make the root again, and with it this link. The link is
-    /// therefore moved aside first, and put back if the root exists by then. No other collector
-    /// sees its absence, because this one holds the lock.
-    fn remove_stale(&mut self, link: &Path, target: &Path) {
-        let is_inside = |directory: &PathBuf| link.starts_with(directory);
-        if !self.stale_below.as_ref().is_some_and(is_inside) {
-            return;
-        }
-        let mut aside = link.as_os_str().to_owned();
-        aside.push(format!(".floe-{}", std::process::id()));
-        let aside = PathBuf::from(aside);
-        // Another user may own the link. It keeps nothing.
-        if fs::rename(link, &aside).is_err() {
-            return;
-        }
-        let found = fs::read_link(target);
-        if is_nothing(&found) {
-            let _: io::Result<()> = fs::remove_file(&aside);
-            return;
-        }
-        // Another process may have made the link again. Both links have the same target.
-        let _: io::Result<()> = fs::rename(&aside, link);
-        if let Ok(kept) = found {
-            self.add_target(target, &kept);
-        }
-    }
-
-    /// Adds a link if its target is in the store, and returns whether it is. As in Nix, the text of
-    /// the target decides, and its first name there counts: `..` after it has no meaning.
-    fn add_target(&mut self, link: &Path, target: &Path) -> bool {
-        let Some(name) = name_in_store(&self.layout.store_dir, target) else {
-            return false;
-        };
-        if let Some(kept) = store_path_of_name(name) {
-            self.add(link, kept);
-        }
-        true
-    }
-
-    fn add(&mut self, link: &Path, path: StorePath) {
-        self.candidates.push(Candidate {
-            place: RootPlace::Link(link.to_path_buf()),
-            path,
-        });
-    }
-}
-
-/// Whether there is nothing at the place of a link.
-fn is_nothing(found: &io::Result<PathBuf>) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound};
-    matches!(found, Err(error) if matches!(error.kind(), NotFound | NotADirectory))
-}
-
-/// Whether a collector skips a root with this error.
-fn is_skipped(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotADirectory | NotFound | PermissionDenied)
 }

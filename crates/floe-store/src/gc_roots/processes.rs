@@ -10,19 +10,7 @@ use std::thread;
 use floe_format::{StoreDir, StorePath};
 
 use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
-
-/// Something that may hold roots and that this user cannot read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unreadable {
-    /// A link, or a directory or file with roots.
-    Link(PathBuf),
-    /// Parts of `/proc` of this many processes.
-    Processes(usize),
-    /// `/proc` hides the processes of other users (its mount option `hidepid`).
-    HiddenProcesses,
-    /// There is no `/proc`.
-    NoProc,
-}
+use super::unreadable::Unreadable;
 
 /// Returns the store paths that processes use.
 pub(super) fn roots(dir: &StoreDir, unreadable: &mut Vec<Unreadable>) -> Vec<Candidate> {

@@ -43,6 +43,11 @@ pub(super) fn name_in_store<'a>(dir: &StoreDir, path: &'a Path) -> Option<&'a [u
         .next()
 }
 
+/// Returns the store path that the target of a link names, if its text leads into the store.
+pub(super) fn store_path_of_target(dir: &StoreDir, target: &Path) -> Option<StorePath> {
+    store_path_of_name(name_in_store(dir, target)?)
+}
+
 /// Parses the name of a file of the store directory.
 pub(super) fn store_path_of_name(name: &[u8]) -> Option<StorePath> {
     StorePath::parse(str::from_utf8(name).ok()?).ok()

@@ -1,15 +1,15 @@
 //! The temporary roots of other processes.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::io::{self, Read as _};
 
 use floe_format::StoreDir;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FileType, FlockOperation, flock};
 
-use super::processes::Unreadable;
 use super::root_place::{Candidate, RootPlace};
-use crate::error::{IoContext, StoreError, is_not_found};
+use super::unreadable::Unreadable;
+use crate::directory::{Directory, Entry};
+use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::try_lock;
 
@@ -20,7 +20,7 @@ pub(super) fn roots(
     layout: &StoreLayout,
     unreadable: &mut Vec<Unreadable>,
 ) -> Result<Vec<Candidate>, StoreError> {
-    let files = match files(layout) {
+    let files = match Files::list(layout) {
         Err(StoreError::Io { path, source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>
         {
@@ -30,12 +30,12 @@ pub(super) fn roots(
         files => files?,
     };
     let mut candidates = Vec::new();
-    for (process, path) in files {
-        match read_if_locked(&path) {
+    for (process, file) in files.entries() {
+        match read_if_locked(&file) {
             Ok(text) => candidates.extend(parse(&text, process, &layout.store_dir)),
             // The process has ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => unreadable.push(Unreadable::Link(path)),
+            Err(_) => unreadable.push(Unreadable::Link(file.path())),
         }
     }
     Ok(candidates)
@@ -47,15 +47,15 @@ pub(super) fn roots(
 /// Errors: those of the system. A file that cannot be read may keep paths.
 pub(super) fn take(layout: &StoreLayout) -> Result<Vec<Candidate>, StoreError> {
     let mut candidates = Vec::new();
-    for (process, path) in files(layout)? {
-        let opened = File::options().read(true).write(true).open(&path);
-        if is_not_found(&opened) {
-            continue;
-        }
-        let mut file = opened.io_context("open the temporary roots file", &path)?;
+    for (process, entry) in Files::list(layout)?.entries() {
+        let path = entry.path();
+        let mut file = match entry.open_file() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.io_context("open the temporary roots file", &path)?,
+        };
         if try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
             // A process that has just created the file finds the mark, and creates another file.
-            let removed = fs::remove_file(&path).and_then(|()| file.write_all(b"d"));
+            let removed = entry.retire(&file);
             removed.io_context("remove the temporary roots file", &path)?;
             continue;
         }
@@ -67,25 +67,43 @@ pub(super) fn take(layout: &StoreLayout) -> Result<Vec<Candidate>, StoreError> {
     Ok(candidates)
 }
 
-/// Lists the files of temporary roots with the numbers of their processes.
-fn files(layout: &StoreLayout) -> Result<Vec<(u32, PathBuf)>, StoreError> {
-    let directory = layout.temp_roots_dir();
-    let entries = fs::read_dir(&directory);
-    if is_not_found(&entries) {
-        return Ok(Vec::new());
-    }
-    let mut files = Vec::new();
-    for entry in entries.io_context("list", &directory)? {
-        let entry = entry.io_context("list", &directory)?;
-        let Some(process) = entry.file_name().to_str().and_then(process) else {
-            continue;
+/// The files of temporary roots with the numbers of their processes.
+struct Files {
+    /// `None` if the directory does not exist.
+    directory: Option<Directory>,
+    names: Vec<(u32, OsString)>,
+}
+
+impl Files {
+    fn list(layout: &StoreLayout) -> Result<Files, StoreError> {
+        let directory = match Directory::open(&layout.temp_roots_dir()) {
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(Files {
+                    directory: None,
+                    names: Vec::new(),
+                });
+            }
+            directory => directory?,
         };
-        // Opening a pipe would wait for its other end.
-        if entry.file_type().is_ok_and(|file_type| file_type.is_file()) {
-            files.push((process, entry.path()));
-        }
+        let files = directory.list().io_context("list", directory.path())?;
+        // Other kinds of files are no files of temporary roots.
+        let files = files
+            .into_iter()
+            .filter(|(_, file_type)| *file_type == FileType::RegularFile);
+        let names = files.filter_map(|(name, _)| Some((process(name.to_str()?)?, name)));
+        Ok(Files {
+            names: names.collect(),
+            directory: Some(directory),
+        })
     }
-    Ok(files)
+
+    fn entries(&self) -> impl Iterator<Item = (u32, Entry<'_>)> {
+        let directory = self.directory.iter();
+        directory.flat_map(|directory| {
+            let names = self.names.iter();
+            names.map(|(process, name)| (*process, directory.entry(name)))
+        })
+    }
 }
 
 /// Reads the process number at the begin of a name.
@@ -95,8 +113,8 @@ fn process(name: &str) -> Option<u32> {
 }
 
 /// Returns the contents of a file that a process has locked, else nothing.
-fn read_if_locked(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+fn read_if_locked(file: &Entry<'_>) -> io::Result<Vec<u8>> {
+    let mut file = file.open_to_read()?;
     let mut text = Vec::new();
     // An old Nix holds its lock shared.
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::lock_wait::LockWait;
 use super::{open_lock_file, try_lock};
+use crate::directory::Directory;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 
@@ -32,12 +33,22 @@ impl GcLock {
     /// Opens the lock file if it exists and this user may write it.
     pub(crate) fn open_existing(layout: &StoreLayout) -> Result<Option<GcLock>, StoreError> {
         let path = path(layout);
-        match File::options().read(true).write(true).open(&path) {
+        let open = || {
+            let (directory, name) = Directory::open_parent(&path)?;
+            let opened = directory.entry(name).open_file();
+            opened.io_context("open the lock file", &path)
+        };
+        match open() {
             Ok(file) => Ok(Some(GcLock { file, path })),
-            Err(error) => match error.kind() {
-                NotFound | PermissionDenied | ReadOnlyFilesystem => Ok(None),
-                _ => Err(error).io_context("open the lock file", path),
-            },
+            Err(StoreError::Io { source, .. })
+                if matches!(
+                    source.kind(),
+                    NotFound | PermissionDenied | ReadOnlyFilesystem
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

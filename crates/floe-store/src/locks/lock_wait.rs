@@ -14,10 +14,22 @@ use crate::error::StoreError;
 
 /// The way to wait for locks of other processes: a cancel flag and a callback that notifies the
 /// user.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct LockWait {
     cancel: Arc<AtomicBool>,
     notify: Option<Notify>,
+    timeout: Duration,
+}
+
+impl Default for LockWait {
+    /// Waits without a notification.
+    fn default() -> LockWait {
+        LockWait {
+            cancel: Arc::default(),
+            notify: None,
+            timeout: LOCK_TIMEOUT,
+        }
+    }
 }
 
 /// Receives the name of the holder for which a thread waits.
@@ -27,11 +39,23 @@ impl LockWait {
     /// Creates a wait that ends when `cancel` becomes true. After a wait of one second it calls
     /// `notify` with the name of the holder, such as `the garbage collector`.
     pub fn new(cancel: Arc<AtomicBool>, notify: impl Fn(&str) + Send + Sync + 'static) -> LockWait {
-        let notify: Option<Notify> = Some(Arc::new(notify));
-        LockWait { cancel, notify }
+        LockWait {
+            cancel,
+            notify: Some(Arc::new(notify)),
+            timeout: LOCK_TIMEOUT,
+        }
     }
 
-    /// Repeats `attempt` until it returns a value, for at most [`LOCK_TIMEOUT`]. `what` names the
+    /// Returns a wait with another time limit for locks of files. Waits for a database and for a
+    /// collector keep theirs.
+    pub fn for_at_most(&self, timeout: Duration) -> LockWait {
+        LockWait {
+            timeout,
+            ..self.clone()
+        }
+    }
+
+    /// Repeats `attempt` until it returns a value, for at most the time limit. `what` names the
     /// holder of the lock, `path` is the lock file.
     ///
     /// Errors: [`StoreError::LockTimeout`], [`StoreError::Interrupted`], and those of `attempt`.
@@ -48,10 +72,10 @@ impl LockWait {
                 return Ok(found);
             }
             self.check_cancelled()?;
-            if began.elapsed() >= LOCK_TIMEOUT {
+            if began.elapsed() >= self.timeout {
                 return Err(StoreError::LockTimeout {
                     path: path.to_path_buf(),
-                    seconds: LOCK_TIMEOUT.as_secs(),
+                    seconds: self.timeout.as_secs(),
                 });
             }
             if began.elapsed() >= NOTIFY_AFTER && !std::mem::replace(&mut is_notified, true) {

@@ -1,16 +1,19 @@
 //! The lock on a single path: `<path>.lock`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 
 use super::lock_wait::LockWait;
-use super::{open_lock_file, open_lock_file_nofollow, try_lock};
-use crate::error::{IoContext, StoreError, is_not_found};
+use super::try_lock;
+use crate::directory::{Directory, Entry};
+use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 
 /// The lock on one path, `<path>.lock`. A process holds it while it creates or deletes
@@ -19,7 +22,8 @@ use crate::layout::StoreLayout;
 #[derive(Debug)]
 pub(crate) struct PathLock {
     file: File,
-    path: PathBuf,
+    directory: Arc<Directory>,
+    name: OsString,
     /// True outside of the store, where the name may be that of a user's file, such as
     /// `flake.lock`.
     keep_file: bool,
@@ -35,63 +39,87 @@ impl PathLock {
         layout: &StoreLayout,
         path: &StorePath,
     ) -> Result<Option<PathLock>, StoreError> {
-        let lock_path = layout.real_store_dir.join(format!("{path}.lock"));
-        let file = open_lock_file_nofollow(&lock_path)?;
-        let Some(mut lock) = PathLock::try_lock_file(file, &lock_path)? else {
+        let directory = Arc::new(Directory::open(&layout.real_store_dir)?);
+        let name = OsString::from(format!("{path}.lock"));
+        let Some(mut lock) = PathLock::try_acquire_at(&directory, &name)? else {
             return Ok(None);
         };
         // Nix would take it for a lock that was just released, and retry without end.
         if lock.metadata()?.size() != 0 {
+            lock.keep_file = true;
             let source = io::Error::new(io::ErrorKind::InvalidData, NOT_EMPTY);
-            return Err(source).io_context("acquire the lock", &lock_path);
+            return Err(source).io_context("acquire the lock", lock.path());
         }
+        // A killed process may have left the file.
         lock.keep_file = false;
         Ok(Some(lock))
     }
 
-    /// Acquires the lock on a path outside of the store that Nix locks in the same way, such as a
-    /// profile: `<place>.lock`. Waits as `lock_wait` says. A file that existed before serves as the
-    /// lock, whatever its contents, and stays.
-    pub(crate) fn acquire(place: &Path, lock_wait: &LockWait) -> Result<PathLock, StoreError> {
-        let mut lock_path = place.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock_path = PathBuf::from(lock_path);
+    /// Acquires the lock on a name outside of the store that Nix locks in the same way, such as a
+    /// profile: `<name>.lock` beside it. Waits as `lock_wait` says. A file that existed before
+    /// serves as the lock, whatever its contents, and stays.
+    ///
+    /// Errors: [`StoreError::LockTimeout`], [`StoreError::Interrupted`], and those of the system.
+    pub(crate) fn acquire(
+        directory: &Arc<Directory>,
+        name: &OsStr,
+        lock_wait: &LockWait,
+    ) -> Result<PathLock, StoreError> {
+        let place = directory.path().join(name);
         let what = format!("the process that has locked {}", place.display());
-        let mut is_created_here = false;
-        let mut lock = lock_wait.wait(&what, &lock_path, || {
-            is_created_here |= fs::symlink_metadata(&lock_path).is_err();
-            PathLock::try_lock_file(open_lock_file(&lock_path)?, &lock_path)
-        })?;
-        lock.keep_file = !is_created_here;
-        Ok(lock)
+        let mut name = name.to_owned();
+        name.push(".lock");
+        let lock_path = directory.path().join(&name);
+        lock_wait.wait(&what, &lock_path, || {
+            PathLock::try_acquire_at(directory, &name)
+        })
     }
 
-    /// Tries to lock a file. The lock keeps its file until the caller knows that the file is its
-    /// own.
-    fn try_lock_file(file: File, lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
-        if !try_lock(&file, lock_path, FlockOperation::NonBlockingLockExclusive)? {
+    /// Tries to lock a file, which it creates if it does not exist. Only a file that this attempt
+    /// has created is removed when the lock is released.
+    fn try_acquire_at(
+        directory: &Arc<Directory>,
+        name: &OsStr,
+    ) -> Result<Option<PathLock>, StoreError> {
+        let entry = directory.entry(name);
+        let opened = entry.open_or_create_file();
+        let (file, is_created) = opened.io_context("open the lock file", entry.path())?;
+        if !try_lock(
+            &file,
+            &entry.path(),
+            FlockOperation::NonBlockingLockExclusive,
+        )? {
             return Ok(None);
         }
-        let lock = PathLock {
+        let mut lock = PathLock {
             file,
-            path: lock_path.to_path_buf(),
+            directory: directory.clone(),
+            name: name.to_owned(),
             keep_file: true,
         };
         // The previous holder unlinks the file before it releases the lock. This process may then
         // have locked a file that no longer has a name, which excludes no other process.
         let own = lock.metadata()?;
-        let named = fs::metadata(lock_path);
-        if is_not_found(&named) {
-            return Ok(None);
-        }
-        let named = named.io_context("examine the lock file", lock_path)?;
-        let is_named = (named.dev(), named.ino()) == (own.dev(), own.ino());
+        let named = match entry.stat() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            named => named.io_context("examine the lock file", entry.path())?,
+        };
+        let is_named = (named.st_dev, named.st_ino) == (own.dev(), own.ino());
+        lock.keep_file = !(is_named && is_created);
         Ok(is_named.then_some(lock))
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        self.directory.entry(&self.name)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.entry().path()
     }
 
     fn metadata(&self) -> Result<fs::Metadata, StoreError> {
         let metadata = self.file.metadata();
-        metadata.io_context("examine the lock file", &self.path)
+        metadata.io_context("examine the lock file", self.path())
     }
 }
 
@@ -101,9 +129,8 @@ impl Drop for PathLock {
             return;
         }
         // Best effort, as in Nix. A process that opened the file before its removal acquires the
-        // lock next. Nix then recognises a stale file by its size, which is not zero.
-        let _: io::Result<()> = fs::remove_file(&self.path);
-        let _: io::Result<()> = self.file.write_all(b"d");
+        // lock next, and recognises a stale file by its size.
+        let _: io::Result<()> = self.entry().retire(&self.file);
     }
 }
 
@@ -115,7 +142,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::locks::SYMBOLIC_LINK;
+    use crate::locks::open_lock_file;
     use floe_format::StoreDir;
 
     #[test]
@@ -167,7 +194,7 @@ mod tests {
             symlink(target, &link).unwrap();
             let error = PathLock::try_acquire(&layout, &path).unwrap_err();
             let error = error.into_path_obstructed(&path).unwrap().to_string();
-            assert!(error.contains(SYMBOLIC_LINK), "{error}");
+            assert!(error.contains("the file is a symbolic link"), "{error}");
             assert!(
                 error.ends_with("; try removing it and running again"),
                 "{error}"
@@ -183,20 +210,21 @@ mod tests {
     /// Profiles lie among a user's own files, such as `flake.lock` beside `flake`.
     #[test]
     fn profile_lock_keeps_existing_user_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let profile = directory.path().join("flake");
-        let file = directory.path().join("flake.lock");
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("flake.lock");
+        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
+        let acquire = || PathLock::acquire(&directory, "flake".as_ref(), &LockWait::default());
         for contents in ["{}", ""] {
             fs::write(&file, contents).unwrap();
-            let lock = PathLock::acquire(&profile, &LockWait::default()).unwrap();
-            let again = open_lock_file(&file).unwrap();
-            assert!(PathLock::try_lock_file(again, &file).unwrap().is_none());
+            let lock = acquire().unwrap();
+            let again = PathLock::try_acquire_at(&directory, "flake.lock".as_ref());
+            assert!(again.unwrap().is_none());
             drop(lock);
             assert_eq!(fs::read_to_string(&file).unwrap(), contents);
         }
         // A lock file that this process created is removed.
         fs::remove_file(&file).unwrap();
-        let lock = PathLock::acquire(&profile, &LockWait::default()).unwrap();
+        let lock = acquire().unwrap();
         assert!(file.exists());
         drop(lock);
         assert!(!file.exists());

@@ -1,17 +1,18 @@
 //! The generations of a profile: list, switch, delete. The rules are Nix's (profiles.cc).
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use floe_format::{StoreDir, StorePath};
-use rustix::fs::{Access, access};
 
 use super::Profile;
-use crate::error::{IoContext, StoreError, is_not_found};
-use crate::gc_roots::{IndirectGcRoot, absolute_path, replace_link};
+use crate::directory::{Directory, is_trusted_owner};
+use crate::error::{IoContext, StoreError};
+use crate::gc_roots::IndirectGcRoot;
 use crate::layout::StoreLayout;
 use crate::locks::{LockWait, PathLock};
 
@@ -26,6 +27,8 @@ pub struct Generation {
     pub target: PathBuf,
     /// When the link was made.
     pub created: SystemTime,
+    /// Whether root or this user owns the link.
+    pub is_own: bool,
 }
 
 impl Generation {
@@ -59,91 +62,48 @@ pub enum GenerationSpec {
 }
 
 impl Profile {
-    /// Returns the profile at a place, without a check. A link at the place is not followed.
-    ///
-    /// Errors: the working directory cannot be read.
-    pub fn at(path: &Path) -> Result<Profile, StoreError> {
-        absolute_path(path).map(Profile)
-    }
-
-    /// Returns the profiles in a directory and in those below it that this user may change. Links
-    /// to directories are not followed.
-    ///
-    /// Errors: those of the system. A directory that does not exist has no profile.
-    pub fn find_below(directory: &Path) -> Result<Vec<Profile>, StoreError> {
-        let mut profiles = Vec::new();
-        let mut todo = vec![directory.to_path_buf()];
-        while let Some(directory) = todo.pop() {
-            let entries = fs::read_dir(&directory);
-            if is_not_found(&entries) {
-                continue;
-            }
-            let may_change = access(&directory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
-            for entry in entries.io_context("list", &directory)? {
-                let entry = entry.io_context("list", &directory)?;
-                let path = entry.path();
-                let kind = entry.file_type().io_context("examine", &path)?;
-                let profile = Profile(path.clone());
-                if kind.is_dir() {
-                    todo.push(path);
-                } else if may_change
-                    && fs::read_link(&path)
-                        .is_ok_and(|target| profile.generation_number(&target).is_some())
-                {
-                    profiles.push(profile);
-                }
-            }
-        }
-        Ok(profiles)
-    }
-
-    /// The path of the profile.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// Lists the generations.
     ///
     /// Errors: [`StoreError::NoProfile`] if there is neither a profile nor a generation, and those
     /// of the system.
     pub fn generations(&self) -> Result<Generations, StoreError> {
-        let directory = self.0.parent().unwrap_or(Path::new("/"));
-        let entries = match fs::read_dir(directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::NoProfile(self.0.clone()));
-            }
-            entries => entries.io_context("list", directory)?,
-        };
+        self.generations_in(&*self.existing_directory()?)
+    }
+
+    fn generations_in(&self, directory: &Directory) -> Result<Generations, StoreError> {
         let mut all = Vec::new();
-        for entry in entries {
-            let entry = entry.io_context("list", directory)?;
-            all.extend(self.generation(&entry.path())?);
+        for (name, _) in directory.list().io_context("list", directory.path())? {
+            all.extend(self.generation(directory, &name)?);
         }
         all.sort_unstable_by_key(|generation| generation.number);
-        let current = fs::read_link(&self.0).ok();
+        let current = directory.entry(self.name()).read_link().ok();
         if all.is_empty() && current.is_none() {
-            return Err(StoreError::NoProfile(self.0.clone()));
+            return Err(StoreError::NoProfile(self.place.clone()));
         }
         let current = current.and_then(|target| self.generation_number(&target));
         Ok(Generations { all, current })
     }
 
     /// Returns the generation with this link, if the name is that of one.
-    fn generation(&self, link: &Path) -> Result<Option<Generation>, StoreError> {
-        let Some(number) = self.generation_number(link) else {
+    fn generation(
+        &self,
+        directory: &Directory,
+        name: &OsStr,
+    ) -> Result<Option<Generation>, StoreError> {
+        let Some(number) = self.generation_number(Path::new(name)) else {
             return Ok(None);
         };
-        if link != self.generation_link(number) {
+        if name != self.generation_name(number) {
             return Ok(None);
         }
-        let found = fs::symlink_metadata(link)
-            .and_then(|metadata| Ok((fs::read_link(link)?, metadata.modified()?)));
-        match found {
-            Ok((target, created)) => Ok(Some(Generation {
+        let link = directory.entry(name);
+        match link.stat().and_then(|found| Ok((link.read_link()?, found))) {
+            Ok((target, found)) => Ok(Some(Generation {
                 number,
-                link: link.to_path_buf(),
+                link: link.path(),
                 target,
-                created,
+                created: time(found.st_mtime, found.st_mtime_nsec),
+                is_own: is_trusted_owner(found.st_uid),
             })),
             // Another process has deleted it, or it is no link.
             Err(error)
@@ -154,73 +114,127 @@ impl Profile {
             {
                 Ok(None)
             }
-            Err(error) => Err(error).io_context("examine", link),
+            Err(error) => Err(error).io_context("examine", link.path()),
         }
     }
 
-    /// Switches to a generation, or to the one before the current one. Returns the number before
-    /// and the number now.
+    /// Switches to a generation, or to the one before the current one. `check` may refuse the
+    /// chosen one. Returns the number before and the number now.
     ///
     /// Errors: [`StoreError::NoGeneration`], [`StoreError::NoProfile`],
-    /// [`StoreError::LockTimeout`], and those of the system.
-    pub fn switch(
+    /// [`StoreError::NotAProfile`], [`StoreError::LockTimeout`], those of `check`, and those of the
+    /// system.
+    pub fn switch<E: From<StoreError>>(
         &self,
+        layout: &StoreLayout,
         number: Option<u64>,
         lock_wait: &LockWait,
-    ) -> Result<(Option<u64>, u64), StoreError> {
-        let _lock = PathLock::acquire(&self.0, lock_wait)?;
-        let Generations { all, current } = self.generations()?;
-        let numbers = || all.iter().map(|generation| generation.number);
+        check: impl FnOnce(&Generation) -> Result<(), E>,
+    ) -> Result<(Option<u64>, u64), E> {
+        let directory = self.existing_directory()?;
+        let _lock = PathLock::acquire(&directory, self.name(), lock_wait)?;
+        let Generations { all, current } = self.generations_in(&directory)?;
         let chosen = match number {
-            Some(wanted) => numbers().find(|number| *number == wanted),
-            None => numbers().rfind(|number| current.is_none_or(|current| *number < current)),
+            Some(wanted) => all.iter().find(|it| it.number == wanted),
+            None => all
+                .iter()
+                .rfind(|it| current.is_none_or(|current| it.number < current)),
         };
         let chosen = chosen.ok_or_else(|| StoreError::NoGeneration {
-            profile: self.0.clone(),
+            profile: self.place.clone(),
             wanted: number,
             current,
         })?;
-        let link = self.generation_link(chosen);
-        let name = link.file_name().unwrap_or(link.as_os_str());
-        replace_link(Path::new(name), &self.0)?;
-        Ok((current, chosen))
+        self.recheck(layout, &directory)?;
+        check(chosen)?;
+        self.link_to(&directory, chosen.number)?;
+        Ok((current, chosen.number))
     }
 
-    /// Deletes generations, or only tells which, and returns them. The current one always stays.
+    /// Returns the generations that [`Profile::delete`] would delete. Changes nothing and takes no
+    /// lock.
+    ///
+    /// Errors: those of [`Profile::delete`].
+    pub fn find_deletable(&self, specs: &[GenerationSpec]) -> Result<Vec<Generation>, StoreError> {
+        self.choose(&self.generations()?, specs)
+    }
+
+    /// Deletes the generations that all of the specs choose, and returns them. The current one
+    /// always stays.
     ///
     /// Errors: [`StoreError::CurrentGeneration`] and [`StoreError::NoGeneration`] if a number names
     /// the current one or none, [`StoreError::NoProfile`], [`StoreError::LockTimeout`], and those
     /// of the system.
     pub fn delete(
         &self,
-        spec: &GenerationSpec,
-        dry_run: bool,
+        specs: &[GenerationSpec],
         lock_wait: &LockWait,
     ) -> Result<Vec<Generation>, StoreError> {
-        let _lock = PathLock::acquire(&self.0, lock_wait)?;
-        let generations = self.generations()?;
-        let chosen = self.choose(&generations, spec)?;
-        for generation in chosen.iter().filter(|_| !dry_run) {
-            let removed = fs::remove_file(&generation.link);
+        let directory = self.existing_directory()?;
+        let _lock = PathLock::acquire(&directory, self.name(), lock_wait)?;
+        let chosen = self.choose(&self.generations_in(&directory)?, specs)?;
+        for generation in &chosen {
+            let name = self.generation_name(generation.number);
+            let removed = directory.entry(&name).remove();
             removed.io_context("delete the generation", &generation.link)?;
         }
         Ok(chosen)
     }
 
-    /// Removes the profile with its only generation.
+    /// Removes the profile with its only generation, which keeps `path`.
     ///
-    /// Errors: [`StoreError::LockTimeout`], and those of the system.
-    pub fn remove(&self, layout: &StoreLayout, lock_wait: &LockWait) -> Result<(), StoreError> {
-        let _lock = PathLock::acquire(&self.0, lock_wait)?;
-        let generations = self.generations()?.all;
-        fs::remove_file(&self.0).io_context("remove the profile", &self.0)?;
-        for generation in generations {
-            IndirectGcRoot::remove(layout, &generation.link)?;
+    /// Errors: [`StoreError::CurrentGeneration`] if it has several by now,
+    /// [`StoreError::RootChanged`], [`StoreError::LockTimeout`], and those of the system.
+    pub fn remove(
+        &self,
+        layout: &StoreLayout,
+        path: &StorePath,
+        lock_wait: &LockWait,
+    ) -> Result<(), StoreError> {
+        let directory = self.existing_directory()?;
+        let _lock = PathLock::acquire(&directory, self.name(), lock_wait)?;
+        let Generations { all, current } = self.generations_in(&directory)?;
+        let [generation] = &*all else {
+            return Err(StoreError::CurrentGeneration {
+                profile: self.place.clone(),
+                number: current.unwrap_or_default(),
+            });
+        };
+        if generation.store_path(&layout.store_dir).as_ref() != Some(path) {
+            return Err(StoreError::RootChanged(generation.link.clone()));
         }
-        Ok(())
+        let removed = directory.entry(self.name()).remove();
+        removed.io_context("remove the profile", &self.place)?;
+        IndirectGcRoot::remove(layout, &generation.link, path)
     }
 
+    fn existing_directory(&self) -> Result<Arc<Directory>, StoreError> {
+        match self.directory() {
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::NoProfile(self.place.clone()))
+            }
+            directory => directory,
+        }
+    }
+
+    /// Returns the generations that all of the specs choose.
     fn choose(
+        &self,
+        generations: &Generations,
+        specs: &[GenerationSpec],
+    ) -> Result<Vec<Generation>, StoreError> {
+        let Some((first, others)) = specs.split_first() else {
+            return Ok(Vec::new());
+        };
+        let mut chosen = self.choose_by(generations, first)?;
+        for spec in others {
+            let also = self.choose_by(generations, spec)?;
+            chosen.retain(|generation| also.contains(generation));
+        }
+        Ok(chosen)
+    }
+
+    fn choose_by(
         &self,
         generations: &Generations,
         spec: &GenerationSpec,
@@ -253,14 +267,14 @@ impl Profile {
     fn check_deletable(&self, generations: &Generations, number: u64) -> Result<(), StoreError> {
         if generations.current == Some(number) {
             return Err(StoreError::CurrentGeneration {
-                profile: self.0.clone(),
+                profile: self.place.clone(),
                 number,
             });
         }
         match generations.all.iter().any(|it| it.number == number) {
             true => Ok(()),
             false => Err(StoreError::NoGeneration {
-                profile: self.0.clone(),
+                profile: self.place.clone(),
                 wanted: Some(number),
                 current: generations.current,
             }),
@@ -268,10 +282,20 @@ impl Profile {
     }
 }
 
+/// The time of a file, which may be before 1970.
+fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let nanoseconds = Duration::from_nanos(nanoseconds);
+    let since = Duration::from_secs(seconds.unsigned_abs());
+    let whole = match seconds < 0 {
+        true => SystemTime::UNIX_EPOCH.checked_sub(since),
+        false => SystemTime::UNIX_EPOCH.checked_add(since),
+    };
+    let exact = whole.and_then(|whole| whole.checked_add(nanoseconds));
+    exact.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn generations(count: u64, current: u64) -> Generations {
@@ -280,6 +304,7 @@ mod tests {
             link: format!("/p-{number}-link").into(),
             target: "/nix/store/x".into(),
             created: SystemTime::UNIX_EPOCH + Duration::from_secs(number * 100),
+            is_own: true,
         };
         Generations {
             all: (1..=count).map(generation).collect(),
@@ -288,8 +313,8 @@ mod tests {
     }
 
     fn chosen(spec: &GenerationSpec) -> Result<Vec<u64>, StoreError> {
-        let profile = Profile("/p".into());
-        let chosen = profile.choose(&generations(6, 4), spec)?;
+        let profile = Profile::at(Path::new("/p")).unwrap();
+        let chosen = profile.choose_by(&generations(6, 4), spec)?;
         Ok(chosen.into_iter().map(|it| it.number).collect())
     }
 

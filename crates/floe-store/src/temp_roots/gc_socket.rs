@@ -4,14 +4,13 @@
 //! each line with the byte `1`.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use floe_format::{StoreDir, StorePath};
-use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use crate::directory::Directory;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{COLLECTOR, LOCK_POLL_INTERVAL, LOCK_TIMEOUT, LockWait, NOTIFY_AFTER};
@@ -88,10 +87,8 @@ fn connect_long_path(socket: &Path) -> io::Result<UnixStream> {
         (Some(directory), Some(name)) if socket.as_os_str().len() > SOCKET_PATH_LEN_MAX => {
             // A path through a directory descriptor is short. Changing the working directory would
             // affect the whole process.
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let directory = openat(CWD, directory, flags, Mode::empty())?;
-            let number = directory.as_raw_fd().to_string();
-            UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
+            let directory = Directory::open(directory).map_err(io::Error::other)?;
+            UnixStream::connect(directory.place_by_descriptor(name))
         }
         _ => UnixStream::connect(socket),
     }

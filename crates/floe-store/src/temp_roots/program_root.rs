@@ -5,17 +5,18 @@
 //! inherits the locked file of its root. The lock ends with the last process that has the file
 //! open.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::os::unix::fs::fchown;
 
 use floe_format::StorePath;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::geteuid;
 
 use super::TempRootsFile;
+use crate::directory::Directory;
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{LockWait, try_lock};
@@ -38,11 +39,11 @@ impl ProgramRoot {
     ) -> Result<ProgramRoot, StoreError> {
         remove_stale_files(layout);
         let mut roots = TempRootsFile::create_of_kind(layout, KIND, false)?;
-        give_to_owner(&roots.file, layout);
+        give_to_owner(&roots);
         roots.add(paths.iter(), lock_wait)?;
         roots.wait_for_gc(lock_wait)?;
         let file = roots.file.try_clone();
-        let file = file.io_context("keep the temporary roots file", &roots.path)?;
+        let file = file.io_context("keep the temporary roots file", roots.path())?;
         // The file must outlive this value.
         roots.is_kept = true;
         Ok(ProgramRoot { file })
@@ -59,34 +60,34 @@ impl ProgramRoot {
 }
 
 /// Gives a file of root to the owner of the store, whose collectors could not read it otherwise.
-fn give_to_owner(file: &File, layout: &StoreLayout) {
-    let Ok(directory) = fs::metadata(layout.temp_roots_dir()) else {
+fn give_to_owner(roots: &TempRootsFile) {
+    let Ok(directory) = fstat(roots.directory.descriptor()) else {
         return;
     };
-    if geteuid().is_root() && directory.uid() != 0 {
-        let owner = (directory.uid(), directory.gid());
-        let _: io::Result<()> = fchown(file, Some(owner.0), Some(owner.1));
+    if geteuid().is_root() && directory.st_uid != 0 {
+        let owner = (Some(directory.st_uid), Some(directory.st_gid));
+        let _: io::Result<()> = fchown(&roots.file, owner.0, owner.1);
     }
 }
 
 /// Removes the files that no process has locked. Nix's collectors do the same; on a machine without
 /// Nix, nothing else would.
 fn remove_stale_files(layout: &StoreLayout) {
-    let Ok(entries) = fs::read_dir(layout.temp_roots_dir()) else {
+    let Ok(directory) = Directory::open(&layout.temp_roots_dir()) else {
         return;
     };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
+    for (name, _) in directory.list().unwrap_or_default() {
         if !name.to_str().is_some_and(is_program_root) {
             continue;
         }
-        let path = entry.path();
+        let entry = directory.entry(&name);
         // Files of other users stay.
-        let Ok(file) = File::options().read(true).write(true).open(&path) else {
+        let Ok(file) = entry.open_file() else {
             continue;
         };
-        if try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive).unwrap_or(false) {
-            let _: io::Result<()> = fs::remove_file(&path);
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        if try_lock(&file, &entry.path(), operation).unwrap_or(false) {
+            let _: io::Result<()> = entry.remove();
         }
     }
 }
@@ -102,6 +103,8 @@ const KIND: &str = "run";
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use floe_format::StoreDir;
 
     use super::*;

@@ -1,29 +1,34 @@
 //! The old generations of all profiles, as `nix-collect-garbage` deletes them.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::bail;
-use floe_store::{Generation, GenerationSpec, LockWait, Profile, StoreLayout};
+use floe_store::{
+    FoundProfiles, Generation, GenerationSpec, LockWait, Profile, StoreError, StoreLayout,
+};
 
 use super::super::manage::profile::{default_profile, older_than_spec};
 use super::IgnoredLinks;
 use crate::args::GcArgs;
-use crate::display::eprint_line;
+use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::manage as messages;
 use crate::options::{self, Settings};
 
 /// The generations to delete, for each profile.
-pub(super) struct OldGenerations(Vec<(Profile, Vec<Generation>)>);
+pub(super) struct OldGenerations {
+    specs: Vec<GenerationSpec>,
+    found: Vec<(Profile, Vec<Generation>)>,
+}
 
 impl OldGenerations {
-    /// Finds the generations that the arguments choose. Changes nothing.
+    /// Finds the generations that the arguments choose, and warns of profiles that it skips.
+    /// Changes nothing and takes no lock.
     pub(super) fn find(
         args: &GcArgs,
         layout: &StoreLayout,
         settings: &Settings,
-        lock_wait: &LockWait,
     ) -> anyhow::Result<OldGenerations> {
         let mut specs = Vec::new();
         if let Some(text) = &args.delete_older_than {
@@ -36,50 +41,51 @@ impl OldGenerations {
         specs.extend(count.map(|count| GenerationSpec::Keep(count.get() as u64)));
         let mut found = Vec::new();
         if specs.is_empty() {
-            return Ok(OldGenerations(found));
+            return Ok(OldGenerations { specs, found });
         }
-        for profile in profiles(args, layout, settings)? {
-            let mut chosen: Option<Vec<Generation>> = None;
-            for spec in &specs {
-                let generations = profile.delete(spec, true, lock_wait)?;
-                chosen = Some(match chosen {
-                    None => generations,
-                    Some(mut chosen) => {
-                        chosen.retain(|generation| generations.contains(generation));
-                        chosen
-                    }
-                });
+        let mut profiles = profiles(args, layout, settings)?;
+        for profile in profiles.own {
+            match profile.find_deletable(&specs) {
+                Ok(generations) if generations.is_empty() => {}
+                Ok(generations) if generations.iter().all(|it| it.is_own) => {
+                    found.push((profile, generations));
+                }
+                Ok(_) => profiles.foreign.push(profile.path().to_path_buf()),
+                Err(error) => warn(messages::skipped_profile(profile.path(), &error)),
             }
-            found.push((profile, chosen.unwrap_or_default()));
         }
-        found.retain(|(_, generations)| !generations.is_empty());
-        Ok(OldGenerations(found))
+        if let Some(warning) = messages::foreign_profiles(&profiles.foreign) {
+            warn(warning);
+        }
+        found.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
+        Ok(OldGenerations { specs, found })
     }
 
     /// The links of the generations.
     pub(super) fn links(&self) -> IgnoredLinks {
-        let generations = self.0.iter().flat_map(|(_, generations)| generations);
+        let generations = self.found.iter().flat_map(|(_, generations)| generations);
         generations
             .map(|generation| generation.link.clone())
             .collect()
     }
 
-    /// Deletes the generations.
-    pub(super) fn delete(&self, lock_wait: &LockWait) -> anyhow::Result<()> {
-        for (profile, generations) in &self.0 {
-            let numbers = generations.iter().map(|generation| generation.number);
-            profile.delete(
-                &GenerationSpec::Numbers(numbers.collect()),
-                false,
-                lock_wait,
-            )?;
+    /// Deletes the generations that are still old, and keeps only these. A profile that cannot be
+    /// locked or changed is skipped with a warning.
+    pub(super) fn delete(&mut self, lock_wait: &LockWait) -> anyhow::Result<()> {
+        for (profile, generations) in &mut self.found {
+            generations.clear();
+            match profile.delete(&self.specs, lock_wait) {
+                Ok(deleted) => *generations = deleted,
+                Err(StoreError::Interrupted) => bail!(StoreError::Interrupted),
+                Err(error) => warn(messages::skipped_profile(profile.path(), &error)),
+            }
         }
         Ok(())
     }
 
     /// Prints a line for each generation.
     pub(super) fn report(&self, dry_run: bool) {
-        for (profile, generations) in &self.0 {
+        for (profile, generations) in &self.found {
             for generation in generations {
                 let number = generation.number;
                 eprint_line(messages::deleted_generation(
@@ -98,7 +104,7 @@ fn profiles(
     args: &GcArgs,
     layout: &StoreLayout,
     settings: &Settings,
-) -> anyhow::Result<Vec<Profile>> {
+) -> anyhow::Result<FoundProfiles> {
     let mut directories = BTreeSet::from([layout.state_dir.join("profiles")]);
     let local = &args.store.local;
     if local.root.is_none() && local.store.is_none() {
@@ -108,11 +114,9 @@ fn profiles(
         let parent = default.and_then(|it| it.path().parent().map(Path::to_path_buf));
         directories.extend(parent);
     }
-    let mut profiles = BTreeSet::<PathBuf>::new();
+    let mut profiles = FoundProfiles::default();
     for directory in directories {
-        let found = Profile::find_below(&directory)?;
-        profiles.extend(found.iter().map(|profile| profile.path().to_path_buf()));
+        profiles.extend(Profile::find_below(&directory)?);
     }
-    let profiles = profiles.iter().map(|path| Ok(Profile::at(path)?));
-    profiles.collect()
+    Ok(profiles)
 }

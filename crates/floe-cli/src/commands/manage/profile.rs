@@ -149,7 +149,24 @@ fn changes(
 
 fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
     let profile = profile(args)?;
-    let (before, now) = profile.switch(to, &options::lock_wait(Default::default()))?;
+    let store = open_store(&args.store)?;
+    let lock_wait = options::lock_wait(Default::default());
+    let check = |generation: &Generation| {
+        let path = generation.store_path(&store.layout().store_dir);
+        // A link elsewhere may lead into another store.
+        let is_kept = match path {
+            Some(path) => store.path_info(&path)?.is_some(),
+            None => true,
+        };
+        match is_kept {
+            true => Ok(()),
+            false => bail!(messages::invalid_switch(
+                generation.number,
+                &generation.target
+            )),
+        }
+    };
+    let (before, now) = profile.switch(store.layout(), to, &lock_wait, check)?;
     if args.store.json {
         return print(json!({ "before": before, "now": now }));
     }
@@ -159,7 +176,11 @@ fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
 
 fn delete(args: &ProfileArgs, spec: &GenerationSpec, dry_run: bool) -> anyhow::Result<()> {
     let profile = profile(args)?;
-    let deleted = profile.delete(spec, dry_run, &options::lock_wait(Default::default()))?;
+    let specs = std::slice::from_ref(spec);
+    let deleted = match dry_run {
+        true => profile.find_deletable(specs)?,
+        false => profile.delete(specs, &options::lock_wait(Default::default()))?,
+    };
     if args.store.json {
         let numbers: Vec<u64> = deleted.iter().map(|it| it.number).collect();
         return print(json!({ "deleted": numbers }));

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use floe_format::{StoreDir, StorePath};
-use floe_store::{GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader};
+use floe_store::{
+    GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader, is_trusted_owner,
+};
 use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use super::super::print;
 use super::{link_path, open_and_find_roots, profile_generation};
 use crate::args::UninstallArgs;
-use crate::display::eprint_line;
+use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::links::StoreNames;
 use crate::messages::manage as messages;
@@ -40,7 +43,7 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     for (root, removal) in &removals {
         failure = match args.dry_run {
             true => Ok(()),
-            false => remove(store.layout(), removal),
+            false => remove(store.layout(), root, removal),
         };
         if failure.is_err() {
             break;
@@ -88,13 +91,12 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
     };
     if let Ok(path) = PathSpec::parse(name, &layout.store_dir) {
         let path = path.find_in_store(store)?;
-        let found = of_path(&path);
-        if found.is_empty() {
+        if of_path(&path).is_empty() {
             bail!(UsageError(messages::no_link_keeps(
                 &layout.store_dir.full_path(&path)
             )));
         }
-        return Ok(found);
+        return own_links(name, of_path(&path));
     }
     if name.contains('/') || name.is_empty() {
         bail!(UsageError(messages::not_a_root(name)));
@@ -106,12 +108,31 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
         .collect();
     match Vec::from_iter(with_name).as_slice() {
         [] => bail!(UsageError(messages::nothing_named(name))),
-        [path] => Ok(of_path(path)),
+        [path] => own_links(name, of_path(path)),
         several => bail!(UsageError(messages::ambiguous(
             name,
             &full_paths(&layout.store_dir, several)
         ))),
     }
+}
+
+/// Returns the links that root or this user owns. Links of other users are removed only by their
+/// own names.
+fn own_links<'a>(name: &str, roots: Vec<&'a Root>) -> anyhow::Result<Vec<&'a Root>> {
+    let is_own = |root: &&Root| {
+        let link = link_path(&root.place).and_then(|link| fs::symlink_metadata(link).ok());
+        link.is_none_or(|found| is_trusted_owner(found.uid()))
+    };
+    let (own, foreign): (Vec<&Root>, Vec<&Root>) = roots.into_iter().partition(is_own);
+    let links = foreign.iter().map(|root| root.place.to_string());
+    let links: Vec<String> = links.collect();
+    if own.is_empty() {
+        bail!(UsageError(messages::foreign_links(name, &links)));
+    }
+    if !links.is_empty() {
+        warn(messages::kept_foreign_links(&links));
+    }
+    Ok(own)
 }
 
 fn full_paths(dir: &StoreDir, paths: &[&StorePath]) -> Vec<String> {
@@ -143,15 +164,15 @@ fn removal(root: &Root) -> anyhow::Result<Removal> {
     }
 }
 
-fn remove(layout: &StoreLayout, removal: &Removal) -> anyhow::Result<()> {
+fn remove(layout: &StoreLayout, root: &Root, removal: &Removal) -> anyhow::Result<()> {
     let lock_wait = options::lock_wait(Default::default());
     match removal {
-        Removal::Link(link) => IndirectGcRoot::remove(layout, link)?,
+        Removal::Link(link) => IndirectGcRoot::remove(layout, link, &root.path)?,
         Removal::Generation(profile, number) => {
             let spec = GenerationSpec::Numbers([*number].into());
-            profile.delete(&spec, false, &lock_wait)?;
+            profile.delete(&[spec], &lock_wait)?;
         }
-        Removal::Profile(profile) => profile.remove(layout, &lock_wait)?,
+        Removal::Profile(profile) => profile.remove(layout, &root.path, &lock_wait)?,
     }
     Ok(())
 }

@@ -180,35 +180,6 @@ fn missing_proc_is_reported_and_ignored_as_by_nix() {
     );
 }
 
-/// The link may be a root that can be read again later.
-#[test]
-fn link_of_a_root_that_cannot_be_read_refuses_the_collection() {
-    let Some(corpus) = corpus("jq") else { return };
-    let scratch = scratch();
-    let root = scratch.join("root");
-    install(&corpus, &root);
-    symlink("loop", scratch.join("loop")).unwrap();
-    // Reading the target fails with ELOOP, which is neither absence nor a missing permission.
-    let unread = root.join("nix/var/nix/gcroots/unread");
-    symlink(scratch.join("loop/result"), &unread).unwrap();
-    let before = names(&root.join("nix/store"));
-    for arguments in [&[][..], &["--print-dead"]] {
-        gc(&root, arguments)
-            .expect(1)
-            .stderr_contains("Too many levels of symbolic links");
-    }
-    for nix in nixes() {
-        let mut command = nix.command("nix-store", ["--store"]);
-        let ran = run(command.arg(&root).args(["--gc", "--print-dead"]));
-        assert_ne!(ran.code, Some(0), "{}", nix.version);
-        nix.verify(&root, corpus.paths.len());
-    }
-    assert_eq!(names(&root.join("nix/store")), before);
-    fs::remove_file(&unread).unwrap();
-    gc(&root, &[]).expect(0);
-    assert!(!place(&root, &corpus.root).exists());
-}
-
 #[test]
 fn second_collection_waits_for_the_first() {
     let Some(corpus) = corpus("jq") else { return };

@@ -8,19 +8,9 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_store::LiveStore;
-use floe_testkit::{NOBODY_UID, nixes, skip};
-use rustix::fs::{Gid, Uid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use floe_testkit::{become_nobody, nixes, skip};
 
 use super::{NixStore, TIMEOUT, wait_until_changed};
-
-/// Switches this thread to the user and group `nobody`.
-fn become_nobody() {
-    let (uid, gid) = (Uid::from_raw(NOBODY_UID), Gid::from_raw(NOBODY_UID));
-    set_thread_groups(&[]).unwrap();
-    set_thread_res_gid(gid, gid, gid).unwrap();
-    set_thread_res_uid(uid, uid, uid).unwrap();
-}
 
 /// Checkpoints the database and removes its side files.
 fn checkpoint(nix_store: &NixStore<'_>) {

@@ -2,10 +2,11 @@
 //! home directory nor directories.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use floe_store::{Profile, StoreLayout};
+use anyhow::{Result, anyhow, bail};
+use floe_store::{Profile, StoreLayout, is_trusted_owner};
 use rustix::process::geteuid;
 
 use crate::exit::UsageError;
@@ -14,7 +15,7 @@ use crate::options::{self, Settings};
 
 /// Returns the profile that `NIX_PROFILE` names, or that of the link in the home directory.
 ///
-/// Errors: there is no home directory.
+/// Errors: there is no home directory, or another user owns the link.
 pub(in crate::commands) fn default_profile(
     layout: &StoreLayout,
     settings: &Settings,
@@ -30,6 +31,10 @@ pub(in crate::commands) fn default_profile(
         false => environment.home().ok_or_else(no_home)?.join(".nix-profile"),
     };
     if let Ok(target) = fs::read_link(&link) {
+        let is_own = fs::symlink_metadata(&link).is_ok_and(|it| is_trusted_owner(it.uid()));
+        if !is_own {
+            bail!(messages::foreign_home_link(&link));
+        }
         let directory = link.parent().unwrap_or(Path::new("/"));
         return Ok(Profile::at(&directory.join(target))?);
     }

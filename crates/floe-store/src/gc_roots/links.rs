@@ -1,0 +1,275 @@
+//! The links in the directories of roots, `gcroots` and `profiles`, and the links outside that they
+//! name.
+//!
+//! Users own some of these directories and may exchange them at any moment. The search therefore
+//! opens each directory once, and reads and removes its names relative to the descriptor.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use floe_format::StorePath;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
+use super::unreadable::Unreadable;
+use super::{AUTO, absolute_to};
+use crate::directory::{Directory, Entry, is_trusted_owner};
+use crate::error::{IoContext as _, StoreError};
+use crate::layout::StoreLayout;
+
+/// The reaction to a root that may keep a path and whose file system fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailedRoots {
+    /// The search ends with an error: a deletion could delete what the root keeps.
+    Stop,
+    /// The search skips the root and reports it.
+    Skip,
+}
+
+/// The search for links.
+pub(super) struct Links<'a> {
+    pub(super) layout: &'a StoreLayout,
+    /// The roots that were found.
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) unreadable: &'a mut Vec<Unreadable>,
+    /// Whether to remove links in `gcroots/auto` that point to nothing.
+    pub(super) removes_stale: bool,
+    pub(super) failed_roots: FailedRoots,
+}
+
+impl Links<'_> {
+    /// Visits all directories of roots.
+    ///
+    /// Errors: [`StoreError::FailedRoot`], [`StoreError::ForeignLink`], and those of the
+    /// directories.
+    pub(super) fn visit_all(&mut self) -> Result<(), StoreError> {
+        for name in ["gcroots", "profiles"] {
+            let place = self.layout.state_dir.join(name);
+            match Directory::open(&place) {
+                Ok(directory) => self.visit(&directory, 0)?,
+                Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                // A file in its place may have replaced roots.
+                Err(StoreError::Io { source, .. }) if is_skipped(&source) => {
+                    self.unreadable.push(Unreadable::Link(place));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, directory: &Directory, depth: usize) -> Result<(), StoreError> {
+        let names = match directory.list() {
+            Err(error) if is_skipped(&error) => {
+                self.skip(directory.path(), &error);
+                return Ok(());
+            }
+            names => names.io_context("list", directory.path())?,
+        };
+        for (name, file_type) in names {
+            let entry = directory.entry(&name);
+            match file_type {
+                FileType::Directory => self.visit_below(directory, &name, depth)?,
+                FileType::Symlink if self.is_state_directory(&entry) => {
+                    self.visit(&Directory::open(&entry.path())?, depth + 1)?;
+                }
+                FileType::Symlink => self.add_link(directory, &entry)?,
+                FileType::RegularFile => {
+                    let kept = name.to_str().and_then(|name| StorePath::parse(name).ok());
+                    if let Some(kept) = kept {
+                        self.add(entry.path(), kept);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_below(
+        &mut self,
+        directory: &Directory,
+        name: &OsStr,
+        depth: usize,
+    ) -> Result<(), StoreError> {
+        if depth == DEPTH_MAX {
+            let place = self.beginning(directory.path());
+            self.unreadable.push(Unreadable::TooDeep(place));
+            return Ok(());
+        }
+        match directory.subdirectory(name) {
+            Ok(below) => self.visit(&below, depth + 1),
+            Err(error) if is_skipped(&error) => {
+                self.skip(&directory.path().join(name), &error);
+                Ok(())
+            }
+            Err(error) => Err(error).io_context("open", directory.path().join(name)),
+        }
+    }
+
+    /// Notes a directory or link that this user may not read. One that has vanished, or was
+    /// exchanged meanwhile, keeps nothing.
+    fn skip(&mut self, place: &Path, error: &io::Error) {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            self.unreadable.push(Unreadable::Link(place.to_path_buf()));
+        }
+    }
+
+    /// The first directories of a path, for a message.
+    fn beginning(&self, place: &Path) -> PathBuf {
+        let len = self.layout.state_dir.components().count() + SHOWN_DEPTH;
+        place.components().take(len).collect()
+    }
+
+    /// Whether a link stands for a directory that Nix makes. An administrator may have moved the
+    /// directory to another file system.
+    fn is_state_directory(&self, link: &Entry<'_>) -> bool {
+        let place = link.path();
+        let moved = [AUTO, "gcroots/per-user", "profiles/per-user"];
+        let is_one = moved.map(|name| self.layout.state_dir.join(name));
+        is_one.contains(&place) && fs::metadata(place).is_ok_and(|found| found.is_dir())
+    }
+
+    /// Adds a link into the store, or the link outside that a link names.
+    fn add_link(&mut self, directory: &Directory, link: &Entry<'_>) -> Result<(), StoreError> {
+        let place = link.path();
+        let target = match link.read_link() {
+            Err(error) if is_skipped(&error) || is_not_a_link(&error) => {
+                self.skip(&place, &error);
+                return Ok(());
+            }
+            target => target.io_context("read the root", &place)?,
+        };
+        if self.add_target(&place, &target) {
+            return Ok(());
+        }
+        let indirect = absolute_to(directory.path(), &target);
+        match fs::read_link(&indirect) {
+            // Otherwise it is a link elsewhere.
+            Ok(target) => _ = self.add_target(&indirect, &target),
+            Err(error) if is_not_a_link(&error) => self.note_directory(link, indirect),
+            found if is_nothing(&found) => self.remove_stale(link, &indirect),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.unreadable.push(Unreadable::Link(indirect));
+            }
+            // No file has such a path, so it cannot be a root.
+            Err(error) if is_impossible(&error) => {
+                let place = self.beginning(&place);
+                self.unreadable.push(Unreadable::NoRoot(place));
+            }
+            // The root may exist.
+            Err(source) => {
+                let failed = StoreError::FailedRoot {
+                    link: place,
+                    root: indirect,
+                    source,
+                };
+                match self.failed_roots {
+                    FailedRoots::Stop => return Err(failed),
+                    FailedRoots::Skip => {
+                        self.unreadable.push(Unreadable::Failed(failed.to_string()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a link of the administrator to a directory, whose links are no roots. A registered
+    /// root may have been replaced by a directory, which needs no word.
+    fn note_directory(&mut self, link: &Entry<'_>, target: PathBuf) {
+        let place = link.path();
+        let is_own = link
+            .stat()
+            .is_ok_and(|found| is_trusted_owner(found.st_uid));
+        let is_noted = is_own && !self.is_registration(&place);
+        if is_noted && fs::symlink_metadata(target).is_ok_and(|found| found.is_dir()) {
+            self.unreadable.push(Unreadable::LinkToDirectory(place));
+        }
+    }
+
+    fn is_registration(&self, link: &Path) -> bool {
+        link.starts_with(self.layout.state_dir.join(AUTO))
+    }
+
+    /// Removes a registration that points to nothing, `target`.
+    ///
+    /// Meanwhile another process may make the root again, and with it this link. The link is
+    /// therefore moved aside first, and put back if the root exists by then. No other collector
+    /// sees its absence, because this one holds the lock.
+    fn remove_stale(&mut self, link: &Entry<'_>, target: &Path) {
+        let place = link.path();
+        if !self.removes_stale || !self.is_registration(&place) {
+            return;
+        }
+        // Another user may own the link. It keeps nothing.
+        let Ok(aside) = link.move_aside() else {
+            return;
+        };
+        let found = fs::read_link(target);
+        if is_nothing(&found) {
+            let _: io::Result<()> = aside.remove();
+            return;
+        }
+        // Another process may have made the link again. Both links have the same target.
+        let _: io::Result<()> = aside.move_back();
+        if let Ok(kept) = found {
+            self.add_target(target, &kept);
+        }
+    }
+
+    /// Adds a link if its target is in the store, and returns whether it is. As in Nix, the text of
+    /// the target decides, and its first name there counts: `..` after it has no meaning.
+    fn add_target(&mut self, link: &Path, target: &Path) -> bool {
+        let Some(name) = name_in_store(&self.layout.store_dir, target) else {
+            return false;
+        };
+        if let Some(kept) = store_path_of_name(name) {
+            self.add(link.to_path_buf(), kept);
+        }
+        true
+    }
+
+    fn add(&mut self, link: PathBuf, path: StorePath) {
+        self.candidates.push(Candidate {
+            place: RootPlace::Link(link),
+            path,
+        });
+    }
+}
+
+/// Whether there is nothing at the place of a link.
+fn is_nothing(found: &io::Result<PathBuf>) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(found, Err(error) if matches!(error.kind(), NotFound | NotADirectory))
+}
+
+/// Whether the search skips a directory or link with this error.
+fn is_skipped(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotADirectory | NotFound | PermissionDenied) || is_loop(error)
+}
+
+/// Whether the file is no symbolic link.
+fn is_not_a_link(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
+}
+
+/// Whether a path has so many links, or so long a name, that no file can have it.
+fn is_impossible(error: &io::Error) -> bool {
+    is_loop(error) || error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error())
+}
+
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// The depth of directories that Nix and its users make is at most 4. The search has one open
+/// directory for each level.
+const DEPTH_MAX: usize = 64;
+
+/// The directories below the state directory that a message shows.
+const SHOWN_DEPTH: usize = 4;
