@@ -49,6 +49,15 @@ pub(crate) fn checking_paths(paths: usize) -> String {
     format!("checking {paths} whose files may not have reached the disk")
 }
 
+pub(crate) fn lost_rows(trees: usize) -> String {
+    format!(
+        "the database had no tables, and floe has made them: {} of the store {} not registered \
+         any more; floe install registers a path again, and a backup of db.sqlite restores all",
+        counted(trees, "path"),
+        if trees == 1 { "is" } else { "are" }
+    )
+}
+
 pub(crate) fn lost_sync_record(reason: LostRecord) -> String {
     let defect = match reason {
         LostRecord::Deleted => "it was deleted",

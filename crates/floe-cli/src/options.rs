@@ -242,6 +242,7 @@ pub(crate) fn lock_wait(cancelled: Arc<AtomicBool>) -> LockWait {
 fn report_store_event(event: StoreEvent) {
     match event {
         StoreEvent::CheckingPaths { paths } => eprint_line(messages::checking_paths(paths)),
+        StoreEvent::LostRows { trees } => warn(messages::lost_rows(trees)),
         StoreEvent::LostSyncRecord { reason } => warn(messages::lost_sync_record(reason)),
         _ => {}
     }

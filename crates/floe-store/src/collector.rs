@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Access, access};
 
 use crate::crash_recovery::Recovery;
-use crate::db::{Database, LockedDatabase};
+use crate::db::{Database, LockedDatabase, MissingTables};
 use crate::directory::Directory;
 use crate::error::{IoContext as _, StoreError};
 use crate::gc_roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable};
@@ -59,6 +59,9 @@ pub struct GcSettings {
     pub keep_derivations: bool,
     /// Where the paths that running processes use are found.
     pub runtime_roots: RuntimeRoots,
+    /// Whether to delete paths that a root names and the database does not have. Otherwise such a
+    /// root stops the deletion.
+    pub ignore_unregistered_roots: bool,
 }
 
 impl Default for GcSettings {
@@ -68,6 +71,7 @@ impl Default for GcSettings {
             keep_outputs: false,
             keep_derivations: true,
             runtime_roots: RuntimeRoots::Proc,
+            ignore_unregistered_roots: false,
         }
     }
 }
@@ -156,7 +160,7 @@ impl Collector {
         // On a full disk, opening the database may need the space.
         remove_reserved(&layout)?;
         let scope = options.lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, options)?;
+        let database = Database::open_writable(&layout, options, MissingTables::Refuse)?;
         if options.fsync_metadata {
             database.sync_each_commit()?;
         }
@@ -229,6 +233,7 @@ impl Collector {
                 failed_roots: FailedRoots::Stop,
             };
             let roots = search.find_permanent()?;
+            roots.check_registered(settings.ignore_unregistered_roots)?;
             let temporary = search.find_temporary(&mut Vec::new())?;
             let temporary = temporary.iter().map(|root| root.path.hash_part());
             received.state.lock().temporary.extend(temporary);

@@ -10,12 +10,14 @@ mod lock_directory;
 mod open;
 mod read;
 mod realisations;
+mod tables;
 mod write;
 
 pub(crate) use busy::BusyPolicy;
 pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::{AccessMode, may_write};
 pub use realisations::{BuildTrace, Realisation};
+pub(crate) use tables::{MissingTables, has_no_trees};
 pub(crate) use write::Registration;
 
 use std::fs::{self, File};
@@ -38,6 +40,7 @@ use crate::locks::{
     LockWait, LockWaitScope, is_interrupted, open_lock_file, try_lock, wait_for_database,
 };
 use crate::options::WriteOptions;
+use tables::{SCHEMA, Tables, make_tables};
 
 /// An open database.
 #[derive(Debug)]
@@ -50,11 +53,15 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database for writing and creates it if it does not exist. The state directory must
-    /// exist, and the caller must hold `db/big-lock` shared.
+    /// Opens the database for writing. The state directory must exist, and the caller must hold
+    /// `db/big-lock` shared.
+    ///
+    /// Errors: [`StoreError::Schema`], [`StoreError::NoTables`], [`StoreError::ForeignDatabase`],
+    /// and those of the system and of SQLite.
     pub(crate) fn open_writable(
         layout: &StoreLayout,
         options: &WriteOptions,
+        missing: MissingTables,
     ) -> Result<Database, StoreError> {
         let schema_file = layout.database_dir().join("schema");
         let is_new = !check_schema(&schema_file)?;
@@ -65,8 +72,11 @@ impl Database {
         }
         let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
             .map_err(|source| database_error("open", &file, source))?;
-        prepare_with_retry(&mut connection, is_new, options)
+        let has_tables = prepare_with_retry(&mut connection, is_new, options)
             .map_err(|source| database_error("prepare", &file, source))?;
+        if !has_tables {
+            make_tables(layout, &connection, &file, is_new, (options, missing))?;
+        }
         if is_new {
             // The rename makes the schema file appear complete. A process that finds an empty file
             // would not know the schema. Several writers may create the same store at once, also
@@ -119,9 +129,11 @@ impl Database {
             }
         });
         let opened = opened.map_err(|source| database_error("open", &file, source))?;
-        let Some(opened) = opened else {
-            return Err(StoreError::NoTables { database: file });
-        };
+        match opened.tables {
+            Tables::OfNix => {}
+            Tables::None => return Err(StoreError::NoTables { database: file }),
+            Tables::Foreign => return Err(StoreError::ForeignDatabase(file)),
+        }
         let database = Database {
             connection: opened.connection,
             file,
@@ -240,7 +252,7 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Applies Nix's settings of a connection and creates the tables of a new store.
+/// Applies Nix's settings of a connection. Returns whether there are tables of any kind.
 ///
 /// Two processes that create the same database disturb each other when they switch it to a
 /// write-ahead log. SQLite then fails one of them at once and does not call the busy handler, so
@@ -249,7 +261,7 @@ fn prepare_with_retry(
     connection: &mut Connection,
     is_new: bool,
     options: &WriteOptions,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let began = Instant::now();
     loop {
         match prepare(connection, is_new, options) {
@@ -288,7 +300,7 @@ fn prepare(
     connection: &mut Connection,
     is_new: bool,
     options: &WriteOptions,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     connection.busy_handler(Some(wait_for_database))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     // With `normal`, a crash of the system may lose the newest rows but never the file. With `off`,
@@ -315,11 +327,7 @@ fn prepare(
         let mut keep = 1;
         connection.file_control(DEFAULT_NAME, FileControl::PersistWal(&mut keep))?;
     }
-    // After a power cut, the schema file may be there and the tables may not.
-    if is_new || !connection.table_exists(None, "ValidPaths")? {
-        connection.execute_batch(&format!("begin immediate;\n{SCHEMA}\ncommit;"))?;
-    }
-    Ok(())
+    Ok(!is_new && Tables::of(connection)? == Tables::OfNix)
 }
 
 fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreError {
@@ -340,8 +348,6 @@ fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) ->
         source,
     }
 }
-
-const SCHEMA: &str = include_str!("db/schema.sql");
 
 /// The query for the row number of a path.
 const PATH_ID: &str = "select id from ValidPaths where path = ?1";
@@ -399,7 +405,7 @@ mod tests {
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let began = Instant::now();
         let _scope = options.lock_wait.enter_scope();
-        let error = Database::open_writable(&layout, &options).unwrap_err();
+        let error = Database::open_writable(&layout, &options, MissingTables::Create).unwrap_err();
         assert!(matches!(error, StoreError::Interrupted), "{error}");
         assert!(began.elapsed() < CREATE_TIMEOUT / 2);
     }
@@ -408,7 +414,8 @@ mod tests {
     fn reader_ignores_interrupt_of_earlier_writer_on_its_thread() {
         let (_root, layout, options) = interrupted();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
-        let writer = Mutex::new(Database::open_writable(&layout, &options).unwrap());
+        let writer =
+            Mutex::new(Database::open_writable(&layout, &options, MissingTables::Create).unwrap());
         let locked = LockedDatabase::lock(&writer, &options.lock_wait);
         assert!(!locked.is_valid(&path).unwrap());
         drop(locked);
@@ -426,7 +433,7 @@ mod tests {
     fn reader_recovers_the_journal_of_a_crashed_writer() {
         let (_root, layout, options) = interrupted();
         let file = layout.database_dir().join("db.sqlite");
-        let writer = Database::open_writable(&layout, &options).unwrap();
+        let writer = Database::open_writable(&layout, &options, MissingTables::Create).unwrap();
         let change = "pragma cache_size = 1; begin exclusive; \
              with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) \
              insert into ValidPaths (path, hash, registrationTime) \
@@ -463,7 +470,8 @@ mod tests {
                 fsync_metadata,
                 ..WriteOptions::default()
             };
-            let database = Database::open_writable(&layout, &options).unwrap();
+            let database =
+                Database::open_writable(&layout, &options, MissingTables::Create).unwrap();
             let connection = &database.connection;
             let found = connection.pragma_query_value(None, "synchronous", |row| row.get(0));
             assert_eq!(found, Ok(expected));

@@ -73,13 +73,20 @@ pub enum StoreError {
     },
     /// The database has no tables.
     #[error(
-        "cannot read the database {database}: it has no tables, because its creation was \
-         interrupted; try floe install or floe copy into this store, which complete it"
+        "cannot use the database {database}: it has no tables, because it was emptied or its \
+         creation was interrupted; try restoring it from a backup, or floe verify --repair, which \
+         makes the tables and loses what was registered"
     )]
     NoTables {
         /// The database.
         database: PathBuf,
     },
+    /// The database has tables, but not those of Nix.
+    #[error(
+        "cannot use the database {0}: it has no tables of Nix but others, so it belongs to another \
+         program; try restoring it from a backup"
+    )]
+    ForeignDatabase(PathBuf),
     /// The database has a schema that this crate does not know.
     #[error(
         "cannot open the Nix store at {path}: it has schema {found}, and floe supports only \
@@ -118,6 +125,20 @@ pub enum StoreError {
     /// The link of a root got another target after it was found.
     #[error("cannot remove the root {0}: another process has changed it; try again")]
     RootChanged(PathBuf),
+    /// A root leads to a path that is on disk and has no row, so rows may be lost.
+    #[error(
+        "cannot delete unused paths: the root {root} leads to {path}, which is on disk and not in \
+         the database ({count} such roots), so rows of the database may be lost; try floe install \
+         of these paths, a backup of the database, or --ignore-unregistered-roots"
+    )]
+    UnregisteredRoot {
+        /// The place of the first such root.
+        root: String,
+        /// Its path.
+        path: StorePath,
+        /// The number of such roots.
+        count: usize,
+    },
     /// A root may keep a path, and its file system fails.
     #[error(
         "cannot read the root {root}, which {link} names: {source}; try again when its file \

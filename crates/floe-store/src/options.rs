@@ -44,6 +44,11 @@ pub enum StoreEvent {
         /// The number of paths.
         paths: usize,
     },
+    /// The database had no tables, and floe has made them. The rows of paths are lost.
+    LostRows {
+        /// The number of trees in the store directory that have no row now.
+        trees: usize,
+    },
     /// The record of paths whose files may not have reached the disk is lost. Paths that a crash
     /// of the system has damaged before stay unnoticed.
     LostSyncRecord {

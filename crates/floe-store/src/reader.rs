@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use floe_format::{HashPart, PathInfo, StorePath};
 use parking_lot::Mutex;
 
-use crate::db::{BusyPolicy, Database, LockedDatabase};
+use crate::db::{BusyPolicy, Database, LockedDatabase, has_no_trees};
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
 use crate::locks::LockWait;
@@ -34,8 +34,9 @@ impl StoreReader {
     pub fn open_with(layout: StoreLayout, lock_wait: LockWait) -> Result<StoreReader, StoreError> {
         let scope = lock_wait.enter_scope();
         let database = match Database::open_for_reading(&layout, BusyPolicy::CurrentScope) {
-            // A power cut during the creation of the store leaves a database like this.
-            Err(StoreError::NoTables { .. }) => Database::empty(&layout)?,
+            // A power cut during the creation of the store leaves a database like this. A store
+            // with trees has lost its rows.
+            Err(StoreError::NoTables { .. }) if has_no_trees(&layout) => Database::empty(&layout)?,
             opened => opened?.0,
         };
         drop(scope);

@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::db::{Database, LockedDatabase};
+use crate::db::{Database, LockedDatabase, MissingTables};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, open_lock_file};
@@ -92,7 +92,7 @@ impl StoreWriter {
         }
         reserve_space(&layout.database_dir().join("reserved"));
         let scope = lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, options)?;
+        let database = Database::open_writable(&layout, options, MissingTables::Create)?;
         drop(scope);
         let temp_roots = options.temp_roots.open(&layout)?;
         let mut writer = StoreWriter {

@@ -32,6 +32,10 @@ pub(crate) struct GcArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     #[arg(conflicts_with_all = ["shown", "dry_run", "max_freed"])]
     pub(crate) free: Option<ByteSize>,
+    /// Delete paths that a root names, that are on disk, and that the database does not have;
+    /// otherwise such a root stops the collection, because the database may be damaged
+    #[arg(long)]
+    pub(crate) ignore_unregistered_roots: bool,
     /// First delete the generations of your own profiles that were not in use within this time,
     /// such as 30d
     #[arg(long, value_name = "TIME")]

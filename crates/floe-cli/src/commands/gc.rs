@@ -31,7 +31,10 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.store.options, None)?;
     let (store, layout) = local_store(&args.store, &settings)?;
     let layout = &layout;
-    let gc_settings = gc_settings(&settings, store.runtime_roots());
+    let gc_settings = GcSettings {
+        ignore_unregistered_roots: args.ignore_unregistered_roots,
+        ..gc_settings(&settings, store.runtime_roots())
+    };
     if args.print_roots {
         return print_roots(args, layout, store.runtime_roots());
     }
@@ -54,10 +57,13 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     // A store that cannot be collected keeps its old generations.
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
     let max_freed = max_freed(args, layout)?;
+    let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
     if store.runtime_roots() == RuntimeRoots::Daemon {
-        let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
         reader.find_roots(RuntimeRoots::Daemon)?;
     }
+    let links = reader.find_links()?;
+    links.check_registered(gc_settings.ignore_unregistered_roots)?;
+    drop(reader);
     old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
     old.report(false);
     let display = CollectionDisplay::start(cancel, io::stderr().is_terminal());
@@ -72,6 +78,7 @@ pub(super) fn gc_settings(settings: &Settings, runtime_roots: RuntimeRoots) -> G
         keep_outputs: *settings.config.keep_outputs.get(),
         keep_derivations: *settings.config.keep_derivations.get(),
         runtime_roots,
+        ignore_unregistered_roots: false,
     }
 }
 

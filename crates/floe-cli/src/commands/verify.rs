@@ -11,8 +11,8 @@ use floe_config::store_in_root;
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder};
 use floe_format::StorePath;
 use floe_store::{
-    Damage, ProblemCause, StoreLayout, StoreReader, StoreWriter, Verification, VerifyProblem,
-    WriteOptions,
+    Damage, ProblemCause, StoreError, StoreLayout, StoreReader, StoreWriter, Verification,
+    VerifyProblem, WriteOptions,
 };
 use floe_transfer::{
     Cancel, CopyOptions, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
@@ -42,7 +42,18 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         return remote::verify(&args, &*store_config);
     };
     let lock_wait = options::lock_wait(Arc::default());
-    let store = StoreReader::open_with(layout.clone(), lock_wait)?;
+    let open = || StoreReader::open_with(layout.clone(), lock_wait.clone());
+    let store = match open() {
+        Err(StoreError::NoTables { .. }) if args.repair => {
+            let loaded = match settings.take() {
+                Some(settings) => settings,
+                None => load()?,
+            };
+            make_tables(&*store_config, settings.insert(loaded))?;
+            open()?
+        }
+        store => store?,
+    };
     let dir = &store.layout().store_dir;
     let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
     let paths = read_paths(&args.paths, args.stdin)?;
@@ -96,6 +107,15 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
             ErrorKind::Untrusted,
         )),
     }
+}
+
+/// Makes the tables of a database that has none, as an install does.
+fn make_tables(store_config: &dyn StoreConfig, settings: &Settings) -> anyhow::Result<()> {
+    let cancel = Cancel::default();
+    let write = settings.write_options(&cancel)?;
+    let session = Session::new(cancel, Events::default());
+    open_for_repair(store_config, &session, &write)?;
+    Ok(())
 }
 
 /// Reports why nothing could be repaired. The problems are still listed.

@@ -5,6 +5,7 @@ mod faults;
 mod garbage_store;
 mod generations;
 mod kills;
+mod lost_rows;
 mod new_roots;
 mod odd_roots;
 mod optimise_store;

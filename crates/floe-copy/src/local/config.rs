@@ -235,7 +235,8 @@ impl StoreConfig for LocalStoreUri {
         if context.dry_run {
             let lock_wait = &context.write.lock_wait;
             let reader = match StoreReader::open_with(layout.clone(), lock_wait.clone()) {
-                Err(StoreError::NoStore { .. }) => None,
+                // An install creates the tables.
+                Err(StoreError::NoStore { .. } | StoreError::NoTables { .. }) => None,
                 reader => Some(reader?),
             };
             let damaged = reader.as_ref().map(|it| it.query_damaged(lock_wait));

@@ -69,6 +69,7 @@ impl StoreReader {
             failed_roots: FailedRoots::Stop,
         };
         let mut roots = search.find_permanent()?;
+        roots.check_registered(settings.ignore_unregistered_roots)?;
         let is_ignored = |place: &RootPlace| match place {
             RootPlace::Link(link) => ignored.contains(link),
             _ => false,

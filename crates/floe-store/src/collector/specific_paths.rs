@@ -109,13 +109,14 @@ impl Collector {
         settings: &GcSettings,
         observer: &dyn GcObserver,
     ) -> (GcResults, Result<(), DeleteError>) {
+        let settings = &options.settings(settings);
         self.with_roots(settings, |collection| {
             let choice = Choice {
                 layout: &self.layout,
                 database: collection.database,
                 roots: &collection.roots.roots,
                 temporary: &collection.temporary(),
-                settings: options.settings(settings),
+                settings: *settings,
                 options,
             };
             let dead = choice.choose(paths)?;
@@ -146,6 +147,7 @@ impl StoreReader {
             failed_roots: FailedRoots::Stop,
         };
         let mut found = search.find_permanent()?;
+        found.check_registered(options.settings(settings).ignore_unregistered_roots)?;
         let temporary = search.find_temporary(&mut found.unreadable)?;
         let choice = Choice {
             layout: self.layout(),
@@ -166,6 +168,7 @@ impl DeleteOptions {
         GcSettings {
             keep_outputs: settings.keep_outputs && !self.ignore_liveness,
             keep_derivations: settings.keep_derivations && !self.ignore_liveness,
+            ignore_unregistered_roots: self.ignore_liveness,
             ..*settings
         }
     }

@@ -59,7 +59,7 @@ mod tests {
     use floe_format::StoreDir;
 
     use super::*;
-    use crate::db::{AccessMode, Database};
+    use crate::db::{AccessMode, Database, MissingTables};
     use crate::error::StoreError;
     use crate::layout::StoreLayout;
     use crate::options::WriteOptions;
@@ -73,7 +73,7 @@ mod tests {
             use_sqlite_wal: false,
             ..WriteOptions::default()
         };
-        drop(Database::open_writable(&layout, &options).unwrap());
+        drop(Database::open_writable(&layout, &options, MissingTables::Create).unwrap());
         let directory = layout.database_dir().join("db.sqlite.lock");
         let open = || Database::open_for_reading(&layout, BusyPolicy::Timeout(Duration::ZERO));
 

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::busy::{BusyPolicy, wait_until};
 use super::lock_directory::{lock_directory, lock_shared, open_big_lock};
 use super::side_file;
+use super::tables::Tables;
 use crate::locks::wait_for_database;
 
 /// The way in which an open database is read.
@@ -30,6 +31,7 @@ pub(crate) enum AccessMode {
 
 /// A database that is open for reading.
 pub(super) struct Opened {
+    pub(super) tables: Tables,
     pub(super) connection: Connection,
     pub(super) access: AccessMode,
     /// The big lock, which a reader with a lock directory holds shared.
@@ -78,12 +80,11 @@ fn disable_wal(connection: &Connection) -> bool {
     asked.is_ok() && journal_mode(connection).is_ok_and(|mode| mode != "wal")
 }
 
-/// Opens an existing database for reading. Returns `None` if it has no tables: a power cut leaves
-/// such a file while the store is created.
-pub(super) fn for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Option<Opened>> {
-    let opened = try_for_reading(file, policy)?;
-    let has_tables = opened.connection.table_exists(None, "ValidPaths")?;
-    Ok(has_tables.then_some(opened))
+/// Opens an existing database for reading.
+pub(super) fn for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
+    let mut opened = try_for_reading(file, policy)?;
+    opened.tables = Tables::of(&opened.connection)?;
+    Ok(opened)
 }
 
 /// Rolls back the journal that a crash of a writer has left. The caller must know that no writer is
@@ -103,6 +104,7 @@ fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
         let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
         Ok(Opened {
+            tables: Tables::None,
             connection: verify_readable(connection, policy)?,
             access: AccessMode::Immutable,
             big_lock: None,
@@ -119,6 +121,7 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
         // The mode may have changed between the first check and the opening.
         if !uses_lock_directory(&connection, file) {
             return Ok(Opened {
+                tables: Tables::None,
                 connection,
                 access: AccessMode::Wal,
                 big_lock: None,
@@ -142,6 +145,7 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
     Ok(Opened {
+        tables: Tables::None,
         connection: verify_readable(connection, policy)?,
         access: AccessMode::LockDirectory,
         big_lock: Some(big_lock),

@@ -1,6 +1,7 @@
 //! The roots of a store, as Nix's collectors find them (gc.cc, `findRoots`).
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 
 use floe_format::StorePath;
 
@@ -29,6 +30,8 @@ pub struct FoundRoots {
     pub roots: Vec<Root>,
     /// The temporary roots of paths that are not valid, such as those that a process is adding.
     pub not_valid: Vec<Root>,
+    /// The links to paths that are on disk and not in the database. Their rows may be lost.
+    pub unregistered: Vec<Root>,
     /// The places that could not be read. They may hold further roots.
     pub unreadable: Vec<Unreadable>,
 }
@@ -42,6 +45,23 @@ pub enum RuntimeRoots {
     /// The daemon at `gc-roots-socket/socket` in the state directory, with Nix's parameter
     /// `use-roots-daemon`.
     Daemon,
+}
+
+impl FoundRoots {
+    /// Refuses a deletion if a root leads to a path that is on disk and not in the database, unless
+    /// the settings ignore such roots.
+    ///
+    /// Errors: [`StoreError::UnregisteredRoot`].
+    pub fn check_registered(&self, ignores: bool) -> Result<(), StoreError> {
+        match self.unregistered.first() {
+            Some(root) if !ignores => Err(StoreError::UnregisteredRoot {
+                root: root.place.to_string(),
+                path: root.path.clone(),
+                count: self.unregistered.len(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl StoreReader {
@@ -88,9 +108,11 @@ impl StoreReader {
         };
         let mut unreadable = Vec::new();
         let candidates = search.link_candidates(&mut unreadable)?;
+        let unregistered = search.unregistered(&candidates)?;
         let roots = search.sorted(Vec::new(), candidates)?;
         Ok(FoundRoots {
             roots,
+            unregistered,
             unreadable,
             ..FoundRoots::default()
         })
@@ -118,12 +140,30 @@ impl RootSearch<'_> {
             RuntimeRoots::Proc => processes::roots(&self.layout.store_dir, &mut unreadable),
             RuntimeRoots::Daemon => roots_daemon::roots(self.layout)?,
         });
+        let unregistered = self.unregistered(&candidates)?;
         let roots = self.sorted(Vec::new(), candidates)?;
         Ok(FoundRoots {
             roots,
+            unregistered,
             unreadable,
             ..FoundRoots::default()
         })
+    }
+
+    /// Returns the links to paths that are on disk and not valid.
+    fn unregistered(&self, candidates: &[Candidate]) -> Result<Vec<Root>, StoreError> {
+        let mut unregistered = Vec::new();
+        for Candidate { place, path } in candidates {
+            let is_link = matches!(place, RootPlace::Link(_));
+            if !is_link || self.database.is_valid(path)? {
+                continue;
+            }
+            if fs::symlink_metadata(self.layout.real_path(path)).is_ok() {
+                let (place, path) = (place.clone(), path.clone());
+                unregistered.push(Root { place, path });
+            }
+        }
+        Ok(unregistered)
     }
 
     /// Finds the temporary roots. Their paths may not be valid.

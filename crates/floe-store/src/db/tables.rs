@@ -1,0 +1,96 @@
+//! The tables of a database: found, missing, or those of another program.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use floe_format::StorePath;
+use rusqlite::Connection;
+
+use super::database_error;
+use crate::directory::Directory;
+use crate::error::{IoContext as _, StoreError};
+use crate::layout::StoreLayout;
+use crate::options::{StoreEvent, WriteOptions};
+
+/// Whether a database without tables gets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingTables {
+    /// The tables are created, for programs that add paths.
+    Create,
+    /// The database is refused. Its rows may be lost, and a program that deletes what has no row
+    /// would delete the whole store.
+    Refuse,
+}
+
+/// The tables of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// It has the tables of Nix.
+    OfNix,
+    /// It has no tables: a power cut during the creation of the store leaves such a file, and so
+    /// does a failed restore.
+    None,
+    /// It has other tables.
+    Foreign,
+}
+
+impl Tables {
+    pub(super) fn of(connection: &Connection) -> rusqlite::Result<Tables> {
+        if connection.table_exists(None, "ValidPaths")? {
+            return Ok(Tables::OfNix);
+        }
+        let query = "select count(*) from sqlite_schema where type = 'table'";
+        let count: i64 = connection.query_row(query, (), |row| row.get(0))?;
+        Ok(match count {
+            0 => Tables::None,
+            _ => Tables::Foreign,
+        })
+    }
+}
+
+/// Creates the tables of a database that has none. A database of another program is refused.
+pub(super) fn make_tables(
+    layout: &StoreLayout,
+    connection: &Connection,
+    file: &Path,
+    is_new: bool,
+    (options, missing): (&WriteOptions, MissingTables),
+) -> Result<(), StoreError> {
+    let error = |source| database_error("prepare", file, source);
+    match Tables::of(connection).map_err(error)? {
+        Tables::OfNix if !is_new => return Ok(()),
+        Tables::Foreign => return Err(StoreError::ForeignDatabase(file.to_path_buf())),
+        // After a power cut, the schema file may be there and the tables may not.
+        Tables::None | Tables::OfNix => {}
+    }
+    if !is_new && missing == MissingTables::Refuse {
+        let database = file.to_path_buf();
+        return Err(StoreError::NoTables { database });
+    }
+    let text = format!("begin immediate;\n{SCHEMA}\ncommit;");
+    connection.execute_batch(&text).map_err(error)?;
+    let trees = count_trees(layout);
+    if !is_new && trees > 0 {
+        options.events.send(StoreEvent::LostRows { trees });
+    }
+    Ok(())
+}
+
+/// Whether the store directory has no file that may be a path.
+pub(crate) fn has_no_trees(layout: &StoreLayout) -> bool {
+    count_trees(layout) == 0
+}
+
+/// The number of files in the store directory that may be paths whose rows were lost.
+fn count_trees(layout: &StoreLayout) -> usize {
+    let names = Directory::open(&layout.real_store_dir)
+        .and_then(|store| store.list().io_context("list", &layout.real_store_dir));
+    let names = names.unwrap_or_default();
+    let is_tree = |name: &OsString| {
+        let path = name.to_str().map(StorePath::parse);
+        path.is_some_and(|path| path.is_ok_and(|it| !it.name().ends_with(".lock")))
+    };
+    names.iter().filter(|(name, _)| is_tree(name)).count()
+}
+
+pub(super) const SCHEMA: &str = include_str!("schema.sql");
