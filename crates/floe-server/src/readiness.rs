@@ -5,13 +5,12 @@
 //! not ready. So a disk that does not respond occupies one worker, however often `/ready` is
 //! requested.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_format::HashPart;
-use floe_store::{LiveStore, StoreError, StoreLayout};
+use floe_store::{LiveStore, StoreError, StoreLayout, list_directory};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -159,7 +158,7 @@ fn result(result: Result<(), StoreError>) -> Value {
 }
 
 fn read_store_dir(dir: &Path) -> Result<(), StoreError> {
-    let first = fs::read_dir(dir).and_then(|mut entries| entries.next().transpose());
+    let first = list_directory(dir).and_then(|mut entries| entries.next().transpose());
     first.map(drop).map_err(|source| StoreError::Io {
         action: "read the store directory",
         path: dir.into(),
@@ -182,6 +181,7 @@ const ANY_HASH_PART: &str = "00000000000000000000000000000000";
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::panic::AssertUnwindSafe;
 
     use floe_format::StoreDir;

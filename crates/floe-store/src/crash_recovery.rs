@@ -21,7 +21,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -34,6 +34,7 @@ use crate::db::Database;
 use crate::directory::{Directory, Entry};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
+use crate::list_directory::{DirectoryEntry, list_directory};
 use crate::locks::{PathLock, try_lock};
 use crate::temp_roots::is_floe_roots_file;
 use crate::tree::remove_tree;
@@ -125,14 +126,14 @@ impl Recovery<'_> {
             paths.iter().map(|path| (path.hash_part(), path)).collect();
         let store = &self.layout.real_store_dir;
         let mut is_complete = true;
-        for entry in fs::read_dir(store).io_context("list", store)? {
+        for entry in list_directory(store).io_context("list", store)? {
             let entry = entry.io_context("list", store)?;
             let entry_name = entry.file_name();
             let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
                 continue;
             };
             let claimed = by_hash_part.get(&hash_part).copied();
-            let claimed = claimed.filter(|_| is_tree_name(&entry_name));
+            let claimed = claimed.filter(|_| is_tree_name(entry_name));
             is_complete &= tolerate_file_error(self.remove_tree_unless_path(&entry, claimed))?;
         }
         Ok(is_complete)
@@ -142,7 +143,7 @@ impl Recovery<'_> {
     /// such a name as well: a valid path, and one that another process is adding, stays.
     fn remove_tree_unless_path(
         &self,
-        entry: &DirEntry,
+        entry: &DirectoryEntry,
         claimed: Option<&StorePath>,
     ) -> Result<(), StoreError> {
         let name = entry.file_name();
@@ -155,13 +156,13 @@ impl Recovery<'_> {
         }
         let tree = entry.path();
         let is_claimed = match claimed {
-            Some(path) if is_sealed(&tree) => (self.claim)(path, &tree).is_ok(),
+            Some(path) if is_sealed(tree) => (self.claim)(path, tree).is_ok(),
             _ => false,
         };
         let removed = if is_claimed {
             Ok(())
         } else {
-            remove_tree(&tree)
+            remove_tree(tree)
         };
         drop(lock);
         removed

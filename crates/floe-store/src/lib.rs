@@ -25,6 +25,7 @@ mod free_space;
 mod gc_roots;
 mod hashing;
 mod layout;
+mod list_directory;
 mod live;
 mod locks;
 mod new_store;
@@ -58,6 +59,7 @@ pub use gc_roots::{
     FoundRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, Unreadable, canon_path,
 };
 pub use layout::StoreLayout;
+pub use list_directory::{DirectoryEntry, list_directory};
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use locks::LockWait;
 pub use open_beneath::open_beneath;

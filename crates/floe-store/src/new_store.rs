@@ -19,6 +19,7 @@ use crate::db::remove_stale_lock_directory;
 use crate::directory::Directory;
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
+use crate::list_directory::list_directory;
 use crate::locks::{LockWait, open_lock_file, try_lock};
 
 /// Creates Nix's directories with Nix's modes, whatever the umask. Returns those that did not
@@ -123,7 +124,7 @@ impl NewStore<'_> {
 
     fn is_empty(&self) -> bool {
         let names = |directory: &Path| -> io::Result<Vec<String>> {
-            let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+            let names = list_directory(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
             let names: io::Result<Vec<_>> = names.collect();
             let lossy = names?.into_iter();
             Ok(lossy.map(|it| it.to_string_lossy().into_owned()).collect())

@@ -8,7 +8,7 @@
 
 mod problem;
 
-use std::fs::{self, DirEntry};
+use std::fs;
 use std::num::NonZeroUsize;
 
 use floe_format::{PathInfo, StoreDir, StorePath};
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
+use crate::list_directory::{DirectoryEntry, list_directory};
 use crate::locks::{GcLock, LockWait};
 use crate::reader::StoreReader;
 use floe_hash::hash_pool::Worker;
@@ -167,9 +168,9 @@ impl StoreReader {
         }
     }
 
-    fn links(&self) -> Result<Vec<DirEntry>, StoreError> {
+    fn links(&self) -> Result<Vec<DirectoryEntry>, StoreError> {
         let directory = self.layout().links_dir();
-        let entries = fs::read_dir(&directory);
+        let entries = list_directory(&directory);
         if is_not_found(&entries) {
             return Ok(Vec::new());
         }
@@ -178,14 +179,14 @@ impl StoreReader {
     }
 }
 
-fn len_of_link(link: &DirEntry) -> u64 {
+fn len_of_link(link: &DirectoryEntry) -> u64 {
     link.metadata().map_or(0, |metadata| metadata.len())
 }
 
 /// Compares the name of a link with the hash of the NAR of its contents.
-fn check_link(link: &DirEntry, worker: &Worker) -> Option<VerifyProblem> {
+fn check_link(link: &DirectoryEntry, worker: &Worker) -> Option<VerifyProblem> {
     let name = link.file_name().to_string_lossy().into_owned();
-    let actual = match hash_tree(&link.path(), worker.stream(len_of_link(link))) {
+    let actual = match hash_tree(link.path(), worker.stream(len_of_link(link))) {
         Ok((hash, _)) if hash.digest_nix32() == name => return None,
         Ok((hash, _)) => hash.digest_nix32(),
         Err(error) => error.to_string(),

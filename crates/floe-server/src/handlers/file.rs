@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::StorePath;
-use floe_store::{StoreError, open_beneath};
+use floe_store::{StoreError, list_directory, open_beneath};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, CWD, FileType, fstat, statat};
 
@@ -201,10 +201,10 @@ fn directory_page(base: &str, path: &str, directory: &Path) -> Result<String, St
         source,
     };
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
+    for entry in list_directory(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let mut name = entry.file_name().as_bytes().to_vec();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        if entry.is_dir().unwrap_or(false) {
             name.push(b'/');
         }
         names.push(name);

@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +24,7 @@ use crate::db::Database;
 use crate::error::{IoContext as _, StoreError};
 use crate::gc_roots::{FailedRoots, FoundRoots, RootPlace, RootSearch, Unreadable};
 use crate::layout::StoreLayout;
+use crate::list_directory::list_directory;
 use crate::reader::StoreReader;
 use crate::tree::tree_bytes;
 
@@ -257,10 +257,10 @@ pub(super) fn lock_unused_directory(place: &Path) -> Option<OwnedFd> {
 /// Lists the store directory, without the links of `nix-store --optimise`.
 fn names(store: &Path) -> Result<Vec<OsString>, StoreError> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(store).io_context("list", store)? {
-        let name = entry.io_context("list", store)?.file_name();
-        if name != ".links" {
-            names.push(name);
+    for entry in list_directory(store).io_context("list", store)? {
+        let entry = entry.io_context("list", store)?;
+        if entry.file_name() != ".links" {
+            names.push(entry.file_name().to_owned());
         }
     }
     Ok(names)

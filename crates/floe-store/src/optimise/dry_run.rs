@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::{OptimiseObserver, OptimiseResults, inodes};
 use crate::error::{IoContext as _, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
+use crate::list_directory::list_directory;
 use crate::reader::StoreReader;
 
 /// The properties that two equal files have in common before they are read.
@@ -177,8 +178,8 @@ fn for_each_file(path: &Path, visit: &mut dyn FnMut(&Path, &Metadata)) {
         return;
     };
     if metadata.is_dir() {
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            for_each_file(&entry.path(), visit);
+        for entry in list_directory(path).into_iter().flatten().flatten() {
+            for_each_file(entry.path(), visit);
         }
     } else if metadata.is_file() || metadata.is_symlink() {
         visit(path, &metadata);

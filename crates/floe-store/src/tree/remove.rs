@@ -4,16 +4,18 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmod, openat, renameat_with, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmod, openat, renameat_with,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use crate::error::{IoContext, StoreError, is_not_found};
+use crate::error::{IoContext, StoreError};
+use crate::list_directory::list_directory;
 
 /// Removes a file or directory, sealed or not, and returns how many bytes this frees. Never follows
 /// a symbolic link. Other processes may remove it at the same time.
@@ -175,8 +177,8 @@ pub(crate) fn tree_bytes(path: &Path) -> u64 {
             continue;
         };
         if metadata.is_dir() {
-            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-            todo.extend(entries.map(|entry| entry.path()));
+            let entries = list_directory(&path).into_iter().flatten().flatten();
+            todo.extend(entries.map(|entry| entry.path().to_owned()));
         } else {
             bytes = bytes.saturating_add(metadata.len());
         }
@@ -184,45 +186,13 @@ pub(crate) fn tree_bytes(path: &Path) -> u64 {
     bytes
 }
 
-/// Removes a sealed tree if it exists. Other processes may remove it at the same time.
+/// Removes a tree, sealed or not, if it exists. Other processes may remove it at the same time.
+///
+/// Errors: those of the system. Other files of the tree are removed nevertheless.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
-    let found = ignore_not_found(fs::symlink_metadata(path)).io_context("examine", path)?;
-    let removed = match found {
-        None => return Ok(()),
-        Some(metadata) if metadata.is_dir() => {
-            if !rustix::process::geteuid().is_root() {
-                unseal(path)?;
-            }
-            fs::remove_dir_all(path)
-        }
-        Some(_) => fs::remove_file(path),
-    };
-    ignore_not_found(removed).io_context("remove", path)?;
-    Ok(())
-}
-
-/// Returns `None` if another process has removed the file.
-fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match is_not_found(&result) {
-        true => Ok(None),
-        false => result.map(Some),
-    }
-}
-
-/// Makes the directories of a sealed tree writable. Without this, only root could empty them.
-fn unseal(directory: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let unsealed = fs::set_permissions(directory, fs::Permissions::from_mode(0o755));
-    ignore_not_found(unsealed).io_context("unseal", directory)?;
-    let entries = ignore_not_found(fs::read_dir(directory)).io_context("list", directory)?;
-    for entry in entries.into_iter().flatten() {
-        let entry = entry.io_context("list", directory)?;
-        let kind = ignore_not_found(entry.file_type()).io_context("examine", entry.path())?;
-        if kind.is_some_and(|kind| kind.is_dir()) {
-            unseal(&entry.path())?;
-        }
-    }
-    Ok(())
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+    let removed = name.and_then(|name| remove_and_count(CWD, &name).map_err(|it| it.errno.into()));
+    removed.map(drop).io_context("remove", path)
 }
 
 /// Each level needs a descriptor, of which a process may have a thousand, and several workers
@@ -250,8 +220,7 @@ mod tests {
             }
             thread::scope(|scope| {
                 for _ in 0..4 {
-                    // An ordinary user needs to unseal the tree first.
-                    scope.spawn(|| unseal(&tree).and_then(|()| remove_tree(&tree)).unwrap());
+                    scope.spawn(|| remove_tree(&tree).unwrap());
                 }
             });
             assert!(!tree.exists());

@@ -4,14 +4,15 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::error::{IoContext as _, StoreError};
+use crate::list_directory::list_directory;
 
 /// Waits until all files and directories of a tree are on disk. A symbolic link reaches the disk
 /// with its directory.
 pub(crate) fn sync_tree(path: &Path) -> Result<(), StoreError> {
     let kind = fs::symlink_metadata(path).io_context("examine", path)?;
     if kind.is_dir() {
-        for entry in fs::read_dir(path).io_context("list", path)? {
-            sync_tree(&entry.io_context("list", path)?.path())?;
+        for entry in list_directory(path).io_context("list", path)? {
+            sync_tree(entry.io_context("list", path)?.path())?;
         }
     } else if !kind.is_file() {
         return Ok(());
@@ -33,8 +34,8 @@ pub(crate) fn has_many_files<'a>(
         }
         let metadata = fs::symlink_metadata(&path).io_context("examine", &path)?;
         if metadata.is_dir() {
-            for entry in fs::read_dir(&path).io_context("list", &path)? {
-                todo.push(entry.io_context("list", &path)?.path());
+            for entry in list_directory(&path).io_context("list", &path)? {
+                todo.push(entry.io_context("list", &path)?.path().to_owned());
             }
         }
     }
