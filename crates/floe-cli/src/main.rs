@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Command::Man { dir } => commands::manual::man(dir.as_deref()),
         Command::Demo { keep } => commands::demo::run(keep.as_deref()),
     };
-    exit_code(result)
+    exit_code(result.and_then(|()| commands::finish_stdout()))
 }
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {

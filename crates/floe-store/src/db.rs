@@ -21,9 +21,8 @@ pub(crate) use tables::{MissingTables, has_no_trees};
 pub(crate) use write::Registration;
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write as _};
 use std::ops::Deref;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -32,7 +31,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
@@ -41,6 +40,7 @@ use crate::locks::{
 };
 use crate::options::WriteOptions;
 use tables::{SCHEMA, Tables, make_tables};
+use crate::written_file::WrittenFile;
 
 /// An open database.
 #[derive(Debug)]
@@ -84,14 +84,15 @@ impl Database {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
-            create_world_readable(&temporary)?;
-            // Nix refuses a store whose schema file a power cut has emptied.
-            let write = || {
-                fs::write(&temporary, "10")?;
-                File::open(&temporary)?.sync_all()
-            };
-            write().io_context("write", &temporary)?;
-            fs::rename(&temporary, &schema_file).io_context("write", &schema_file)?;
+            let written = write_schema(&temporary).io_context("write", &temporary);
+            let written = written.and_then(|()| {
+                fs::rename(&temporary, &schema_file).io_context("write", &schema_file)
+            });
+            if written.is_err() {
+                // The first error is the one to report.
+                let _: io::Result<()> = fs::remove_file(&temporary);
+            }
+            written?;
         }
         Ok(Database {
             connection,
@@ -226,16 +227,26 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Creates an empty file that all users may read, whatever the umask, unless the file exists.
 fn create_world_readable(file: &Path) -> Result<(), StoreError> {
-    match File::create_new(file) {
-        Ok(made) => {
-            let mode = fs::Permissions::from_mode(0o644);
-            made.set_permissions(mode)
-                .io_context("set the mode of", file)
-        }
+    let created = WrittenFile::create(file, WORLD_READABLE);
+    match created.and_then(|made| made.complete(|made| made.set_mode(WORLD_READABLE.as_raw_mode())))
+    {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).io_context("create", file),
+        created => created.io_context("create", file),
     }
 }
+
+/// Writes a schema file that all users may read. Nix refuses a store whose schema file a power cut
+/// has emptied, so the file is on disk when the function returns.
+fn write_schema(file: &Path) -> io::Result<()> {
+    WrittenFile::create(file, WORLD_READABLE)?.complete(|new| {
+        new.set_mode(WORLD_READABLE.as_raw_mode())?;
+        new.write_all(b"10")?;
+        new.as_file().sync_all()
+    })
+}
+
+/// The mode of the files of a database, as in Nix.
+const WORLD_READABLE: Mode = Mode::from_raw_mode(0o644);
 
 /// Whether the schema file exists. Errors: its contents are not `10`.
 fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {

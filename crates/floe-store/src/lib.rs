@@ -45,6 +45,7 @@ mod temp_roots;
 pub mod tree;
 mod verify;
 mod writer;
+mod written_file;
 
 pub use build_log::{BuildLog, find_logged_derivation};
 pub use collector::{
@@ -74,3 +75,4 @@ pub use sync_record::LostRecord;
 pub use temp_roots::{ProgramRoot, TempRoots};
 pub use verify::{Damage, ProblemCause, Verification, VerifyObserver, VerifyProblem};
 pub use writer::StoreWriter;
+pub use written_file::{UnfinishedFile, WrittenFile, write_file};

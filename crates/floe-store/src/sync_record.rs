@@ -21,16 +21,16 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use floe_format::StorePath;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 
-use crate::error::{IoContext as _, StoreError};
+use crate::error::{IoContext as _, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 use crate::locks::{LockWait, open_lock_file, try_lock};
 use crate::regular_file::open_regular_file;
+use crate::written_file::WrittenFile;
 
 /// The contents of the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,15 +83,26 @@ impl SyncRecord {
         // The lock of the record allows one writer, so a killed one leaves at most this file.
         let temporary = file.with_extension("tmp");
         let write = || {
-            let mut new = File::create(&temporary)?;
-            // A dry run of another user reads the record, whatever the umask.
-            new.set_permissions(fs::Permissions::from_mode(0o644))?;
-            new.write_all(self.to_text().as_bytes())?;
-            new.sync_all()?;
+            let removed = fs::remove_file(&temporary);
+            if !is_not_found(&removed) {
+                removed?;
+            }
+            let new = WrittenFile::create(&temporary, Mode::from_raw_mode(0o644))?;
+            new.complete(|new| {
+                // A dry run of another user reads the record, whatever the umask.
+                new.set_mode(0o644)?;
+                new.write_all(self.to_text().as_bytes())?;
+                new.as_file().sync_all()
+            })?;
             fs::rename(&temporary, &file)?;
             File::open(layout.database_dir())?.sync_all()
         };
-        write().io_context("write", &file)
+        let written = write();
+        if written.is_err() {
+            // After a failure, the next writer removes the file.
+            let _: io::Result<()> = fs::remove_file(&temporary);
+        }
+        written.io_context("write", &file)
     }
 
     fn to_text(&self) -> String {

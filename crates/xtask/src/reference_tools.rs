@@ -59,6 +59,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("openssh-server", &["sshd"]),
     // Ends the connections of a Nix daemon.
     ("procps", &["pkill"]),
+    // Makes system calls fail.
+    ("strace", &["strace"]),
     ("shellcheck", &["shellcheck"]),
     // Reads buckets.
     ("rclone", &["rclone"]),

@@ -1,13 +1,12 @@
 //! The storage of a binary cache in a directory.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use floe_format::narinfo::NARINFO_LEN_MAX;
-use floe_store::open_regular_file;
+use floe_store::{UnfinishedFile, WrittenFile, list_directory, open_regular_file};
 use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
 use rustix::io::Errno;
 use tempfile::TempPath;
@@ -39,13 +38,6 @@ impl FileStorage {
         }
     }
 
-    fn write_temporary(&self, name: &str, contents: &[u8]) -> Result<TempPath, Error> {
-        let (mut file, temporary) = create_temporary_in(&self.directory)?;
-        file.write_all(contents)
-            .map_err(file_error("write", &self.directory.join(name)))?;
-        Ok(temporary)
-    }
-
     /// Locks the directory of NARs. If no other writer has locked it, removes the temporary files
     /// of killed writers.
     fn lock(&self) -> io::Result<()> {
@@ -65,9 +57,9 @@ impl FileStorage {
 
     /// Removes the records of staged paths that a killed writer had already published.
     fn remove_published_records(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.nar_directory)? {
+        for entry in list_directory(&self.nar_directory)? {
             let entry = entry?;
-            let name = entry.file_name().into_string().unwrap_or_default();
+            let name = entry.file_name().to_str().unwrap_or_default();
             let Some(hash_part) = name.strip_prefix(RECORD_PREFIX) else {
                 continue;
             };
@@ -150,8 +142,8 @@ impl ReadStorage for FileStorage {
 impl ListStorage for FileStorage {
     fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
         let read = || -> io::Result<Vec<String>> {
-            let entries = fs::read_dir(&self.directory)?;
-            let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+            let entries = list_directory(&self.directory)?;
+            let names = entries.map(|entry| Ok(entry?.file_name().to_str().map(str::to_owned)));
             names.filter_map(Result::transpose).collect()
         };
         let names = read().map_err(read_error("list the cache", &self.directory))?;
@@ -179,11 +171,17 @@ impl WriteStorage for FileStorage {
 
     fn put(&self, name: &str, contents: Vec<u8>, durability: Durability, reply: WriteCallback) {
         let write = || {
-            let temporary = self.write_temporary(name, &contents)?;
-            if durability == Durability::Synced {
-                sync_file(&temporary).map_err(file_error("sync", &temporary))?;
-            }
-            rename(temporary, &self.directory.join(name))
+            let path = self.directory.join(name);
+            let (file, temporary) = create_temporary_in(&self.directory)?;
+            let written = file.complete(|file| {
+                file.write_all(&contents)?;
+                match durability {
+                    Durability::Synced => file.as_file().sync_all(),
+                    Durability::Unsynced => Ok(()),
+                }
+            });
+            written.map_err(file_error("write", &path))?;
+            rename(temporary, &path)
         };
         reply(write());
     }
@@ -191,7 +189,7 @@ impl WriteStorage for FileStorage {
     fn begin_object(&self, _: &ObjectPlan) -> Result<Box<dyn NewObject>, Error> {
         let (file, path) = create_temporary_in(&self.nar_directory)?;
         Ok(Box::new(NewFile {
-            file,
+            file: file.into(),
             path,
             directory: self.directory.clone(),
         }))
@@ -219,7 +217,7 @@ impl WriteStorage for FileStorage {
 
 /// A temporary file of a cache.
 struct NewFile {
-    file: File,
+    file: UnfinishedFile,
     path: TempPath,
     /// The directory of the cache.
     directory: PathBuf,
@@ -227,11 +225,11 @@ struct NewFile {
 
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        self.file.get_mut().map_or(Ok(0), |file| file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.get_mut().map_or(Ok(()), Write::flush)
     }
 }
 
@@ -240,10 +238,13 @@ impl NewObject for NewFile {
         &self.path
     }
 
-    fn finish(self: Box<Self>, name: &str, reply: WriteCallback) -> String {
+    fn finish(mut self: Box<Self>, name: &str, reply: WriteCallback) -> String {
         // The contents must reach the disk before the name does.
-        let synced = sync_file(&self.path).map_err(file_error("sync", &self.path));
-        reply(synced.and_then(|()| rename(self.path, &self.directory.join(name))));
+        let written = self.file.take().map_or(Ok(()), |file| {
+            file.complete(|file| file.as_file().sync_all())
+        });
+        let written = written.map_err(file_error("write", &self.path));
+        reply(written.and_then(|()| rename(self.path, &self.directory.join(name))));
         name.to_owned()
     }
 }
@@ -268,16 +269,11 @@ fn is_absent(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
-/// Waits until the contents of a file are on disk.
-fn sync_file(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
 /// Waits until the names in a directory are on disk. A directory that this user may not read, and a
 /// file system that syncs no directories, are no errors.
 fn sync_directory(path: &Path) -> Result<(), Error> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-    match sync_file(path) {
+    match File::open(path).and_then(|directory| directory.sync_all()) {
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
             Ok(())
         }
@@ -286,9 +282,9 @@ fn sync_directory(path: &Path) -> Result<(), Error> {
 }
 
 fn remove_temporaries(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
+    for entry in list_directory(directory)? {
         let entry = entry?;
-        let name = entry.file_name().into_encoded_bytes();
+        let name = entry.file_name().as_encoded_bytes();
         if name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
             fs::remove_file(entry.path())?;
         }
@@ -298,17 +294,16 @@ fn remove_temporaries(directory: &Path) -> io::Result<()> {
 
 /// Creates a file. Every user may read it, whatever the umask, because a server has to, as with
 /// Nix.
-fn create_temporary_in(directory: &Path) -> Result<(File, TempPath), Error> {
-    let create = || {
-        let file = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .suffix(SUFFIX)
-            .tempfile_in(directory)?;
-        let permissions = Permissions::from_mode(0o644);
-        file.as_file().set_permissions(permissions)?;
-        Ok(file.into_parts())
-    };
-    create().map_err(file_error("create a file in", directory))
+fn create_temporary_in(directory: &Path) -> Result<(WrittenFile, TempPath), Error> {
+    let created = WrittenFile::create_temporary(directory, PREFIX, SUFFIX);
+    let created = created.and_then(|(file, path)| match file.set_mode(0o644) {
+        Ok(()) => Ok((file, path)),
+        Err(error) => {
+            file.discard();
+            Err(error)
+        }
+    });
+    created.map_err(file_error("create a file in", directory))
 }
 
 /// Reads a small file, with one byte more than a narinfo may have, so that the parser sees and

@@ -11,12 +11,14 @@ mod scenario;
 mod variant;
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use floe_bench::{Measurement, Repetitions, Report, Row, Unit, machine, rounds};
+use floe_store::WrittenFile;
 use floe_transfer::{Cancel, ErrorKind};
 use serde_json::json;
 
@@ -179,11 +181,12 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     let parent = file.parent().filter(|it| !it.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
     let written = || -> anyhow::Result<()> {
-        let mut new = tempfile::NamedTempFile::new_in(directory)?;
-        std::io::Write::write_all(&mut new, text.as_bytes())?;
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        new.as_file().set_permissions(mode)?;
-        new.persist(file)?;
+        let (new, path) = WrittenFile::create_temporary(directory, ".floe-report-", "")?;
+        new.complete(|new| {
+            new.write_all(text.as_bytes())?;
+            new.set_mode(0o644)
+        })?;
+        path.persist(file)?;
         Ok(())
     };
     written().with_context(|| messages::report_file(file))

@@ -6,8 +6,8 @@
 //! 4. Verify the store, and run the installed floe.
 //! 5. Change one byte in the cache, and show that an install refuses it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,8 +19,9 @@ use floe_cache::{CacheWriteOptions, FileCacheUri};
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, local_store};
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_store::tree::remove_tree;
-use floe_store::{StoreLayout, StoreReader, StoreWriter};
+use floe_store::{StoreLayout, StoreReader, StoreWriter, WrittenFile, write_file};
 use floe_transfer::{Cancel, Error, ErrorKind, Size, StoreConfig};
+use rustix::fs::Mode;
 
 use super::{key, print};
 use crate::messages;
@@ -165,7 +166,7 @@ impl Demo {
         let write = |name: &str, text: &str| -> io::Result<PathBuf> {
             let file = trees.join(name);
             fs::create_dir_all(file.parent().unwrap_or(&trees))?;
-            fs::write(&file, text)?;
+            write_file(&file, text.as_bytes())?;
             Ok(file)
         };
         write("greeting", "Closures should be copied fast.\n")?;
@@ -181,7 +182,7 @@ impl Demo {
         }
         let program = std::env::current_exe().context("cannot find the executable of floe")?;
         fs::create_dir_all(trees.join("floe/bin"))?;
-        fs::copy(&program, trees.join("floe/bin/floe"))
+        copy_program(&program, &trees.join("floe/bin/floe"))
             .with_context(|| messages::demo_program(&program))?;
 
         let store = StoreWriter::open(self.layout("source"))?;
@@ -204,8 +205,8 @@ impl Demo {
     fn publish(&self, root: &StorePath) -> Result<SecretKey> {
         let key = key::generate("demo-1")?;
         let file = self.secret_key_file();
-        fs::write(&file, key.to_text())?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+        let new = WrittenFile::create(&file, Mode::from_raw_mode(0o600))?;
+        new.complete(|new| new.write_all(key.to_text().as_bytes()))?;
         let source = local_store(self.layout("source"));
         let published = self.copy_closure((source, self.cache()), &key, root)?;
         fail_with_first(published.failures)?;
@@ -239,9 +240,15 @@ impl Demo {
         let mut nar = fs::read(&file)?;
         let middle = nar.len() / 2;
         nar[middle] ^= 1;
-        fs::write(&file, nar)?;
+        write_file(&file, &nar)?;
         Ok(())
     }
+}
+
+fn copy_program(from: &Path, to: &Path) -> io::Result<()> {
+    let mut from = File::open(from)?;
+    let new = WrittenFile::create(to, Mode::from_raw_mode(0o755))?;
+    new.complete(|new| io::copy(&mut from, new).map(drop))
 }
 
 fn fail_with_first(failures: Vec<Error>) -> Result<(), Error> {

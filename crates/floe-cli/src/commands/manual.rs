@@ -16,6 +16,7 @@ use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use clap_mangen::roff::{Roff, bold, roman};
+use floe_store::write_file;
 
 use super::print;
 use crate::args::Cli;
@@ -57,7 +58,7 @@ fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
     let mut below = command.get_subcommands();
     below.try_for_each(|below| write(below, dir))?;
     let file = format!("{}.1", name(command));
-    fs::write(dir.join(file), page::render(command)?)?;
+    write_file(&dir.join(file), page::render(command)?.as_bytes())?;
     Ok(())
 }
 

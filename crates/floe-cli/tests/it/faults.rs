@@ -5,6 +5,7 @@
 //! next run without the fault fetches exactly the missing paths.
 
 mod bad_responses;
+mod close_errors;
 mod concurrent_installs;
 mod connection_errors;
 mod full_disk;

@@ -1,11 +1,11 @@
 //! The command line that reaches the daemon of another machine.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 
+use floe_store::WrittenFile;
 use floe_wire::Protocol;
 use tempfile::TempPath;
 
@@ -102,11 +102,10 @@ pub(super) struct KnownHosts(TempPath);
 
 impl KnownHosts {
     fn create(host: &str, key: &str) -> io::Result<KnownHosts> {
-        let file = tempfile::Builder::new()
-            .prefix("floe-known-hosts-")
-            .tempfile()?;
-        fs::write(file.path(), format!("{host} {key}\n"))?;
-        Ok(KnownHosts(file.into_temp_path()))
+        let directory = std::env::temp_dir();
+        let (file, path) = WrittenFile::create_temporary(&directory, "floe-known-hosts-", "")?;
+        file.complete(|file| writeln!(file, "{host} {key}"))?;
+        Ok(KnownHosts(path))
     }
 }
 

@@ -16,8 +16,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use floe_format::{Hash, nix32};
-use floe_store::StoreError;
 use floe_store::tree::dump_path;
+use floe_store::{StoreError, WrittenFile, list_directory};
 use parking_lot::{Condvar, Mutex};
 
 use super::narinfo_cache::CachedNarInfo;
@@ -82,9 +82,9 @@ impl CompressedNarCache {
         let reading = "read the cache of compressed NARs";
         fs::create_dir_all(&options.dir).map_err(failed("create the cache of compressed NARs"))?;
         let mut found = Vec::new();
-        for entry in fs::read_dir(&options.dir).map_err(failed(reading))? {
+        for entry in list_directory(&options.dir).map_err(failed(reading))? {
             let entry = entry.map_err(failed(reading))?;
-            let name = entry.file_name().into_string().unwrap_or_default();
+            let name = entry.file_name().to_str().unwrap_or_default();
             if name.starts_with(TEMPORARY) {
                 // A server that was killed has left it.
                 let _: io::Result<()> = fs::remove_file(entry.path());
@@ -223,7 +223,24 @@ impl CompressedNarCache {
 
     fn compress(&self, job: &CompressionJob, to: &Path) -> Result<Option<u64>, StoreError> {
         let writing = |source| io_error("write", to, source);
-        let file = File::create(to).map_err(writing)?;
+        let mut file = WrittenFile::create_or_truncate(to).map_err(writing)?;
+        match self.encode(job, &mut file, to) {
+            Ok(len) => file.close().map(|()| len).map_err(writing),
+            Err(error) => {
+                file.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the compressed NAR into a file, and returns as [`CompressedNarCache::make`] does.
+    fn encode(
+        &self,
+        job: &CompressionJob,
+        file: &mut WrittenFile,
+        to: &Path,
+    ) -> Result<Option<u64>, StoreError> {
+        let writing = |source| io_error("write", to, source);
         let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
         dump_path::<StoreError>(&job.path, &mut |chunk| {
@@ -233,7 +250,7 @@ impl CompressedNarCache {
             hasher.update(chunk);
             encoder.write_all(chunk).map_err(writing)
         })?;
-        let file = encoder.finish().map_err(writing)?;
+        let file = encoder.finish().map_err(writing)?.as_file();
         // After a power failure, a final name must not stand for missing contents.
         file.sync_data().map_err(writing)?;
         let len = file.metadata().map_err(writing)?.len();

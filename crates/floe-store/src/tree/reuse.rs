@@ -10,7 +10,7 @@
 //! Not guaranteed: anything about the contents. The caller must hash the new tree, because the
 //! original may have changed since it was hashed.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use floe_format::nar::read::NarEvent;
@@ -25,6 +25,7 @@ use super::links::FileHasher;
 use super::temporary_tree::TemporaryTree;
 use super::unpack::{TreeBuilder, TreeWriter};
 use crate::error::{IoContext, StoreError};
+use crate::written_file::WrittenFile;
 
 /// The way to reuse the files of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,16 +169,12 @@ impl TreeCloner {
             return Err(self.changed());
         };
         let cloned = ioctl_ficlone(&written, file);
-        if cloned.is_ok()
-            && let Some(mut hasher) = self.builder.hasher.take()
-        {
-            self.read(&written, size, |_, piece| {
-                hasher.update(piece);
-                Ok(())
-            })?;
-            self.builder.hasher = Some(hasher);
-        }
-        self.builder.file = Some(written);
+        let hashed = match cloned {
+            Ok(()) => self.hash_clone(&written, size),
+            Err(_) => Ok(()),
+        };
+        self.builder.file.put(written);
+        hashed?;
         match cloned {
             Ok(()) => {}
             Err(error) if !cannot_clone(error) => {
@@ -194,10 +191,23 @@ impl TreeCloner {
         Ok(true)
     }
 
+    /// Hashes a clone, if equal files are linked.
+    fn hash_clone(&mut self, clone: &WrittenFile, size: u64) -> Result<(), StoreError> {
+        let Some(mut hasher) = self.builder.hasher.take() else {
+            return Ok(());
+        };
+        self.read(clone, size, |_, piece| {
+            hasher.update(piece);
+            Ok(())
+        })?;
+        self.builder.hasher = Some(hasher);
+        Ok(())
+    }
+
     /// Reads a file from start to end and ignores its file position.
     fn read(
         &mut self,
-        file: &OwnedFd,
+        file: &impl AsFd,
         size: u64,
         mut each: impl FnMut(&mut TreeCloner, &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {

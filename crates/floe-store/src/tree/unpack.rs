@@ -10,7 +10,8 @@
 //! Not guaranteed: that the data is on the disk. Like Nix in its default settings, floe does not
 //! sync.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::io::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use super::dump::as_path;
 use super::links::{FileHasher, LinkCandidate, TreeLinks, symlink_hash};
 use super::temporary_tree::TemporaryTree;
 use crate::error::{IoContext, StoreError};
+use crate::written_file::{UnfinishedFile, WrittenFile};
 
 /// Writes the tree of one path under a temporary name. The tree is removed unless
 /// [`TreeWriter::finish`] succeeds.
@@ -58,7 +60,7 @@ impl TreeWriter {
             tree,
             store,
             directories: Vec::new(),
-            file: None,
+            file: UnfinishedFile::default(),
             hasher: None,
             entry: Vec::new(),
         };
@@ -117,7 +119,7 @@ pub(super) struct TreeBuilder {
     store: Arc<OwnedFd>,
     /// The directories from the root of the tree to the current position.
     directories: Vec<OwnedFd>,
-    pub(super) file: Option<OwnedFd>,
+    pub(super) file: UnfinishedFile,
     /// The hasher of the open file, if equal files are linked.
     pub(super) hasher: Option<FileHasher>,
     /// The name of the next entry.
@@ -140,8 +142,7 @@ impl TreeBuilder {
             }
             NarEvent::EndFile => {
                 if let Some(file) = self.file.take() {
-                    set_canonical_times(&file)
-                        .io_context("set the time of a file in", &self.tree.location)?;
+                    self.end_file(file)?;
                 }
                 if let Some(hasher) = self.hasher.take() {
                     self.optimise_entry(&hasher.finish())?;
@@ -213,13 +214,18 @@ impl TreeBuilder {
 
     fn create_file(&mut self, executable: bool) -> Result<(), StoreError> {
         let mode = Mode::from_raw_mode(if executable { 0o555 } else { 0o444 });
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (parent, name) = self.parent_and_name();
-        let file = openat(parent, name, flags, mode).io_context("create", self.location())?;
-        self.correct_mode(&file, mode, Mode::from_raw_mode(0o7777))?;
-        self.file = Some(file);
-        Ok(())
+        let file = WrittenFile::create_at(parent, name, mode);
+        let file = file.io_context("create", self.location())?;
+        let corrected = self.correct_mode(&file, mode, Mode::from_raw_mode(0o7777));
+        self.file.put(file);
+        corrected
+    }
+
+    /// Gives a complete file its time and closes it, before any name of a store refers to it.
+    fn end_file(&self, file: WrittenFile) -> Result<(), StoreError> {
+        let ended = file.complete(|file| Ok(set_canonical_times(file)?));
+        ended.io_context("write", self.location())
     }
 
     fn create_directory(&mut self) -> Result<(), StoreError> {
@@ -239,7 +245,7 @@ impl TreeBuilder {
 
     /// Sets the mode of a new node if some of `bits` differ. The umask or an ACL of the parent may
     /// have cleared them. A library must not change the umask, because it belongs to all threads.
-    fn correct_mode(&self, node: &OwnedFd, mode: Mode, bits: Mode) -> Result<(), StoreError> {
+    fn correct_mode(&self, node: &impl AsFd, mode: Mode, bits: Mode) -> Result<(), StoreError> {
         if self.directories.is_empty() {
             // The tree must not inherit a default ACL of the store directory.
             strip_acls(node);
@@ -260,21 +266,15 @@ impl TreeBuilder {
         make().io_context("create the symbolic link", self.location())
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
-        let Some(file) = &self.file else {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let Some(file) = self.file.get_mut() else {
             return Ok(());
         };
         if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);
         }
-        while !bytes.is_empty() {
-            match rustix::io::write(file, bytes) {
-                Ok(written) => bytes = &bytes[written..],
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error).io_context("write", self.location()),
-            }
-        }
-        Ok(())
+        let written = file.write_all(bytes);
+        written.io_context("write", self.location())
     }
 
     /// Links the last file or symbolic link with an equal one of the store.
@@ -308,13 +308,13 @@ pub(super) fn seal_directory(directory: &OwnedFd) -> Result<(), Errno> {
     set_canonical_times(directory)
 }
 
-fn set_canonical_times(file: &OwnedFd) -> Result<(), Errno> {
+fn set_canonical_times(file: &impl AsFd) -> Result<(), Errno> {
     futimens(file, &CANONICAL_TIMES)
 }
 
 /// Removes the ACLs that a new file inherits from its directory. Fails without harm on file systems
 /// without ACLs.
-fn strip_acls(file: &OwnedFd) {
+fn strip_acls(file: &impl AsFd) {
     for name in ["system.posix_acl_default", "system.posix_acl_access"] {
         let _: Result<(), Errno> = fremovexattr(file, name);
     }

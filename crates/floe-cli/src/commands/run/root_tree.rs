@@ -5,11 +5,13 @@
 //! place. Links are made again.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
+use floe_store::WrittenFile;
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{chdir, chroot, pivot_root};
@@ -120,7 +122,8 @@ fn make(place: &Path, kind: &EntryKind) -> Result<(), Errno> {
             move_to(mount, place)
         }
         EntryKind::File(mount) => {
-            File::create(place).map_err(errno)?;
+            let file = WrittenFile::create(place, Mode::from_raw_mode(0o644));
+            file.and_then(WrittenFile::close).map_err(errno)?;
             move_to(mount, place)
         }
     }

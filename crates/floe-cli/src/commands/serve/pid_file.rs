@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::{Context as _, bail};
+use floe_store::WrittenFile;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::display::warn;
@@ -36,8 +37,17 @@ impl PidFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(attempt),
         }
-        let mut file = File::create(path).with_context(attempt)?;
-        writeln!(file, "{}", process::id()).with_context(attempt)?;
+        let created = WrittenFile::create_or_truncate(path).with_context(attempt)?;
+        let written = created.complete(|new| {
+            writeln!(new, "{}", process::id())?;
+            // The close of the first descriptor reports all errors of the contents.
+            new.as_file().try_clone()
+        });
+        if written.is_err() {
+            // The first error is the one to report.
+            let _: io::Result<()> = fs::remove_file(path);
+        }
+        let file = written.with_context(attempt)?;
         let path = path.clone();
         Ok(PidFile { path, file })
     }

@@ -1,17 +1,18 @@
 //! Replaces the login file in one step, so that a server never reads a part of it.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use floe_server::auth::LoginFile;
+use floe_store::WrittenFile;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use super::is_new;
 use crate::messages::auth as messages;
@@ -42,24 +43,24 @@ pub(super) fn edit(
 }
 
 /// Writes the new file beside the old one, with the same owner.
-fn write(file: &LoginFile, dir: &Path, old: Option<&Metadata>) -> io::Result<NamedTempFile> {
+fn write(file: &LoginFile, dir: &Path, old: Option<&Metadata>) -> io::Result<TempPath> {
     // Only its owner may read the new file from its first moment.
-    let mut new = tempfile::Builder::new()
-        .prefix(".floe-logins-")
-        .tempfile_in(dir)?;
-    new.write_all(file.to_string().as_bytes())?;
-    let handle = new.as_file();
-    if let Some(old) = old {
-        let made = handle.metadata()?;
-        // Otherwise the user of the server could not read the file that root has changed.
-        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
-            fchown(handle, Some(old.uid()), Some(old.gid()))?;
+    let (new, path) = WrittenFile::create_temporary(dir, ".floe-logins-", "")?;
+    new.complete(|new| {
+        new.write_all(file.to_string().as_bytes())?;
+        if let Some(old) = old {
+            let made = new.as_file().metadata()?;
+            // Otherwise the user of the server could not read the file that root has changed.
+            if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+                fchown(&*new, Some(old.uid()), Some(old.gid()))?;
+            }
+            // A file of LoadCredential= is not one that floe changes, so the mode of the group
+            // goes.
+            new.set_mode(old.mode() & 0o600)?;
         }
-        // A file of LoadCredential= is not one that floe changes, so the mode of the group goes.
-        handle.set_permissions(Permissions::from_mode(old.mode() & 0o600))?;
-    }
-    handle.sync_all()?;
-    Ok(new)
+        new.as_file().sync_all()
+    })?;
+    Ok(path)
 }
 
 /// Locks the directory, because the file itself is replaced. The lock ends with the handle.
@@ -94,6 +95,9 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use floe_server::auth::{Login, SecretHash};
 
     use super::*;
