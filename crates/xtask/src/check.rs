@@ -21,6 +21,7 @@ mod licences;
 pub(crate) mod prose;
 mod retired;
 mod sources;
+mod written_files;
 
 /// A place that breaks a rule.
 #[derive(Debug)]

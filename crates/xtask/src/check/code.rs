@@ -12,6 +12,8 @@ pub(super) enum Pattern {
     Attribute(&'static str),
     /// `parent::child`, also as `parent::{…, child, …}`.
     Path(&'static str, &'static str),
+    /// `.name(`
+    Method(&'static str),
 }
 
 /// Returns the lines on which the pattern occurs.
@@ -20,6 +22,7 @@ pub(super) fn lines_with(tokens: &[Piece<'_>], pattern: Pattern) -> Vec<usize> {
     let matches = |at: usize| match pattern {
         Pattern::Letters(letters) => text(at).to_lowercase().contains(letters),
         Pattern::Attribute(name) => text(at) == "#" && text(at + 1) == "[" && text(at + 2) == name,
+        Pattern::Method(name) => text(at) == "." && text(at + 1) == name && text(at + 2) == "(",
         Pattern::Path(parent, child) => {
             text(at) == parent && text(at + 1) == "::" && is_next(tokens, at + 2, child)
         }
@@ -308,6 +311,21 @@ mod tests {
             "std::{",
         ] {
             assert!(lines_with(&tokens(text), path).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn methods_match_only_where_they_are_called() {
+        let method = Pattern::Method("make");
+        assert_eq!(lines_with(&tokens("a\n    .make(b)"), method), [2]);
+        for text in [
+            "make(b)",
+            "a.make",
+            "A::make(b)",
+            "a.makes(b)",
+            "fn make() {}",
+        ] {
+            assert!(lines_with(&tokens(text), method).is_empty(), "{text}");
         }
     }
 

@@ -6,6 +6,7 @@
 use super::Fault;
 use super::code::Pattern::{Attribute, Letters, Path};
 use super::code::{Pattern, lines_with, tokens, without_tests};
+use super::written_files;
 use crate::generate::GENERATED;
 
 /// Crates that must not read the environment. The command line reads it and passes options.
@@ -34,6 +35,7 @@ const NAMELESS: &[&str] = &[
 
 /// The place of a file in the repository.
 struct Place<'a> {
+    file: &'a str,
     /// The directory below `crates/`; empty for other files.
     package: &'a str,
     /// Below `src/`, and not a test.
@@ -50,6 +52,7 @@ impl Place<'_> {
             .split('/')
             .any(|part| part == "tests" || part == "tests.rs");
         Place {
+            file,
             package,
             is_shipped: inner.starts_with("src/") && !is_test,
         }
@@ -115,6 +118,20 @@ const BANS: &[Ban] = &[
         why: "store files are never mapped: the kernel patches probes into mappings",
     },
     Ban {
+        rule: "close",
+        applies: |place| place.is_shipped && written_files::applies(place.package, place.file),
+        patterns: written_files::PATTERNS,
+        why: written_files::WHY,
+    },
+    Ban {
+        rule: "listing",
+        applies: |place| {
+            place.is_shipped && written_files::applies_to_listings(place.package, place.file)
+        },
+        patterns: written_files::LISTINGS,
+        why: written_files::WHY_LISTINGS,
+    },
+    Ban {
         rule: "tests",
         applies: |_| true,
         patterns: &[Attribute("ignore"), Attribute("should_panic")],
@@ -131,8 +148,8 @@ pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
     for ban in BANS.iter().filter(|ban| (ban.applies)(&place)) {
         // A rule for shipped code does not apply to tests; every other rule does.
         let for_shipped_only = !(ban.applies)(&Place {
-            package: place.package,
             is_shipped: false,
+            ..place
         });
         let code = if for_shipped_only { &shipped } else { &all };
         for pattern in ban.patterns {
@@ -270,6 +287,51 @@ mod tests {
     fn mapping_is_forbidden_everywhere() {
         assert_eq!(rules(HASH, "Mmap::map(f)"), ["mmap"]);
         assert_eq!(rules(CLI, "\"PRAGMA mmap_size\""), [""; 0]);
+    }
+
+    #[test]
+    fn files_are_created_only_as_written_files() {
+        for code in [
+            "File::create(path)",
+            "std::fs::File::create_new(path)",
+            "use std::fs::OpenOptions;",
+            "File::options().append(true)",
+            "fs::write(path, text)",
+            "use std::fs::{self, copy};",
+            "openat(CWD, path, OFlags::WRONLY | flags, mode)",
+            "Builder::new().prefix(a).tempfile_in(place)",
+            "tempfile::NamedTempFile::new()",
+        ] {
+            assert_eq!(rules(CLI, code), ["close"], "{code}");
+            let test = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");
+            assert_eq!(rules(CLI, &test), [""; 0], "{code}");
+            for file in [
+                "crates/floe-cli/tests/it/main.rs",
+                "crates/floe-testkit/src/lib.rs",
+                "crates/floe-store/src/written_file.rs",
+            ] {
+                assert_eq!(rules(file, code), [""; 0], "{file}: {code}");
+            }
+        }
+        for code in [
+            "WrittenFile::create(path, mode)",
+            "File::open(path)",
+            "fs::read(path)",
+            "use tempfile::TempPath;",
+            "tempfile::tempdir()",
+            "openat(CWD, path, OFlags::RDONLY, mode)",
+        ] {
+            assert_eq!(rules(CLI, code), [""; 0], "{code}");
+        }
+    }
+
+    #[test]
+    fn listing_of_a_store_does_not_use_the_standard_library() {
+        let store = "crates/floe-store/src/lib.rs";
+        for code in ["fs::read_dir(path)", "std::fs::remove_dir_all(path)"] {
+            assert_eq!(rules(store, code), ["listing"], "{code}");
+            assert_eq!(rules(CLI, code), [""; 0], "{code}");
+        }
     }
 
     #[test]
