@@ -10,7 +10,7 @@ use floe_format::{NarInfo, StoreDir};
 use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, find_tool, nixes, run, scratch};
 
 use super::temporary_entries;
-use crate::support::floe;
+use crate::support::{floe, floe_with_time_limit};
 
 struct Fixture {
     corpus: Corpus,
@@ -50,10 +50,37 @@ impl Fixture {
         injection: &[&str],
         part: &str,
     ) -> CommandOutput {
-        let log = self.scratch.join("strace.log");
+        let ran = self.run_with_strace(command, injection);
+        assert!(self.has_failed(part), "no close failed: {}", ran.stderr);
+        ran
+    }
+
+    /// Runs a command again and again, so that each of its calls of close(2) fails in one run, and
+    /// removes the file or directory `made` before each run. Calls `check` for each run with a
+    /// failed close of a file whose path contains `part`.
+    fn fail_each_close(
+        &self,
+        command: &Command,
+        (part, made): (&str, &Path),
+        check: impl Fn(CommandOutput),
+    ) {
+        let mut runs = 0;
+        for n in FIRST_CLOSE..FIRST_CLOSE + CLOSES {
+            remove(made);
+            let injection = format!("inject=close:error=EDQUOT:when={n}+{CLOSES}");
+            let ran = self.run_with_strace(command, &["-e", &injection]);
+            if self.has_failed(part) {
+                runs += 1;
+                check(ran);
+            }
+        }
+        assert!(runs > 0, "no close of a file with {part} failed");
+    }
+
+    fn run_with_strace(&self, command: &Command, injection: &[&str]) -> CommandOutput {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-y", "-qq", "-e", "signal=none", "-e", "trace=close"]);
-        strace.args(injection).arg("-o").arg(&log);
+        strace.args(injection).arg("-o").arg(self.log());
         strace.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -61,11 +88,18 @@ impl Fixture {
                 None => strace.env_remove(name),
             };
         }
-        let ran = run(&mut strace);
-        let log = fs::read_to_string(log).unwrap();
+        run(&mut strace)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.scratch.join("strace.log")
+    }
+
+    /// Whether a close of a file whose path contains `part` failed in the last run.
+    fn has_failed(&self, part: &str) -> bool {
+        let log = fs::read_to_string(self.log()).unwrap();
         let is_hit = |line: &str| line.contains(part) && line.contains("(INJECTED)");
-        assert!(log.lines().any(is_hit), "no close failed: {}", ran.stderr);
-        ran
+        log.lines().any(is_hit)
     }
 
     /// Asserts that the store of a failed install has only whole paths, and not all of them, and
@@ -204,21 +238,11 @@ fn cache_with_errors_of_close_publishes_no_damaged_path() {
     let to = format!("file://{}?{parameters}", target.display());
     let mut command = floe(["copy", "--from", &fixture.corpus.file_url("zstd"), "--to"]);
     command.args([&to, "--no-check-sigs", &fixture.corpus.root]);
-    let mut failures = 0;
-    for n in FIRST_CLOSE..FIRST_CLOSE + CLOSES {
-        let injection = format!("inject=close:error=EDQUOT:when={n}+{CLOSES}");
-        let ran = fixture.run_with_failing_closes(&command, &["-e", &injection], "");
-        let is_hit = log_names(&fixture.scratch.join("strace.log"), "/target/");
-        if is_hit {
-            failures += 1;
-            ran.expect(5).stderr_contains("quota exceeded");
-        }
+    fixture.fail_each_close(&command, ("/.floe-", &target), |ran| {
+        ran.expect(5).stderr_contains("quota exceeded");
         assert_published_paths_are_whole(&target);
-        if target.exists() {
-            fs::remove_dir_all(&target).unwrap();
-        }
-    }
-    assert!(failures > 1, "no close of a file of the cache failed");
+    });
+    remove(&target);
     run(&mut command).expect(0);
     let from = format!("file://{}", target.display());
     run(&mut fixture.install_from(&from, &[])).expect(0);
@@ -227,16 +251,70 @@ fn cache_with_errors_of_close_publishes_no_damaged_path() {
     }
 }
 
+#[test]
+fn schema_file_that_fails_at_the_close_makes_no_store() {
+    let Some(fixture) = fixture() else { return };
+    let database = fixture.root.join("nix/var/nix/db");
+    let command = fixture.install(&[]);
+    fixture.fail_each_close(&command, ("/db/schema-", &fixture.root), |ran| {
+        ran.expect(5).stderr_contains("/db/schema");
+        let names = fs::read_dir(&database).into_iter().flatten();
+        let mut names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+        assert!(!names.any(|name| name.starts_with("schema")));
+    });
+}
+
+#[test]
+fn login_file_that_fails_at_the_close_is_not_made() {
+    let Some(fixture) = fixture() else { return };
+    let file = fixture.scratch.join("logins");
+    let mut command = floe(["serve", "auth", "add-token", "--auth-file"]);
+    command.arg(&file).arg("alice");
+    fixture.fail_each_close(&command, ("/.floe-logins-", &file), |ran| {
+        ran.expect(1).stderr_contains("quota exceeded");
+        assert!(!file.exists());
+    });
+}
+
+#[test]
+fn server_whose_pid_file_fails_at_the_close_does_not_start() {
+    let Some(fixture) = fixture() else { return };
+    let file = fixture.scratch.join("pid");
+    let place = file.display().to_string();
+    let injection = ["-P", &place, "-e", "inject=close:error=EDQUOT"];
+    let command = ["nix-serve", "--listen", "127.0.0.1:0", "--pid", &place];
+    let command = floe_with_time_limit(command);
+    let ran = fixture.run_with_failing_closes(&command, &injection, "/pid>");
+    ran.expect(1).stderr_contains("quota exceeded");
+    assert!(!file.exists());
+}
+
+/// The close of a directory that was only read loses nothing.
+#[test]
+fn error_of_close_of_a_listed_directory_is_no_error() {
+    let Some(fixture) = fixture() else { return };
+    run(&mut fixture.install(&["--optimise"])).expect(0);
+    let root = fixture.root.display().to_string();
+    for (arguments, place) in [
+        (&["verify", "--store", &root][..], "nix/store/.links"),
+        (&["gc", "--store", &root], "nix/store"),
+    ] {
+        let place = fixture.root.join(place).display().to_string();
+        let injection = ["-P", &place, "-e", "inject=close:error=EDQUOT"];
+        let ran = fixture.run_with_failing_closes(&floe(arguments), &injection, &place);
+        ran.expect(0);
+    }
+}
+
 /// The distance of the failures of one thread. The first calls are those of the dynamic loader.
 const CLOSES: u32 = 12;
 const FIRST_CLOSE: u32 = 5;
 
-/// Whether a log of strace has a failed close of a temporary file of a cache.
-fn log_names(log: &Path, part: &str) -> bool {
-    let log = fs::read_to_string(log).unwrap();
-    let is_hit =
-        |line: &str| line.contains(part) && line.contains("/.floe-") && line.contains("(INJECTED)");
-    log.lines().any(is_hit)
+fn remove(made: &Path) {
+    match made.is_dir() {
+        true => fs::remove_dir_all(made).unwrap(),
+        false => _ = fs::remove_file(made),
+    }
 }
 
 /// Asserts that a cache has no temporary file, and the whole NAR of each narinfo.
