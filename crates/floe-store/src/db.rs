@@ -39,8 +39,8 @@ use crate::locks::{
     LockWait, LockWaitScope, is_interrupted, open_lock_file, try_lock, wait_for_database,
 };
 use crate::options::WriteOptions;
-use tables::{SCHEMA, Tables, make_tables};
 use crate::written_file::WrittenFile;
+use tables::{SCHEMA, Tables, make_tables};
 
 /// An open database.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 //! anything to it, or has it open for writing, the store stays. A server that has just opened the
 //! empty store answers with an error until the store exists again.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

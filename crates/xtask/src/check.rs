@@ -20,6 +20,7 @@ mod layers;
 mod licences;
 pub(crate) mod prose;
 mod retired;
+mod shared_directories;
 mod sources;
 mod written_files;
 

@@ -6,7 +6,7 @@
 use super::Fault;
 use super::code::Pattern::{Attribute, Letters, Path};
 use super::code::{Pattern, lines_with, tokens, without_tests};
-use super::written_files;
+use super::{shared_directories, written_files};
 use crate::generate::GENERATED;
 
 /// Crates that must not read the environment. The command line reads it and passes options.
@@ -122,6 +122,12 @@ const BANS: &[Ban] = &[
         applies: |place| place.is_shipped && written_files::applies(place.package, place.file),
         patterns: written_files::PATTERNS,
         why: written_files::WHY,
+    },
+    Ban {
+        rule: "directories",
+        applies: |place| place.is_shipped && shared_directories::applies(place.file),
+        patterns: shared_directories::PATTERNS,
+        why: shared_directories::WHY,
     },
     Ban {
         rule: "listing",
@@ -322,6 +328,32 @@ mod tests {
             "openat(CWD, path, OFlags::RDONLY, mode)",
         ] {
             assert_eq!(rules(CLI, code), [""; 0], "{code}");
+        }
+    }
+
+    #[test]
+    fn shared_directories_are_not_used_by_path() {
+        let profile = "crates/floe-store/src/profile/generations.rs";
+        for code in [
+            "fs::remove_file(path)",
+            "std::fs::rename(a, b)",
+            "use std::fs::{self, File};\nFile::open(path)",
+            "std::os::unix::fs::symlink(a, b)",
+            "openat(CWD, path, OFlags::PATH, mode)",
+        ] {
+            assert_eq!(rules(profile, code), ["directories"], "{code}");
+            assert_eq!(
+                rules("crates/floe-cli/src/links.rs", code),
+                [""; 0],
+                "{code}"
+            );
+        }
+        for code in [
+            "fs::read_link(path)",
+            "entry.remove()",
+            "fs::metadata(path)",
+        ] {
+            assert_eq!(rules(profile, code), [""; 0], "{code}");
         }
     }
 

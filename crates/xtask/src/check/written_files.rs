@@ -50,24 +50,8 @@ const EXEMPT: &[(&str, &str)] = &[
         "it defines WrittenFile",
     ),
     (
-        "crates/floe-store/src/locks.rs",
+        "crates/floe-store/src/directory/entry.rs",
         "it opens lock files and roots files, which stay open",
-    ),
-    (
-        "crates/floe-store/src/locks/gc_lock.rs",
-        "lock files have no contents",
-    ),
-    (
-        "crates/floe-store/src/crash_recovery.rs",
-        "it only locks the roots files of dead runs",
-    ),
-    (
-        "crates/floe-store/src/temp_roots/program_root.rs",
-        "it only locks the roots files of programs",
-    ),
-    (
-        "crates/floe-store/src/gc_roots/temporary.rs",
-        "it only locks the roots files of other processes",
     ),
     (
         "crates/floe-bench/src/run.rs",
@@ -89,23 +73,6 @@ const EXEMPT: &[(&str, &str)] = &[
 
 /// Files that may list directories through the standard library, each with the reason.
 const EXEMPT_LISTINGS: &[(&str, &str)] = &[
-    ("crates/floe-store/src/profile.rs", "not converted yet"),
-    (
-        "crates/floe-store/src/profile/generations.rs",
-        "not converted yet",
-    ),
-    (
-        "crates/floe-store/src/gc_roots/found.rs",
-        "not converted yet",
-    ),
-    (
-        "crates/floe-store/src/gc_roots/temporary.rs",
-        "not converted yet",
-    ),
-    (
-        "crates/floe-store/src/temp_roots/program_root.rs",
-        "not converted yet",
-    ),
     (
         "crates/floe-store/src/gc_roots/processes.rs",
         "it lists /proc",
