@@ -256,7 +256,7 @@ class Reader {
 }  // namespace detail
 
 /// The hash of the schema. Compare it with floe_schema_hash().
-inline constexpr std::uint64_t schema_hash = 0xd1b02335086b83f1;
+inline constexpr std::uint64_t schema_hash = 0xd257d5aba5cd3991;
 
 /// The methods, each with its request and reply.
 enum class Method : std::uint32_t {
@@ -407,6 +407,8 @@ enum class ProblemKind : std::uint32_t {
   unreadable = 5,
   /// The contents of a file in `.links` differ from the hash in its name.
   modified_link = 6,
+  /// A row of the database does not parse.
+  damaged_row = 7,
 };
 
 /// Returns the name of a value; empty if it is unknown.
@@ -424,6 +426,8 @@ constexpr std::string_view name(ProblemKind value) {
       return "unreadable";
     case ProblemKind::modified_link:
       return "modified_link";
+    case ProblemKind::damaged_row:
+      return "damaged_row";
   }
   return {};
 }

@@ -21,7 +21,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use floe_config::UnknownSetting;
-use floe_store::LostRecord;
+use floe_store::{DamagedRow, LostRecord};
 use floe_transfer::Size;
 
 pub(crate) use elapsed::Elapsed;
@@ -40,6 +40,20 @@ pub(crate) fn directory(path: &Path) -> String {
 
 pub(crate) fn waiting_for_resource(resource: &str) -> String {
     format!("floe: waiting for {resource}")
+}
+
+// Rows of the database that do not parse
+
+pub(crate) fn skipped_rows(rows: &[DamagedRow]) -> Option<String> {
+    let rows = DamagedRow::describe(rows)?;
+    Some(format!("skipping {rows}; try floe verify"))
+}
+
+pub(crate) fn kept_rows(rows: &[DamagedRow]) -> Option<String> {
+    let rows = DamagedRow::describe(rows)?;
+    Some(format!(
+        "keeping all paths in {rows}; try floe verify --repair"
+    ))
 }
 
 // Opening a store

@@ -364,7 +364,7 @@ static inline int floe_flat_check_byte_strings(floe_flat_check *check, floe_ref 
 }
 
 /* The hash of the schema. Compare it with floe_schema_hash(). */
-#define FLOE_SCHEMA_HASH ((uint64_t)0xd1b02335086b83f1)
+#define FLOE_SCHEMA_HASH ((uint64_t)0xd257d5aba5cd3991)
 
 /* The numbers of requests. */
 enum {
@@ -517,7 +517,9 @@ enum {
   /* The path cannot be read. */
   FLOE_PROBLEM_KIND_UNREADABLE = 5,
   /* The contents of a file in `.links` differ from the hash in its name. */
-  FLOE_PROBLEM_KIND_MODIFIED_LINK = 6
+  FLOE_PROBLEM_KIND_MODIFIED_LINK = 6,
+  /* A row of the database does not parse. */
+  FLOE_PROBLEM_KIND_DAMAGED_ROW = 7
 };
 
 /* Returns the name of a value, or NULL if it is unknown. */
@@ -535,6 +537,8 @@ static inline const char *floe_problem_kind_text(uint32_t value) {
     return "unreadable";
   case FLOE_PROBLEM_KIND_MODIFIED_LINK:
     return "modified_link";
+  case FLOE_PROBLEM_KIND_DAMAGED_ROW:
+    return "damaged_row";
   default:
     return NULL;
   }

@@ -4,7 +4,7 @@
 use crate::{DecodeError, Encode, List, Message, Problem, cbor, flat};
 
 /// The hash of the schema, which the C headers contain too.
-pub const SCHEMA_HASH: u64 = 0xd1b02335086b83f1;
+pub const SCHEMA_HASH: u64 = 0xd257d5aba5cd3991;
 
 /// The methods, each with its request and reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -401,6 +401,8 @@ pub enum ProblemKind {
     Unreadable = 5,
     /// The contents of a file in `.links` differ from the hash in its name.
     ModifiedLink = 6,
+    /// A row of the database does not parse.
+    DamagedRow = 7,
 }
 
 impl ProblemKind {
@@ -412,6 +414,7 @@ impl ProblemKind {
         ProblemKind::WrongSize,
         ProblemKind::Unreadable,
         ProblemKind::ModifiedLink,
+        ProblemKind::DamagedRow,
     ];
 
     /// Returns the number of the value.
@@ -428,6 +431,7 @@ impl ProblemKind {
             4 => Some(ProblemKind::WrongSize),
             5 => Some(ProblemKind::Unreadable),
             6 => Some(ProblemKind::ModifiedLink),
+            7 => Some(ProblemKind::DamagedRow),
             _ => None,
         }
     }
@@ -441,6 +445,7 @@ impl ProblemKind {
             ProblemKind::WrongSize => "wrong_size",
             ProblemKind::Unreadable => "unreadable",
             ProblemKind::ModifiedLink => "modified_link",
+            ProblemKind::DamagedRow => "damaged_row",
         }
     }
 
@@ -453,6 +458,7 @@ impl ProblemKind {
             "wrong_size" => Some(ProblemKind::WrongSize),
             "unreadable" => Some(ProblemKind::Unreadable),
             "modified_link" => Some(ProblemKind::ModifiedLink),
+            "damaged_row" => Some(ProblemKind::DamagedRow),
             _ => None,
         }
     }

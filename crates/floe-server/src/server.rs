@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use floe_store::LiveStore;
+use floe_store::{DamagedRow, LiveStore};
 use parking_lot::Mutex;
 
 use crate::auth::logins::Logins;
@@ -145,6 +145,9 @@ impl Server {
             layout: config.store,
             warn: config.warn,
         };
+        if let Some(rows) = DamagedRow::describe(&store.skipped_rows()) {
+            (context.warn)(&format!("skipping {rows}; try floe verify"));
+        }
         let routes = match config.metrics_listen.is_empty() {
             true => RouteSet::All,
             false => RouteSet::WithoutMetrics,

@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Access, access};
 
 use crate::crash_recovery::Recovery;
-use crate::db::{Database, LockedDatabase, MissingTables};
+use crate::db::{DamagedRow, Database, LockedDatabase, MissingTables};
 use crate::directory::Directory;
 use crate::error::{IoContext as _, StoreError};
 use crate::gc_roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable};
@@ -95,6 +95,8 @@ pub struct GcResults {
     pub failures: Vec<DeleteFailure>,
     /// The places that could not be read. They may have held further roots.
     pub unreadable: Vec<Unreadable>,
+    /// The rows of the database that do not parse. The paths that they name stay.
+    pub damaged_rows: Vec<DamagedRow>,
 }
 
 /// A file that could not be removed completely.
@@ -238,13 +240,15 @@ impl Collector {
             let temporary = temporary.iter().map(|root| root.path.hash_part());
             received.state.lock().temporary.extend(temporary);
             results.lock().unreadable.clone_from(&roots.unreadable);
-            run(&Collection {
+            let ran = run(&Collection {
                 store: self,
                 database: &database,
                 received: &received,
                 roots,
                 results,
-            })
+            });
+            results.lock().damaged_rows = database.skipped_rows();
+            ran
         })
     }
 }

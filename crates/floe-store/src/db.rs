@@ -6,14 +6,18 @@
 //! are.
 
 mod busy;
+mod damaged_rows;
 mod lock_directory;
 mod open;
+mod path_row;
 mod read;
 mod realisations;
+mod repair_rows;
 mod tables;
 mod write;
 
 pub(crate) use busy::BusyPolicy;
+pub use damaged_rows::{DamagedRow, Table};
 pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::{AccessMode, may_write};
 pub use realisations::{BuildTrace, Realisation};
@@ -40,6 +44,7 @@ use crate::locks::{
 };
 use crate::options::WriteOptions;
 use crate::written_file::WrittenFile;
+use damaged_rows::SkippedRows;
 use tables::{SCHEMA, Tables, make_tables};
 
 /// An open database.
@@ -48,6 +53,7 @@ pub(crate) struct Database {
     connection: Connection,
     file: PathBuf,
     layout: StoreLayout,
+    skipped_rows: SkippedRows,
     /// Held shared by a reader that may create the lock directory.
     _big_lock: Option<File>,
 }
@@ -98,6 +104,7 @@ impl Database {
             connection,
             file,
             layout: layout.clone(),
+            skipped_rows: SkippedRows::default(),
             _big_lock: None,
         })
     }
@@ -139,6 +146,7 @@ impl Database {
             connection: opened.connection,
             file,
             layout: layout.clone(),
+            skipped_rows: SkippedRows::default(),
             _big_lock: opened.big_lock,
         };
         Ok((database, opened.access))
@@ -157,8 +165,25 @@ impl Database {
             connection: opened.map_err(|source| database_error("open", &file, source))?,
             file,
             layout: layout.clone(),
+            skipped_rows: SkippedRows::default(),
             _big_lock: None,
         })
+    }
+
+    /// The directories of the store.
+    pub(crate) fn layout(&self) -> &StoreLayout {
+        &self.layout
+    }
+
+    /// Records a reference of a row that does not exist. `row` is its own number in its table.
+    pub(crate) fn record_dangling_reference(&self, row: i64, referrer: Option<i64>) {
+        self.skipped_rows
+            .record(DamagedRow::dangling_reference(row, referrer));
+    }
+
+    /// Returns the rows that queries for many rows have left out until now.
+    pub(crate) fn skipped_rows(&self) -> Vec<DamagedRow> {
+        self.skipped_rows.all()
     }
 
     /// Sets how long a query waits while another process has locked the database.

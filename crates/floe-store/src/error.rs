@@ -250,7 +250,10 @@ pub enum StoreError {
     #[error("cannot read the Nix database {0}: another process is changing it; try again")]
     DatabaseChanged(PathBuf),
     /// A row of the database does not parse.
-    #[error("cannot read the row of {store_path} in the Nix database {path}: {reason}")]
+    #[error(
+        "cannot read the row of {store_path} in the Nix database {path}: {reason}; try floe verify \
+         --repair"
+    )]
     InvalidRow {
         /// The database file.
         path: PathBuf,

@@ -52,7 +52,7 @@ pub use collector::{
     AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcObserver,
     GcResults, GcSettings,
 };
-pub use db::{BuildTrace, Realisation};
+pub use db::{BuildTrace, DamagedRow, Realisation, Table};
 pub use directory::is_trusted_owner;
 pub use error::{StoreError, is_out_of_space};
 pub use free_space::FileSystem;

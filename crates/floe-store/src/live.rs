@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::{HashPart, PathInfo, StorePath};
 
-use crate::db::{AccessMode, BuildTrace, BusyPolicy, Database, Realisation};
+use crate::db::{AccessMode, BuildTrace, BusyPolicy, DamagedRow, Database, Realisation};
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
 use file_watch::{Change, FileIdentity, FileWatch};
@@ -149,6 +149,13 @@ impl LiveStore {
         output: &str,
     ) -> Result<Option<BuildTrace>, StoreError> {
         self.query(|database| database.build_trace(drv, output))
+    }
+
+    /// Returns the rows that an index has left out, because their paths do not parse.
+    pub fn skipped_rows(&self) -> Vec<DamagedRow> {
+        let open = self.open.borrow();
+        let rows = open.as_ref().map(|open| open.database.skipped_rows());
+        rows.unwrap_or_default()
     }
 
     /// The identity of the database file.

@@ -13,6 +13,7 @@ use floe_format::StorePath;
 use parking_lot::Mutex;
 use rustix::fs::{Dir, syncfs};
 
+use crate::db::DamagedRow;
 use crate::error::{IoContext as _, StoreError};
 use crate::hashing::hash_all;
 use crate::tree::links::open_links;
@@ -35,6 +36,8 @@ pub struct OptimiseResults {
     pub damaged_links: u64,
     /// The paths of which some files could not be linked.
     pub failures: Vec<StoreError>,
+    /// The rows of the database that do not parse. Their paths stay as they are.
+    pub damaged_rows: Vec<DamagedRow>,
 }
 
 /// Receives the progress, from several threads, and can stop it.
@@ -85,6 +88,7 @@ impl StoreWriter {
                 observer.path_done(*nar_size);
             },
         );
+        results.lock().damaged_rows = self.database().skipped_rows();
         match is_complete {
             true => Ok(std::mem::take(&mut *results.lock())),
             false => Err(StoreError::Interrupted),

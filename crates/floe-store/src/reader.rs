@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use floe_format::{HashPart, PathInfo, StorePath};
 use parking_lot::Mutex;
 
-use crate::db::{BusyPolicy, Database, LockedDatabase, has_no_trees};
+use crate::db::{BusyPolicy, DamagedRow, Database, LockedDatabase, has_no_trees};
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
 use crate::locks::LockWait;
@@ -53,8 +53,21 @@ impl StoreReader {
     }
 
     /// Returns the registered information about a path, or `None` if the path is not valid.
+    ///
+    /// Errors: also [`StoreError::InvalidRow`] if its row does not parse.
     pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         self.database().path_info(path)
+    }
+
+    /// Whether a path is valid. Its row need not parse.
+    pub fn is_valid(&self, path: &StorePath) -> Result<bool, StoreError> {
+        self.database().is_valid(path)
+    }
+
+    /// Returns the references of a path, or `None` if the path is not valid. The other columns of
+    /// its row need not parse.
+    pub fn references(&self, path: &StorePath) -> Result<Option<Vec<StorePath>>, StoreError> {
+        self.database().references(path)
     }
 
     /// Returns the valid path with this hash part.
@@ -65,9 +78,20 @@ impl StoreReader {
         self.database().query_path_from_hash_part(hash_part)
     }
 
-    /// Returns all valid paths, sorted by name.
+    /// Returns the rows that do not parse and that the queries for many paths have left out until
+    /// now.
+    pub fn skipped_rows(&self) -> Vec<DamagedRow> {
+        self.database().skipped_rows()
+    }
+
+    /// Returns all valid paths, sorted by name. Leaves out rows whose paths do not parse.
     pub fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
         self.database().valid_paths()
+    }
+
+    /// Returns the valid paths whose whole rows parse, sorted by name.
+    pub fn readable_paths(&self) -> Result<Vec<StorePath>, StoreError> {
+        self.database().readable_paths()
     }
 
     /// Returns the number of the newest registration; 0 if there is none. Later registrations have
@@ -83,9 +107,14 @@ impl StoreReader {
     }
 
     /// Returns the closure of some paths, sorted by name: the paths, their references, and so on.
-    /// Paths that are not valid are left out.
+    /// Leaves out paths that are not valid, and rows that do not parse.
     pub fn closure(&self, roots: &[StorePath]) -> Result<Vec<PathInfo>, StoreError> {
         self.database().closure(roots)
+    }
+
+    /// Returns the paths of a closure, in any order. Their rows need not parse.
+    pub fn closure_paths(&self, roots: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
+        self.database().closure_paths(roots)
     }
 
     /// Returns the valid paths that refer to a path.

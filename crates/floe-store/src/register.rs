@@ -214,7 +214,10 @@ impl StoreWriter {
 
     /// Returns the outputs of a derivation after a check that their paths follow from its contents.
     /// Returns none for other paths.
-    fn derivation_outputs(&self, info: &PathInfo) -> Result<Vec<(String, StorePath)>, StoreError> {
+    pub(crate) fn derivation_outputs(
+        &self,
+        info: &PathInfo,
+    ) -> Result<Vec<(String, StorePath)>, StoreError> {
         if !info.path.is_derivation() {
             return Ok(Vec::new());
         }

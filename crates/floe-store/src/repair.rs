@@ -1,12 +1,14 @@
 //! Valid paths whose contents were lost: records them, and replaces their trees.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use floe_format::StorePath;
+use floe_format::{PathInfo, StorePath};
 use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
 use rustix::io::Errno;
 
+use crate::db::{DamagedRow, Registration};
 use crate::error::{IoContext as _, StoreError};
 use crate::locks::PathLock;
 use crate::register::{RegisterOutcome, StagedPath};
@@ -39,6 +41,17 @@ impl StoreWriter {
     /// Whether any path of the store is known to be damaged.
     pub fn has_damaged(&self) -> bool {
         !self.damaged.lock().is_empty()
+    }
+
+    /// Registers the size of the NAR of a valid path whose contents have the right hash.
+    pub fn set_nar_size(&self, path: &StorePath, nar_size: u64) -> Result<(), StoreError> {
+        self.database().set_nar_size(path, nar_size)
+    }
+
+    /// Removes the rows of the database that describe no path of this store, and returns them. A
+    /// row stays if a valid path refers to it.
+    pub fn remove_meaningless_rows(&self) -> Result<Vec<DamagedRow>, StoreError> {
+        self.database().remove_meaningless_rows()
     }
 
     /// Replaces the damaged paths of a batch. Returns the other paths.
@@ -74,19 +87,48 @@ impl StoreWriter {
         let Some(_lock) = PathLock::try_acquire(self.layout(), path)? else {
             return Ok(Err(staged));
         };
+        let has_damaged_row = !self.database().damaged_rows_of(path)?.is_empty();
+        if has_damaged_row && !self.missing_references(&staged.info)?.is_empty() {
+            // The references may be in the same batch.
+            return Ok(Err(staged));
+        }
         let place = self.layout().real_path(path);
         let is_exchanged = exchange(staged.tree.location(), &place)?;
         if !is_exchanged {
             let renamed = staged.tree.rename_to(place.clone());
             renamed.io_context("rename a tree to", &place)?;
         }
-        self.database().update(&staged.info)?;
+        match has_damaged_row {
+            true => self.replace_row(&staged.info)?,
+            false => self.database().update(&staged.info)?,
+        }
         match is_exchanged {
             // Removes the old tree.
             true => drop(staged),
             false => staged.tree.detach(),
         }
         Ok(Ok(()))
+    }
+
+    fn missing_references(&self, info: &PathInfo) -> Result<BTreeSet<StorePath>, StoreError> {
+        let references: Vec<StorePath> = info.references.iter().cloned().collect();
+        Ok(self.query_missing(&references)?.into_iter().collect())
+    }
+
+    /// Replaces all that is registered about a path whose row does not parse.
+    fn replace_row(&self, info: &PathInfo) -> Result<(), StoreError> {
+        let outputs = match self.derivation_outputs(info) {
+            // The contents contradict the name, so they tell no outputs.
+            Err(StoreError::Derivation { .. }) => Vec::new(),
+            outputs => outputs?,
+        };
+        if self.database().replace(&Registration { info, outputs })? {
+            return Ok(());
+        }
+        // A collector that ignores temporary roots has deleted a reference just now.
+        let missing = self.missing_references(info)?;
+        let path = info.path.clone();
+        Err(StoreError::MissingReferences { path, missing })
     }
 
     /// Removes paths from the record when their new contents are on disk.

@@ -2,7 +2,7 @@
 //! changes nothing.
 //!
 //! 1. It holds the collector's lock shared, so that no path vanishes meanwhile.
-//! 2. Each row must have a tree on disk.
+//! 2. Each row must parse, and must have a tree on disk.
 //! 3. Each link that `--optimise` made must have the contents that its name states.
 //! 4. Each tree must have the hash and size of its row. All cores hash at once.
 
@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use floe_format::{PathInfo, StoreDir, StorePath};
 use parking_lot::Mutex;
 
+use crate::db::Table;
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
 use crate::list_directory::{DirectoryEntry, list_directory};
@@ -40,9 +41,10 @@ impl Verification {
     /// Returns the valid paths that have problems.
     pub fn damaged_paths(&self, store_dir: &StoreDir) -> Vec<(StorePath, Damage)> {
         let damaged = self.problems.iter().filter_map(|problem| {
-            let damage = match problem.cause {
+            let damage = match &problem.cause {
                 ProblemCause::NotValid | ProblemCause::ModifiedLink(_) => return None,
                 ProblemCause::Disappeared { .. } => Damage::Missing,
+                ProblemCause::DamagedRow(row) => return Some((row.path.clone()?, Damage::Row)),
                 _ => Damage::Modified,
             };
             Some((store_dir.parse(&problem.path).ok()?, damage))
@@ -122,19 +124,17 @@ impl StoreReader {
         paths: &[StorePath],
         verification: &mut Verification,
     ) -> Result<Vec<PathInfo>, StoreError> {
-        let paths = match paths {
-            [] => self.valid_paths()?,
-            paths => paths.to_vec(),
-        };
         let mut infos = Vec::new();
-        for path in paths {
-            let cause = match self.path_info(&path)? {
+        for path in self.readable_paths_of(paths, verification)? {
+            let found = self.database().path_info_or_damaged_row(&path)?;
+            let cause = match found {
                 None => ProblemCause::NotValid,
-                Some(info) if fs::symlink_metadata(self.real_path(&path)).is_ok() => {
+                Some(Err(row)) => ProblemCause::DamagedRow(row),
+                Some(Ok(info)) if fs::symlink_metadata(self.real_path(&path)).is_ok() => {
                     infos.push(info);
                     continue;
                 }
-                Some(_) => {
+                Some(Ok(_)) => {
                     let mut referrers = self.referrers(&path)?;
                     referrers.retain(|referrer| *referrer != path);
                     let print = |path| self.layout().store_dir.full_path(path);
@@ -145,6 +145,33 @@ impl StoreReader {
             verification.problems.push(self.problem(&path, cause));
         }
         Ok(infos)
+    }
+
+    /// Returns those paths, of `paths` or of the whole store, of which the rows parse. Adds the
+    /// other rows to the problems.
+    fn readable_paths_of(
+        &self,
+        paths: &[StorePath],
+        verification: &mut Verification,
+    ) -> Result<Vec<StorePath>, StoreError> {
+        let (mut readable, mut damaged) = (Vec::new(), Vec::new());
+        if paths.is_empty() {
+            readable = self.readable_paths()?;
+            damaged = self.database().damaged_rows()?;
+        }
+        for path in paths {
+            let rows = self.database().damaged_rows_of(path)?;
+            // Damaged outputs do not keep the contents from being verified.
+            let is_readable = rows.iter().all(|row| row.table != Table::ValidPaths);
+            readable.extend(is_readable.then(|| path.clone()));
+            damaged.extend(rows);
+        }
+        let problems = damaged.into_iter().map(|row| VerifyProblem {
+            path: row.text.clone(),
+            cause: ProblemCause::DamagedRow(row),
+        });
+        verification.problems.extend(problems);
+        Ok(readable)
     }
 
     fn problem(&self, path: &StorePath, cause: ProblemCause) -> VerifyProblem {
@@ -159,8 +186,9 @@ impl StoreReader {
             Ok((actual, _)) if actual != expected => {
                 Some(ProblemCause::Modified { expected, actual })
             }
-            // Rows of very old Nix versions have no size, which reads as 0.
-            Ok((_, actual)) if info.nar_size != 0 && info.nar_size != actual => {
+            // Rows of very old Nix versions have no size, which reads as 0. Nix adds the size when
+            // it verifies the path, and no path without a size can be copied.
+            Ok((_, actual)) if info.nar_size != actual => {
                 let expected = info.nar_size;
                 Some(ProblemCause::WrongSize { expected, actual })
             }

@@ -197,6 +197,12 @@ impl StoreWriter {
         self.database().path_info(path)
     }
 
+    /// Returns the references of a path, or `None` if the path is not valid. The other columns of
+    /// its row need not parse.
+    pub fn references(&self, path: &StorePath) -> Result<Option<Vec<StorePath>>, StoreError> {
+        self.database().references(path)
+    }
+
     /// Returns the valid path with this hash part.
     pub fn query_path_from_hash_part(
         &self,
@@ -207,7 +213,7 @@ impl StoreWriter {
 
     /// Returns the number of paths in the closure of some valid paths.
     pub fn closure_len(&self, roots: &[StorePath]) -> Result<u64, StoreError> {
-        Ok(self.database().closure(roots)?.len() as u64)
+        Ok(self.database().closure_paths(roots)?.len() as u64)
     }
 
     /// Returns a writer that unpacks a path beside its final place. The path must be protected.

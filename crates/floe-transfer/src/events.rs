@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use floe_format::StorePath;
+use floe_store::DamagedRow;
 
 use crate::disk_space::Shortage;
 use crate::error::Error;
@@ -135,6 +136,11 @@ pub enum Event<'a> {
         source: &'a str,
         /// The last failure.
         error: &'a Error,
+    },
+    /// A local store has rows that do not parse. The copy goes on without them.
+    SkippedRows {
+        /// The rows, at least one.
+        rows: &'a [DamagedRow],
     },
     /// The log of a build cannot be read. The paths that the build made are pushed without it.
     SkippedBuildLog {

@@ -11,10 +11,10 @@ use super::manage::local_store;
 use super::mount;
 use super::print;
 use crate::args::{DeleteArgs, read_paths};
-use crate::display::eprint_line;
+use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::links::StoreNames;
-use crate::messages::collect as messages;
+use crate::messages::{collect as messages, kept_rows};
 use crate::options::{self, Settings};
 
 pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
     let dir = &layout.store_dir;
     if args.dry_run {
         let dead = reader.find_deletable(&paths, options, &gc_settings);
+        kept_rows(&reader.skipped_rows()).into_iter().for_each(warn);
         return show(args, &dead.map_err(|error| describe(error, dir))?, dir);
     }
     drop(reader);
@@ -82,6 +83,7 @@ fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
         DeleteError::Alive { path, obstacle } => {
             let (AlivePath::Root { chain, .. }
             | AlivePath::InUse { chain }
+            | AlivePath::DamagedRow { chain }
             | AlivePath::Referrer { chain }) = &obstacle;
             let chain: Vec<String> = chain.iter().map(print).collect();
             UsageError(messages::alive(&print(&path), &obstacle, &chain)).into()

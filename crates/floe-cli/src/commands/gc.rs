@@ -20,8 +20,8 @@ use super::manage::{local_store, warn_of_unreadable};
 use super::mount;
 use super::print;
 use crate::args::GcArgs;
-use crate::display::eprint_line;
-use crate::messages::collect as messages;
+use crate::display::{eprint_line, warn};
+use crate::messages::{collect as messages, kept_rows};
 use crate::options::{self, Settings};
 pub(super) use collection::{CollectionDisplay, dead_to_json, failed, print_dead, report};
 use collection::{dead_path, warn_of_circles};
@@ -120,6 +120,7 @@ fn print_roots(
 /// Shows what a collection would delete, or leave.
 fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Result<()> {
     warn_of_unreadable(&garbage.unreadable);
+    kept_rows(&garbage.damaged_rows).into_iter().for_each(warn);
     let dir = &layout.store_dir;
     if args.print_live && args.store.json {
         let live = garbage.live.iter().map(|path| dir.full_path(path));

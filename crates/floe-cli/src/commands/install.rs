@@ -4,6 +4,7 @@ use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
 
+use super::manage::warn_of_skipped_rows;
 use super::run_copy::{CopyCommand, Follow, run_copy};
 use super::verify::open_for_repair;
 use crate::args::InstallArgs;
@@ -64,8 +65,8 @@ fn record_damaged(
             }
         }
     }
-    let closure = store.closure(&roots)?.into_iter();
-    let closure: Vec<_> = closure.map(|info| info.path).collect();
+    let closure = store.closure_paths(&roots)?;
+    warn_of_skipped_rows(&store);
     if closure.is_empty() {
         return Ok(());
     }

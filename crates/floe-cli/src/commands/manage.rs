@@ -17,6 +17,7 @@ use crate::args::StoreQueryArgs;
 use crate::display::warn;
 use crate::exit::UsageError;
 use crate::messages::manage as messages;
+use crate::messages::skipped_rows;
 use crate::options::{self, Settings};
 
 /// Opens the local store of the arguments for reading.
@@ -66,6 +67,13 @@ pub(super) fn warn_of_unreadable(places: &[Unreadable]) {
             Unreadable::NoProc => messages::NO_PROC.into(),
         });
     }
+}
+
+/// Warns of the rows that do not parse and that the command has left out until now.
+pub(super) fn warn_of_skipped_rows(store: &StoreReader) {
+    skipped_rows(&store.skipped_rows())
+        .into_iter()
+        .for_each(warn);
 }
 
 /// The generation of a profile that a link is.

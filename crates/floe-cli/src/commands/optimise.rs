@@ -13,7 +13,7 @@ use super::mount;
 use super::print;
 use crate::args::OptimiseArgs;
 use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, warn};
-use crate::messages::collect as messages;
+use crate::messages::{collect as messages, skipped_rows};
 use crate::options::{self, Settings};
 
 pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
@@ -49,6 +49,9 @@ fn report(args: &OptimiseArgs, results: &OptimiseResults) -> anyhow::Result<()> 
     if let Some(first) = results.writable.first() {
         warn(messages::writable_files(results.writable.len(), first));
     }
+    skipped_rows(&results.damaged_rows)
+        .into_iter()
+        .for_each(warn);
     if results.damaged_links > 0 {
         warn(messages::damaged_links(results.damaged_links));
     }

@@ -150,14 +150,34 @@ fn repair(
             solved += usize::from(fs::remove_file(link).is_ok());
         }
     }
-    let damaged = found.damaged_paths(&layout.store_dir);
-    if damaged.is_empty() {
-        return Ok(solved);
+    let mut damaged = found.damaged_paths(&layout.store_dir);
+    if let Some(store) = &store {
+        solved += correct_sizes(store, found, &mut damaged)?;
     }
     options::cancel_on_signals(&cancel)?;
-    if let Some(store) = store {
-        store.record_damaged(&damaged)?;
+    if !damaged.is_empty() {
+        if let Some(store) = &store {
+            store.record_damaged(&damaged)?;
+        }
+        // The copy opens the store itself.
+        let fetched = fetch(args, settings, store_config, (&damaged, &session, write));
+        solved += fetched.or_else(report_failed_repair)?;
     }
+    // A path that was fetched again no longer refers to such a row.
+    if let Some(store) = &store {
+        solved += remove_rows(store, found)?;
+    }
+    Ok(solved)
+}
+
+/// Fetches damaged paths again. Returns their number.
+fn fetch(
+    args: &VerifyArgs,
+    settings: &Settings,
+    store_config: &Arc<dyn StoreConfig>,
+    (damaged, session, write): (&[(StorePath, Damage)], &Session, WriteOptions),
+) -> anyhow::Result<usize> {
+    let cancel = session.cancel.clone();
     let paths = damaged.iter().map(|(path, _)| path.to_string()).collect();
     let sources = settings.sources(&args.from)?;
     let request = CopyRequest {
@@ -179,7 +199,45 @@ fn repair(
     };
     let summary: CopySummary = request.open()?.run()?;
     let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);
-    Ok(solved + damaged.iter().filter(is_repaired).count())
+    Ok(damaged.iter().filter(is_repaired).count())
+}
+
+/// Registers the right sizes of intact paths. Removes these from the damaged paths, and returns
+/// their number.
+fn correct_sizes(
+    store: &StoreWriter,
+    found: &Verification,
+    damaged: &mut Vec<(StorePath, Damage)>,
+) -> anyhow::Result<usize> {
+    let dir = &store.layout().store_dir;
+    let mut corrected = 0;
+    for problem in &found.problems {
+        if let ProblemCause::WrongSize { actual, .. } = problem.cause
+            && let Ok(path) = dir.parse(&problem.path)
+        {
+            store.set_nar_size(&path, actual)?;
+            damaged.retain(|(other, _)| *other != path);
+            corrected += 1;
+        }
+    }
+    Ok(corrected)
+}
+
+/// Removes the rows that describe no path. Returns the number of problems that this solves.
+fn remove_rows(store: &StoreWriter, found: &Verification) -> anyhow::Result<usize> {
+    let is_meaningless = |problem: &&VerifyProblem| match &problem.cause {
+        ProblemCause::DamagedRow(row) => row.path.is_none(),
+        _ => false,
+    };
+    if !found.problems.iter().any(|it| is_meaningless(&it)) {
+        return Ok(0);
+    }
+    let removed = store.remove_meaningless_rows()?;
+    let is_removed = |problem: &&VerifyProblem| match &problem.cause {
+        ProblemCause::DamagedRow(row) => removed.contains(row),
+        _ => false,
+    };
+    Ok(found.problems.iter().filter(is_removed).count())
 }
 
 /// Opens a local store to record damaged paths. Its URI may forbid that.
@@ -205,6 +263,7 @@ fn to_json(problem: &VerifyProblem) -> Value {
         ProblemCause::Disappeared { .. } => "disappeared",
         ProblemCause::Modified { .. } => "modified",
         ProblemCause::WrongSize { .. } => "wrongSize",
+        ProblemCause::DamagedRow(_) => "damagedRow",
         ProblemCause::Unreadable(_) => "unreadable",
         ProblemCause::ModifiedLink(_) => "modifiedLink",
     };

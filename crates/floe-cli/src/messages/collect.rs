@@ -102,6 +102,10 @@ pub(crate) fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> Strin
         AlivePath::InUse { .. } => format!(
             "cannot delete {path}: a process uses it{chain}; wait for its end, or try --skip-alive"
         ),
+        AlivePath::DamagedRow { .. } => format!(
+            "cannot delete {path}: a damaged row of the database names it{chain}; try floe verify \
+             --repair first"
+        ),
         AlivePath::Referrer { .. } => format!(
             "cannot delete {path}: another path refers to it{chain}; try --also-referrers, which \
              deletes that too"

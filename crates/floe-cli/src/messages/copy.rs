@@ -172,6 +172,7 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
+        Event::SkippedRows { rows } => return super::skipped_rows(rows),
         Event::SkippedBuildLog {
             derivation,
             log_dir,

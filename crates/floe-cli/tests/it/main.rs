@@ -13,6 +13,7 @@ mod conformance;
 mod copy;
 mod corrupt_caches;
 mod cpu_quota;
+mod damaged_rows;
 mod damaged_targets;
 mod demo;
 mod descriptor_limit;

@@ -217,8 +217,8 @@ impl StoreConfig for LocalStoreUri {
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let Session { cancel, events, .. } = context.session;
-        let events = events.clone();
-        let report = move |what: &_| events.event(Event::WaitingForDatabase { what });
+        let waiting = events.clone();
+        let report = move |what: &_| waiting.event(Event::WaitingForDatabase { what });
         let lock_wait = LockWait::new(cancel.flag(), report);
         let reader = StoreReader::open_with(self.layout.clone(), lock_wait);
         let reader = reader.map_err(|error| self.explain(error))?;
@@ -226,6 +226,7 @@ impl StoreConfig for LocalStoreUri {
             reader: Arc::new(reader),
             priority: self.priority,
             is_trusted: self.trusted,
+            events: events.clone(),
         }))
     }
 

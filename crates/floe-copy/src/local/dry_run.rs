@@ -32,15 +32,15 @@ impl Target for ReadOnlyStore {
         };
         let mut missing = MissingPaths::default();
         for path in paths {
-            match (reader.path_info(path)?, self.damaged.get(path)) {
+            match (reader.references(path)?, self.damaged.get(path)) {
                 (None, _) => missing.paths.push(path.clone()),
                 (Some(_), Some(damage)) => {
                     missing.damaged.push((path.clone(), reason(*damage)));
                     missing.paths.push(path.clone());
                 }
                 // The references of a valid path may be damaged.
-                (Some(info), None) if !self.damaged.is_empty() => {
-                    missing.unchecked_references.extend(info.references);
+                (Some(references), None) if !self.damaged.is_empty() => {
+                    missing.unchecked_references.extend(references);
                 }
                 (Some(_), None) => {}
             }

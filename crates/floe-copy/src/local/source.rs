@@ -5,8 +5,8 @@ use std::sync::Arc;
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_store::StoreReader;
 use floe_transfer::{
-    CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarRequest, NarStream, PathSpec,
-    Source,
+    CachePolicy, Error, Event, EventSink as _, Events, NarDump, NarInfoCallback, NarInfoResult,
+    NarRequest, NarStream, PathSpec, Source,
 };
 
 /// A local store that is open for reading.
@@ -17,6 +17,7 @@ pub(crate) struct LocalSource {
     pub(super) priority: i32,
     /// The parameter `trusted`.
     pub(super) is_trusted: bool,
+    pub(super) events: Events,
 }
 
 impl LocalSource {
@@ -78,18 +79,23 @@ impl Source for LocalSource {
     }
 
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        Ok(Some(self.reader.valid_paths()?))
+        let paths = self.reader.readable_paths()?;
+        let rows = &*self.reader.skipped_rows();
+        if !rows.is_empty() {
+            self.events.event(Event::SkippedRows { rows });
+        }
+        Ok(Some(paths))
     }
 
     fn closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
         let mut valid = Vec::with_capacity(paths.len());
         for path in paths {
-            if self.reader.path_info(path)?.is_some() {
+            if self.reader.is_valid(path)? {
                 valid.push(path.clone());
             }
         }
-        let closure = self.reader.closure(&valid)?;
-        Ok(Some(closure.into_iter().map(|info| info.path).collect()))
+        // A query for a path whose row does not parse fails later, and only for this path.
+        Ok(Some(self.reader.closure_paths(&valid)?))
     }
 
     fn has_nar_files(&self) -> bool {

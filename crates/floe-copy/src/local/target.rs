@@ -71,7 +71,7 @@ impl LocalTarget {
             if let Some(damage) = self.store.damage_of(path) {
                 missing.damaged.push((path.clone(), reason(damage)));
             } else if !not_valid.contains(path) {
-                let references = self.store.path_info(path)?.map(|info| info.references);
+                let references = self.store.references(path)?;
                 missing
                     .unchecked_references
                     .extend(references.into_iter().flatten());
@@ -94,6 +94,7 @@ pub(super) fn reason(damage: Damage) -> String {
     match damage {
         Damage::Missing => "its files are missing in the store".into(),
         Damage::Modified => "its files in the store are damaged".into(),
+        Damage::Row => "its row in the database of the store is damaged".into(),
     }
 }
 

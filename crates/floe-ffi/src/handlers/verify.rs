@@ -47,6 +47,7 @@ fn kind(cause: &ProblemCause) -> ProblemKind {
         ProblemCause::Modified { .. } => ProblemKind::Modified,
         ProblemCause::WrongSize { .. } => ProblemKind::WrongSize,
         ProblemCause::Unreadable(_) => ProblemKind::Unreadable,
+        ProblemCause::DamagedRow(_) => ProblemKind::DamagedRow,
         ProblemCause::ModifiedLink(_) => ProblemKind::ModifiedLink,
     }
 }

@@ -323,7 +323,7 @@ impl Remaining {
     /// Marks the paths that new roots keep.
     fn mark_new_roots(&mut self, new: &mut Vec<HashPart>) {
         let known = new.drain(..);
-        let known = known.filter_map(|it| self.graph.number_of_hash_part(it));
+        let known = known.flat_map(|it| self.graph.numbers_of_hash_part(it));
         let known: Vec<PathNumber> = known.collect();
         self.graph.mark_live(known, &mut self.is_live);
     }

@@ -7,6 +7,8 @@
 //! - A file of the store directory that is named like a path and not valid, such as a lock, lives
 //!   if a temporary root has its hash part.
 //! - Every other file is garbage, except `.links`.
+//! - The path and the file that a damaged row of the database names live, and so do its references,
+//!   its deriver and its outputs. Nix's collector deletes them.
 //! - A dead path without files stays registered, unless it keeps a dead path with files.
 
 use std::collections::{BTreeSet, HashSet};
@@ -20,7 +22,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 
 use super::GcSettings;
 use super::path_graph::{PathGraph, PathNumber, index};
-use crate::db::Database;
+use crate::db::{DamagedRow, Database};
 use crate::error::{IoContext as _, StoreError};
 use crate::gc_roots::{FailedRoots, FoundRoots, RootPlace, RootSearch, Unreadable};
 use crate::layout::StoreLayout;
@@ -39,6 +41,8 @@ pub struct Garbage {
     pub live: BTreeSet<StorePath>,
     /// The places that could not be read. They may hold further roots.
     pub unreadable: Vec<Unreadable>,
+    /// The rows of the database that do not parse. The collection leaves what they name.
+    pub damaged_rows: Vec<DamagedRow>,
 }
 
 /// A file or directory of the store directory that a collection deletes.
@@ -78,7 +82,10 @@ impl StoreReader {
         let temporary = search.find_temporary(&mut roots.unreadable)?;
         let temporary = temporary.iter().map(|root| root.path.hash_part()).collect();
         let found = DeadPaths::find(layout, &database, settings, &roots, &temporary)?;
-        Ok(found.describe(layout, roots.unreadable))
+        Ok(Garbage {
+            damaged_rows: database.skipped_rows(),
+            ..found.describe(layout, roots.unreadable)
+        })
     }
 }
 
@@ -94,7 +101,7 @@ pub(super) struct DeadPaths {
     pub(super) unregistered: Vec<UnregisteredFile>,
     /// The dead paths in circles of references, and the references of these.
     pub(super) circular: Vec<StorePath>,
-    /// The files that are not valid and that a temporary root keeps.
+    /// The files that are not valid, and that a temporary root or a damaged row keeps.
     spared: Vec<StorePath>,
 }
 
@@ -119,8 +126,9 @@ impl DeadPaths {
         let mut is_live = vec![false; graph.len()];
         let permanent = roots.roots.iter().map(|root| root.path.hash_part());
         let all = permanent.chain(temporary.iter().copied());
-        let known = all.filter_map(|hash_part| graph.number_of_hash_part(hash_part));
-        graph.mark_live(known, &mut is_live);
+        let known = all.flat_map(|hash_part| graph.numbers_of_hash_part(hash_part));
+        let damaged = graph.kept_by_damaged_rows().iter().copied();
+        graph.mark_live(known.chain(damaged), &mut is_live);
         let mut has_files = vec![false; graph.len()];
         let (mut unregistered, mut spared) = (Vec::new(), Vec::new());
         for name in names(&layout.real_store_dir)? {
@@ -130,6 +138,7 @@ impl DeadPaths {
             match (number, path) {
                 (Some(number), _) => has_files[index(number)] = true,
                 (None, Some(path)) if temporary.contains(&path.hash_part()) => spared.push(path),
+                (None, path) if graph.is_in_damaged_row(&name) => spared.extend(path),
                 (None, None) if is_in_use(&layout.real_store_dir, &name) => {}
                 (None, path) => unregistered.push(UnregisteredFile { name, path }),
             }
@@ -196,6 +205,7 @@ impl DeadPaths {
             dead: valid.chain(others).collect(),
             live: live.chain(self.spared.iter().cloned()).collect(),
             unreadable,
+            damaged_rows: Vec::new(),
         }
     }
 }

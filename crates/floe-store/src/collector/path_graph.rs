@@ -1,9 +1,12 @@
 //! All valid paths of a store and the edges between them, in little memory: about 200 bytes for
 //! each path and 8 bytes for each reference.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 
-use floe_format::{HashPart, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath};
 
 use super::GcSettings;
 use crate::db::Database;
@@ -16,11 +19,78 @@ pub(super) type PathNumber = u32;
 #[derive(Debug)]
 pub(super) struct PathGraph {
     rows: Vec<PathRow>,
-    numbers: HashMap<HashPart, PathNumber>,
+    numbers: Numbers,
     references: Edges,
     /// The paths that a live path keeps besides its references: its deriver with
     /// `keep-derivations`, its outputs with `keep-outputs`.
     also_kept: Edges,
+    /// The paths that rows name which do not parse. The collector keeps them, because it does not
+    /// understand these rows.
+    kept_by_damaged_rows: Vec<PathNumber>,
+    /// The names of files that such rows name.
+    names_in_damaged_rows: HashSet<OsString>,
+}
+
+/// The numbers of paths by their hash parts.
+#[derive(Debug, Default)]
+struct Numbers {
+    first: HashMap<HashPart, PathNumber>,
+    /// Paths whose hash part another path has too, which only a damaged database has.
+    others: Vec<(HashPart, PathNumber)>,
+}
+
+impl Numbers {
+    fn insert(&mut self, hash_part: HashPart, number: PathNumber) {
+        if let Entry::Vacant(entry) = self.first.entry(hash_part) {
+            entry.insert(number);
+        } else {
+            self.others.push((hash_part, number));
+        }
+    }
+
+    /// Returns the numbers of all paths with a hash part.
+    fn all(&self, hash_part: HashPart) -> impl Iterator<Item = PathNumber> + '_ {
+        let first = self.first.get(&hash_part).copied();
+        let others = self.others.iter().filter(move |it| it.0 == hash_part);
+        first.into_iter().chain(others.map(|it| it.1))
+    }
+}
+
+/// The rows whose paths do not parse, and what they name.
+#[derive(Default)]
+struct DamagedNames {
+    /// The numbers of the rows.
+    rows: HashSet<i64>,
+    /// The bytes of their paths.
+    texts: Vec<Vec<u8>>,
+    /// The hash parts of their derivers and outputs.
+    hash_parts: HashSet<HashPart>,
+}
+
+impl DamagedNames {
+    /// Returns the names of files in the store directory that the rows name, and the hash parts of
+    /// paths.
+    fn names(mut self, dir: &StoreDir) -> (HashSet<OsString>, HashSet<HashPart>) {
+        let names = self.texts.iter().filter_map(|text| named_file(text, dir));
+        let names: HashSet<OsString> = names.map(|name| OsStr::from_bytes(name).into()).collect();
+        let paths = names.iter().filter_map(|name| name.to_str());
+        let paths = paths.filter_map(|name| StorePath::parse(name).ok());
+        self.hash_parts.extend(paths.map(|path| path.hash_part()));
+        (names, self.hash_parts)
+    }
+}
+
+/// Returns the name of the file that a text names: the first name in the store directory, or the
+/// last name of a path elsewhere. Nix reads a text up to its first zero byte.
+fn named_file<'a>(text: &'a [u8], dir: &StoreDir) -> Option<&'a [u8]> {
+    let text = text.split(|byte| *byte == 0).next()?;
+    let inside = text.strip_prefix(dir.as_str().as_bytes());
+    let inside = inside.filter(|rest| rest.starts_with(b"/"));
+    let mut names = inside.unwrap_or(text).split(|byte| *byte == b'/');
+    match inside {
+        Some(_) => names.find(|name| !name.is_empty()),
+        None => names.rfind(|name| !name.is_empty()),
+    }
 }
 
 /// The row of a valid path.
@@ -40,43 +110,76 @@ impl PathGraph {
         settings: &GcSettings,
     ) -> Result<PathGraph, StoreError> {
         let mut rows: Vec<PathRow> = Vec::new();
-        let mut numbers = HashMap::new();
+        let mut numbers = Numbers::default();
+        let mut damaged = DamagedNames::default();
         let (mut derivers, mut outputs) = (Vec::new(), Vec::new());
         let mut references = Vec::new();
         let snapshot = database.begin_snapshot()?;
-        database.for_each_row(&mut |row, path, nar_size, deriver| {
+        database.for_each_row(&mut |listed| {
+            let path = match listed.path {
+                Ok(path) => path,
+                Err(text) => {
+                    damaged.rows.insert(listed.row);
+                    damaged.texts.push(text);
+                    damaged.hash_parts.extend(listed.deriver);
+                    return;
+                }
+            };
             let number = number_of_len(rows.len());
             numbers.insert(path.hash_part(), number);
-            let deriver = deriver.filter(|_| settings.keep_derivations);
+            let deriver = listed.deriver.filter(|_| settings.keep_derivations);
             derivers.extend(deriver.map(|deriver| (number, deriver)));
             rows.push(PathRow {
-                row,
+                row: listed.row,
                 path,
-                nar_size,
+                nar_size: listed.nar_size.unwrap_or_default(),
             });
         })?;
         let number_of_row = |row: i64| {
             let found = rows.binary_search_by_key(&row, |it| it.row);
             found.ok().map(number_of_len)
         };
-        database.for_each_reference(&mut |referrer, reference| {
-            let ends = number_of_row(referrer).zip(number_of_row(reference));
-            references.extend(ends.filter(|(from, to)| from != to));
+        let mut kept: Vec<PathNumber> = Vec::new();
+        database.for_each_reference(&mut |row, [referrer, reference]| {
+            let from = referrer.and_then(number_of_row);
+            let to = reference.and_then(number_of_row);
+            match (from, to) {
+                (Some(from), Some(to)) => references.extend((from != to).then_some((from, to))),
+                // The database forbids to delete a path with such a reference.
+                (None, Some(to)) => {
+                    kept.push(to);
+                    if !referrer.is_some_and(|referrer| damaged.rows.contains(&referrer)) {
+                        database.record_dangling_reference(row, referrer);
+                    }
+                }
+                (_, None) => {}
+            }
         })?;
-        if settings.keep_outputs {
+        if settings.keep_outputs || !damaged.rows.is_empty() {
             database.for_each_output(&mut |derivation, output| {
-                outputs.extend(number_of_row(derivation).zip(numbers.get(&output).copied()));
+                if damaged.rows.contains(&derivation) {
+                    damaged.hash_parts.insert(output);
+                } else if settings.keep_outputs {
+                    let derivation = number_of_row(derivation).into_iter();
+                    outputs.extend(
+                        derivation.flat_map(|it| numbers.all(output).map(move |to| (it, to))),
+                    );
+                }
             })?;
         }
         drop(snapshot);
         let mut also_kept = outputs;
-        also_kept.extend(derivers.iter().filter_map(|(path, deriver)| {
-            let deriver = numbers.get(deriver).copied();
-            deriver.map(|deriver| (*path, deriver))
+        also_kept.extend(derivers.iter().flat_map(|(path, deriver)| {
+            let derivers = numbers.all(*deriver);
+            derivers.map(move |deriver| (*path, deriver))
         }));
+        let (names, hash_parts) = damaged.names(&database.layout().store_dir);
+        kept.extend(hash_parts.iter().flat_map(|part| numbers.all(*part)));
         Ok(PathGraph {
             references: Edges::new(rows.len(), &references),
             also_kept: Edges::new(rows.len(), &also_kept),
+            kept_by_damaged_rows: kept,
+            names_in_damaged_rows: names,
             numbers,
             rows,
         })
@@ -97,15 +200,28 @@ impl PathGraph {
         &self.rows[index(number)]
     }
 
-    /// Returns the number of the path with this hash part.
-    pub(super) fn number_of_hash_part(&self, hash_part: HashPart) -> Option<PathNumber> {
-        self.numbers.get(&hash_part).copied()
+    /// Returns the numbers of the paths with this hash part.
+    pub(super) fn numbers_of_hash_part(
+        &self,
+        hash_part: HashPart,
+    ) -> impl Iterator<Item = PathNumber> + '_ {
+        self.numbers.all(hash_part)
     }
 
     /// Returns the number of a valid path.
     pub(super) fn number(&self, path: &StorePath) -> Option<PathNumber> {
-        let number = self.number_of_hash_part(path.hash_part())?;
-        (self.row(number).path == *path).then_some(number)
+        let mut numbers = self.numbers_of_hash_part(path.hash_part());
+        numbers.find(|number| self.row(*number).path == *path)
+    }
+
+    /// Returns the paths that stay because rows name them which do not parse.
+    pub(super) fn kept_by_damaged_rows(&self) -> &[PathNumber] {
+        &self.kept_by_damaged_rows
+    }
+
+    /// Whether a row that does not parse names this file of the store directory.
+    pub(super) fn is_in_damaged_row(&self, name: &OsStr) -> bool {
+        self.names_in_damaged_rows.contains(name)
     }
 
     /// Returns the references of a path without the path itself.

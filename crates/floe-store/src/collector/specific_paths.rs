@@ -64,6 +64,11 @@ pub enum AlivePath {
         /// The paths from that of the process to the path, with both.
         chain: Vec<StorePath>,
     },
+    /// A row of the database that does not parse names a path that refers to the path.
+    DamagedRow {
+        /// The paths from that of the row to the path, with both.
+        chain: Vec<StorePath>,
+    },
     /// A valid path that is not to be deleted refers to the path.
     Referrer {
         /// The paths from the referrer to the path, with both.
@@ -80,6 +85,10 @@ impl fmt::Display for AlivePath {
             }
             AlivePath::InUse { chain } => {
                 f.write_str("a process uses it")?;
+                chain
+            }
+            AlivePath::DamagedRow { chain } => {
+                f.write_str("a damaged row of the database names it")?;
                 chain
             }
             AlivePath::Referrer { chain } => {
@@ -246,27 +255,35 @@ impl Choice<'_> {
             if fs::symlink_metadata(self.layout.real_path(path)).is_err() {
                 return Err(DeleteError::NotInStore(path.clone()));
             }
-            match self.temporary.contains(&path.hash_part()) {
-                true if self.options.skip_alive => {}
-                true => {
-                    let (chain, path) = (vec![path.clone()], path.clone());
-                    let obstacle = AlivePath::InUse { chain };
-                    return Err(DeleteError::Alive { path, obstacle });
-                }
-                false => unregistered.push(UnregisteredFile {
+            let chain = vec![path.clone()];
+            let obstacle = if self.temporary.contains(&path.hash_part()) {
+                Some(AlivePath::InUse { chain })
+            } else if graph.is_in_damaged_row(path.as_str().as_ref()) {
+                Some(AlivePath::DamagedRow { chain })
+            } else {
+                None
+            };
+            match obstacle {
+                None => unregistered.push(UnregisteredFile {
                     name: path.as_str().into(),
                     path: Some(path.clone()),
                 }),
+                Some(_) if self.options.skip_alive => {}
+                Some(obstacle) => {
+                    let path = path.clone();
+                    return Err(DeleteError::Alive { path, obstacle });
+                }
             }
         }
         Ok((valid, unregistered))
     }
 
-    /// Returns the valid paths that roots name.
+    /// Returns the valid paths that roots and damaged rows name.
     fn kept(&self, graph: &PathGraph) -> HashSet<PathNumber> {
         let temporary = self.temporary.iter();
-        let temporary = temporary.filter_map(|it| graph.number_of_hash_part(*it));
+        let temporary = temporary.flat_map(|it| graph.numbers_of_hash_part(*it));
         let mut kept: HashSet<PathNumber> = temporary.collect();
+        kept.extend(graph.kept_by_damaged_rows());
         if !self.options.ignore_liveness {
             kept.extend(
                 self.roots
@@ -286,7 +303,10 @@ impl Choice<'_> {
     ) -> AlivePath {
         let paths = chain.iter().map(|number| graph.row(*number).path.clone());
         let paths: Vec<StorePath> = paths.collect();
-        let is_kept = chain.first().is_some_and(|first| kept.contains(first));
+        let first = chain.first();
+        let is_kept = first.is_some_and(|first| kept.contains(first));
+        let has_damaged_row =
+            first.is_some_and(|first| graph.kept_by_damaged_rows().contains(first));
         let mut roots = self
             .roots
             .iter()
@@ -296,6 +316,7 @@ impl Choice<'_> {
                 place: root.place.clone(),
                 chain: paths,
             },
+            None if has_damaged_row => AlivePath::DamagedRow { chain: paths },
             None if is_kept => AlivePath::InUse { chain: paths },
             None => AlivePath::Referrer { chain: paths },
         }

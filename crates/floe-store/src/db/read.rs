@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::sync::LazyLock;
 
-use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StorePath};
-use rusqlite::{OptionalExtension as _, Params, Row, Transaction, TransactionBehavior};
+use floe_format::{HashPart, PathInfo, Signature, StorePath};
+use rusqlite::{Params, Transaction, TransactionBehavior};
 
 use super::Database;
+use super::damaged_rows::{DamagedRow, bytes_of, integer_cell, text_cell};
+use super::path_row::{COLUMNS, PathRow, parse_signatures};
 use crate::error::StoreError;
 
 impl Database {
@@ -19,10 +22,21 @@ impl Database {
     }
 
     /// Returns the row of a path with its references, or `None` if the path is not valid.
+    ///
+    /// Errors: [`StoreError::InvalidRow`] if the row does not parse.
     pub(crate) fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
+        let found = self.path_info_or_damaged_row(path)?.transpose();
+        found.map_err(|row| self.invalid_row(row))
+    }
+
+    /// As [`Database::path_info`], but returns a row that does not parse.
+    pub(crate) fn path_info_or_damaged_row(
+        &self,
+        path: &StorePath,
+    ) -> Result<Option<Result<PathInfo, DamagedRow>>, StoreError> {
         let text = self.layout.store_dir.full_path(path);
-        let row = self.row_with_references(PATH_INFO, &text)?;
-        row.map(|row| self.parse_row(row)).transpose()
+        let rows = self.rows_with_references(&PATH_INFO, [text])?;
+        Ok(rows.into_iter().next().map(|row| self.parse_row(row)))
     }
 
     /// Returns the row of the path with this hash part.
@@ -30,10 +44,14 @@ impl Database {
         &self,
         part: HashPart,
     ) -> Result<Option<PathInfo>, StoreError> {
-        let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
-        let row = self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?;
-        let row = row.filter(|row| row.path.starts_with(&prefix));
-        row.map(|row| self.parse_row(row)).transpose()
+        for row in self.rows_with_references(&PATH_INFO_OF_HASH_PART, self.bounds(part))? {
+            match self.parse_row(row) {
+                Ok(info) => return Ok(Some(info)),
+                Err(row) if row.path.is_some() => return Err(self.invalid_row(row)),
+                Err(row) => self.skipped_rows.record(row),
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the valid path with this hash part.
@@ -41,21 +59,25 @@ impl Database {
         &self,
         part: HashPart,
     ) -> Result<Option<StorePath>, StoreError> {
-        let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
-        let text = "select path from ValidPaths where path >= ?1 order by path limit 1";
-        let found: Option<String> = self.query("look up a hash part in", text, |query| {
-            query.query_row([&prefix], |row| row.get(0)).optional()
-        })?;
-        match found {
-            Some(text) if text.starts_with(&prefix) => self.parse_path(&text).map(Some),
-            _ => Ok(None),
-        }
+        let text =
+            format!("select v.id, v.path from ValidPaths v where {HAS_HASH_PART} order by v.path");
+        let found = self.query_paths("look up a hash part in", &text, self.bounds(part))?;
+        Ok(found.into_iter().next().map(|(_, path)| path))
+    }
+
+    /// The range of the full paths with a hash part. Other text may follow a hash part in a row
+    /// that does not parse.
+    fn bounds(&self, part: HashPart) -> [String; 2] {
+        let dir = self.layout.store_dir.as_str();
+        // `.` is the character after `-`.
+        [format!("{dir}/{part}-"), format!("{dir}/{part}.")]
     }
 
     /// Returns all valid paths, sorted by name.
     pub(crate) fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
-        let text = "select path from ValidPaths order by path";
-        self.query_paths("list the valid paths of", text, ())
+        let text = "select id, path from ValidPaths order by path";
+        let found = self.query_paths("list the valid paths of", text, ())?;
+        Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
     /// Returns the number of the newest row; 0 if there is none. Later rows have larger numbers.
@@ -69,56 +91,103 @@ impl Database {
     /// Returns the paths that were registered after a row, with the numbers of their rows.
     pub(crate) fn valid_paths_after(&self, row: i64) -> Result<Vec<(i64, StorePath)>, StoreError> {
         let text = "select id, path from ValidPaths where id > ?1 order by id";
-        let rows: Vec<(i64, String)> = self.query("list the new paths of", text, |query| {
-            let rows = query.query_map([row], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            rows.collect()
-        })?;
-        let parse = |(row, text): (i64, String)| Ok((row, self.parse_path(&text)?));
-        rows.into_iter().map(parse).collect()
+        self.query_paths("list the new paths of", text, [row])
     }
 
     /// Returns the valid paths that refer to a path, including the path itself if it refers to
     /// itself.
     pub(crate) fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
-        let text = "select v.path from Refs r join ValidPaths v on r.referrer = v.id \
+        let text = "select v.id, v.path from Refs r join ValidPaths v on r.referrer = v.id \
              where r.reference = (select id from ValidPaths where path = ?1)";
         let path = self.layout.store_dir.full_path(path);
-        self.query_paths("look up referrers in", text, [path])
+        let found = self.query_paths("look up referrers in", text, [path])?;
+        Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
+    /// Returns the references of a path, or `None` if the path is not valid. The other columns of
+    /// its row need not parse.
+    pub(crate) fn references(
+        &self,
+        path: &StorePath,
+    ) -> Result<Option<Vec<StorePath>>, StoreError> {
+        let text = "select v.id, v.path from Refs r join ValidPaths v on r.reference = v.id \
+             where r.referrer = (select id from ValidPaths where path = ?1)";
+        let full_path = self.layout.store_dir.full_path(path);
+        let found = self.query_paths("look up a path in", text, [full_path])?;
+        if found.is_empty() && !self.is_valid(path)? {
+            return Ok(None);
+        }
+        Ok(Some(found.into_iter().map(|(_, path)| path).collect()))
+    }
+
+    /// Returns row numbers and paths. Leaves out rows whose paths do not parse, and records them.
     fn query_paths(
         &self,
         action: &'static str,
         text: &str,
         parameters: impl Params,
-    ) -> Result<Vec<StorePath>, StoreError> {
-        let texts: Vec<String> = self.query(action, text, |query| {
-            query.query_map(parameters, |row| row.get(0))?.collect()
-        })?;
-        texts.iter().map(|text| self.parse_path(text)).collect()
+    ) -> Result<Vec<(i64, StorePath)>, StoreError> {
+        self.query(action, text, |query| {
+            let (mut paths, mut rows) = (Vec::new(), query.query(parameters)?);
+            while let Some(row) = rows.next()? {
+                let id = row.get(0)?;
+                let path = self.parse_listed_path(id, row.get_ref(1)?);
+                paths.extend(path.map(|path| (id, path)));
+            }
+            Ok(paths)
+        })
     }
 
-    /// Returns the closure of some paths, sorted by name. Paths that are not valid are left out.
+    /// Returns the closure of some paths, sorted by name. Leaves out paths that are not valid, and
+    /// those whose rows do not parse, which it records.
     pub(crate) fn closure(&self, roots: &[StorePath]) -> Result<Vec<PathInfo>, StoreError> {
-        let mut seen: BTreeSet<StorePath> = roots.iter().cloned().collect();
-        let mut todo: Vec<StorePath> = seen.iter().cloned().collect();
         let mut closure = Vec::new();
-        while let Some(path) = todo.pop() {
-            let Some(info) = self.path_info(&path)? else {
-                continue;
-            };
-            let new = info
-                .references
-                .iter()
-                .filter(|path| seen.insert((*path).clone()));
-            todo.extend(new.cloned());
-            closure.push(info);
-        }
+        self.visit_closure(roots, &mut |path| {
+            Ok(match self.path_info_or_damaged_row(path)? {
+                None => None,
+                Some(Ok(info)) => {
+                    let references = info.references.iter().cloned().collect();
+                    closure.push(info);
+                    Some(references)
+                }
+                Some(Err(row)) => {
+                    self.skipped_rows.record(row);
+                    self.references(path)?
+                }
+            })
+        })?;
         closure.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(closure)
     }
 
-    /// Calls `visit` with row number and full path of each row after row `after`, in any order.
+    /// Returns the paths of a closure, also those whose rows do not parse.
+    pub(crate) fn closure_paths(&self, roots: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
+        let mut closure = Vec::new();
+        self.visit_closure(roots, &mut |path| {
+            let references = self.references(path)?;
+            closure.extend(references.is_some().then(|| path.clone()));
+            Ok(references)
+        })?;
+        Ok(closure)
+    }
+
+    /// Calls `visit`, which returns the references of a valid path, for each path of a closure.
+    fn visit_closure(
+        &self,
+        roots: &[StorePath],
+        visit: &mut dyn FnMut(&StorePath) -> Result<References, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut seen: BTreeSet<StorePath> = roots.iter().cloned().collect();
+        let mut todo: Vec<StorePath> = seen.iter().cloned().collect();
+        while let Some(path) = todo.pop() {
+            let references = visit(&path)?.into_iter().flatten();
+            todo.extend(references.filter(|path| seen.insert(path.clone())));
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with row number and full path of each row after row `after`, in any order. A
+    /// call for all rows records those whose paths do not parse.
     pub(crate) fn for_each_path_after(
         &self,
         after: Option<i64>,
@@ -132,7 +201,11 @@ impl Database {
         self.query("list the valid paths of", text, |query| {
             let mut rows = query.query(rusqlite::params_from_iter(after))?;
             while let Some(row) = rows.next()? {
-                visit(row.get(0)?, row.get_ref(1)?.as_bytes()?);
+                let (id, path) = (row.get(0)?, row.get_ref(1)?);
+                if after.is_none() {
+                    self.parse_listed_path(id, path);
+                }
+                visit(id, bytes_of(path));
             }
             Ok(())
         })
@@ -145,53 +218,54 @@ impl Database {
             .map_err(|source| super::database_error("read", &self.file, source))
     }
 
-    /// Calls `visit` with row number, path, NAR size and the hash part of the deriver of each valid
-    /// path, in the order of the row numbers.
-    pub(crate) fn for_each_row(
-        &self,
-        visit: &mut dyn FnMut(i64, StorePath, u64, Option<HashPart>),
-    ) -> Result<(), StoreError> {
+    /// Calls `visit` with each row, in the order of the row numbers. Records rows whose paths do
+    /// not parse.
+    pub(crate) fn for_each_row(&self, visit: &mut dyn FnMut(ListedRow)) -> Result<(), StoreError> {
         let text = "select id, path, narSize, deriver from ValidPaths order by id";
-        let mut invalid = Ok(());
         self.query("list the valid paths of", text, |query| {
             let mut rows = query.query(())?;
             while let Some(row) = rows.next()? {
-                let path = match self.parse_path(row.get_ref(1)?.as_str()?) {
-                    Ok(path) => path,
-                    Err(error) => {
-                        invalid = Err(error);
-                        break;
-                    }
-                };
-                let nar_size = row.get::<_, Option<i64>>(2)?.unwrap_or(0);
-                let deriver = row.get_ref(3)?.as_str_or_null()?;
-                let deriver = deriver.and_then(|text| self.parse_path(text).ok());
-                let deriver = deriver.map(|deriver| deriver.hash_part());
-                let nar_size = u64::try_from(nar_size).unwrap_or(0);
-                visit(row.get(0)?, path, nar_size, deriver);
+                let (id, value) = (row.get(0)?, row.get_ref(1)?);
+                let path = self.parse_listed_path(id, value);
+                let nar_size = integer_cell(row.get_ref(2)?).ok().flatten();
+                let deriver = text_cell(row.get_ref(3)?);
+                let deriver = deriver.and_then(|text| self.parse_path_cell(text));
+                visit(ListedRow {
+                    row: id,
+                    path: path.ok_or_else(|| bytes_of(value).to_vec()),
+                    nar_size: nar_size.and_then(|size| u64::try_from(size).ok()),
+                    deriver: deriver.ok().flatten().map(|deriver| deriver.hash_part()),
+                });
             }
             Ok(())
-        })?;
-        invalid
+        })
     }
 
     /// Returns all valid paths with their NAR sizes.
     pub(crate) fn paths_with_nar_sizes(&self) -> Result<Vec<(StorePath, u64)>, StoreError> {
         let mut paths = Vec::new();
-        self.for_each_row(&mut |_, path, nar_size, _| paths.push((path, nar_size)))?;
+        self.for_each_row(&mut |row| {
+            let nar_size = row.nar_size.unwrap_or_default();
+            paths.extend(row.path.ok().map(|path| (path, nar_size)));
+        })?;
         Ok(paths)
     }
 
-    /// Calls `visit` with the row numbers of referrer and reference of each reference.
+    /// Calls `visit` with the row numbers of referrer and reference of each reference, and `None`
+    /// for what is no number.
     pub(crate) fn for_each_reference(
         &self,
-        visit: &mut dyn FnMut(i64, i64),
+        visit: &mut dyn FnMut(i64, [Option<i64>; 2]),
     ) -> Result<(), StoreError> {
-        let text = "select referrer, reference from Refs";
+        let text = "select rowid, referrer, reference from Refs";
         self.query("list the references of", text, |query| {
             let mut rows = query.query(())?;
             while let Some(row) = rows.next()? {
-                visit(row.get(0)?, row.get(1)?);
+                let ends = [row.get_ref(1)?, row.get_ref(2)?];
+                visit(
+                    row.get(0)?,
+                    ends.map(|end| integer_cell(end).ok().flatten()),
+                );
             }
             Ok(())
         })
@@ -207,8 +281,11 @@ impl Database {
         self.query("list the outputs of", text, |query| {
             let mut rows = query.query(())?;
             while let Some(row) = rows.next()? {
-                if let Ok(output) = self.parse_path(row.get_ref(1)?.as_str()?) {
-                    visit(row.get(0)?, output.hash_part());
+                let derivation = integer_cell(row.get_ref(0)?).ok().flatten();
+                let output = text_cell(row.get_ref(1)?);
+                let output = output.and_then(|text| self.parse_path_cell(text)).ok();
+                if let Some((derivation, output)) = derivation.zip(output.flatten()) {
+                    visit(derivation, output.hash_part());
                 }
             }
             Ok(())
@@ -227,59 +304,37 @@ impl Database {
 
     /// Returns the paths with a higher row number.
     pub(crate) fn paths_after_row(&self, row: i64) -> Result<Vec<StorePath>, StoreError> {
-        let text = "select path from ValidPaths where id > ?1";
-        self.query_paths("list the latest paths of", text, [row])
+        let text = "select id, path from ValidPaths where id > ?1";
+        let found = self.query_paths("list the latest paths of", text, [row])?;
+        Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// One statement reads the row and its references, so that no write happens between them.
-    fn row_with_references(&self, text: &str, key: &str) -> Result<Option<PathRow>, StoreError> {
+    /// One statement reads the rows and their references, so that no write happens between them.
+    /// The references of a row follow each other.
+    fn rows_with_references(
+        &self,
+        text: &str,
+        parameters: impl Params,
+    ) -> Result<Vec<PathRow>, StoreError> {
         self.query("look up a path in", text, |query| {
-            let mut rows = query.query([key])?;
-            let mut found: Option<PathRow> = None;
+            let mut rows = query.query(parameters)?;
+            let mut found: Vec<PathRow> = Vec::new();
             while let Some(row) = rows.next()? {
-                let fields = match &mut found {
-                    Some(fields) => fields,
-                    None => found.insert(PathRow::read(row)?),
-                };
-                fields.references.extend(row.get::<_, Option<String>>(8)?);
+                if found.last().map(|last| last.id) != Some(row.get(0)?) {
+                    found.push(PathRow::read(row)?);
+                }
+                if let Some(last) = found.last_mut() {
+                    last.read_reference(row)?;
+                }
             }
             Ok(found)
         })
     }
 
-    fn parse_row(&self, fields: PathRow) -> Result<PathInfo, StoreError> {
-        let path = self.parse_path(&fields.path)?;
-        let row = path.as_str();
-        let nar_hash = Hash::parse_prefixed(&fields.hash);
-        let nar_hash = nar_hash.map_err(|error| self.invalid_row(row, &error))?;
-        let deriver = match fields.deriver.as_deref() {
-            None | Some("") => None,
-            Some(text) => Some(self.parse_path(text)?),
-        };
-        let signatures = self.parse_signatures(row, &fields.sigs)?;
-        let references = fields.references.iter().map(|text| self.parse_path(text));
-        let references = references.collect::<Result<_, _>>()?;
-        let ca = match fields.ca.as_str() {
-            "" => Ok(None),
-            text => ContentAddress::parse(text).map(Some),
-        };
-        let ca = ca.map_err(|error| self.invalid_row(row, &error))?;
-        Ok(PathInfo {
-            path,
-            nar_hash,
-            nar_size: u64::try_from(fields.nar_size).unwrap_or(0),
-            references,
-            deriver,
-            signatures,
-            ca,
-            registration_time: u64::try_from(fields.registration_time).ok(),
-            ultimate: fields.ultimate,
-        })
-    }
-
+    /// Parses a path of a row that only one query names.
     pub(super) fn parse_path(&self, text: &str) -> Result<StorePath, StoreError> {
         let parsed = self.layout.store_dir.parse(text);
-        parsed.map_err(|error| self.invalid_row(text, &error))
+        parsed.map_err(|error| self.unreadable(text, &error))
     }
 
     pub(super) fn parse_signatures(
@@ -287,59 +342,55 @@ impl Database {
         row: &str,
         text: &str,
     ) -> Result<BTreeSet<Signature>, StoreError> {
-        let signatures = text.split_ascii_whitespace().map(Signature::parse);
-        let parsed: Result<_, _> = signatures.collect();
-        parsed.map_err(|error| self.invalid_row(row, &error))
+        parse_signatures(text).map_err(|reason| self.unreadable(row, &reason))
     }
 
-    fn invalid_row(&self, row: &str, reason: &dyn Display) -> StoreError {
+    fn unreadable(&self, row: &str, reason: &dyn Display) -> StoreError {
         StoreError::InvalidRow {
             path: self.file.clone(),
             store_path: row.to_owned(),
             reason: reason.to_string(),
         }
     }
-}
 
-/// One row of ValidPaths with its references, still as text.
-struct PathRow {
-    path: String,
-    hash: String,
-    registration_time: i64,
-    deriver: Option<String>,
-    nar_size: i64,
-    ultimate: bool,
-    sigs: String,
-    ca: String,
-    references: Vec<String>,
-}
-
-impl PathRow {
-    /// Reads absent values as Nix does: a missing size is 0, missing signatures and addresses are
-    /// "".
-    fn read(row: &Row<'_>) -> rusqlite::Result<PathRow> {
-        Ok(PathRow {
-            path: row.get(0)?,
-            hash: row.get(1)?,
-            registration_time: row.get(2)?,
-            deriver: row.get(3)?,
-            nar_size: row.get::<_, Option<i64>>(4)?.unwrap_or(0),
-            ultimate: row.get::<_, Option<i64>>(5)? == Some(1),
-            sigs: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-            ca: row.get::<_, Option<String>>(7)?.unwrap_or_default(),
-            references: Vec::new(),
-        })
+    fn invalid_row(&self, row: DamagedRow) -> StoreError {
+        StoreError::InvalidRow {
+            path: self.file.clone(),
+            store_path: row.text,
+            reason: row.reason,
+        }
     }
 }
 
-/// Returns one row per reference, or one row if there is none. Each has the columns of the path.
-const PATH_INFO: &str = "select v.path, v.hash, v.registrationTime, v.deriver, v.narSize, \
-     v.ultimate, v.sigs, v.ca, t.path from ValidPaths v \
-     left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \
-     where v.path = ?1";
+/// The references of a path, or `None` if the path is not valid.
+type References = Option<Vec<StorePath>>;
 
-/// The same for the first path that is not less than the key.
-const PATH_INFO_OF_PREFIX: &str = "select v.path, v.hash, v.registrationTime, v.deriver, \
-     v.narSize, v.ultimate, v.sigs, v.ca, t.path from ValidPaths v \
-     left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \
-     where v.id = (select id from ValidPaths where path >= ?1 order by path limit 1)";
+/// A row of ValidPaths in a list of all rows.
+pub(crate) struct ListedRow {
+    pub(crate) row: i64,
+    /// The path, or the bytes that are no path of this store.
+    pub(crate) path: Result<StorePath, Vec<u8>>,
+    /// The size of the NAR in bytes, if the row has it.
+    pub(crate) nar_size: Option<u64>,
+    /// The hash part of the deriver.
+    pub(crate) deriver: Option<HashPart>,
+}
+
+/// The query for the row of a path.
+static PATH_INFO: LazyLock<String> = LazyLock::new(|| path_info_query("v.path = ?1"));
+
+/// The query for the rows of the paths with a hash part.
+static PATH_INFO_OF_HASH_PART: LazyLock<String> = LazyLock::new(|| path_info_query(HAS_HASH_PART));
+
+/// Returns a query for the rows of paths with a condition. It has one result per reference, or one
+/// if there is none. Each has the columns of the path.
+fn path_info_query(condition: &str) -> String {
+    format!(
+        "select {COLUMNS}, r.reference, t.path from ValidPaths v \
+         left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \
+         where {condition} order by v.path"
+    )
+}
+
+/// The condition for the paths with a hash part, in the order of the index of paths.
+const HAS_HASH_PART: &str = "v.path >= ?1 and v.path < ?2";

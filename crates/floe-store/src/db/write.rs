@@ -135,21 +135,32 @@ fn insert_path(
             info.ca.as_ref().map(ToString::to_string),
         ])?;
     let id = connection.last_insert_rowid();
+    insert_outputs(connection, id, registration, print)?;
+    Ok(id)
+}
+
+/// Inserts the outputs of a derivation with the row number `id`.
+pub(super) fn insert_outputs(
+    connection: &Connection,
+    id: i64,
+    registration: &Registration<'_>,
+    print: &dyn Fn(&StorePath) -> String,
+) -> rusqlite::Result<()> {
     for (output, path) in &registration.outputs {
         let text = "insert or replace into DerivationOutputs (drv, id, path) values (?1, ?2, ?3)";
         let mut insert = connection.prepare_cached(text)?;
         insert.execute(params![id, output, print(path)])?;
     }
-    Ok(id)
+    Ok(())
 }
 
 /// Returns the signatures as the database stores them.
-fn signatures(info: &PathInfo) -> Option<String> {
+pub(super) fn signatures(info: &PathInfo) -> Option<String> {
     let signatures: Vec<String> = info.signatures.iter().map(ToString::to_string).collect();
     (!signatures.is_empty()).then(|| signatures.join(" "))
 }
 
-fn path_id(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {
+pub(super) fn path_id(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached(super::PATH_ID)?
         .query_row([path], |row| row.get(0))
@@ -157,10 +168,11 @@ fn path_id(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>>
 }
 
 /// Seconds since 1970, the unit of Nix's registration time.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |elapsed| elapsed.as_secs())
 }
 
-const INSERT_REFERENCE: &str = "insert or replace into Refs (referrer, reference) values (?1, ?2)";
+pub(super) const INSERT_REFERENCE: &str =
+    "insert or replace into Refs (referrer, reference) values (?1, ?2)";

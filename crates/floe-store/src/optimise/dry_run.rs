@@ -70,6 +70,7 @@ impl StoreReader {
                 observer.path_done(*nar_size);
             },
         );
+        search.results.lock().damaged_rows = self.skipped_rows();
         match is_complete {
             true => Ok(std::mem::take(&mut *search.results.lock())),
             false => Err(StoreError::Interrupted),

@@ -2,13 +2,14 @@
 
 use floe_format::Hash;
 
+use crate::db::DamagedRow;
 use crate::error::StoreError;
 
 /// One problem in a store.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot verify {path}: {cause}")]
 pub struct VerifyProblem {
-    /// The full store path, or `.links/NAME` for a link.
+    /// The full store path, `.links/NAME` for a link, or the text of a row that does not parse.
     pub path: String,
     /// The cause.
     #[source]
@@ -37,13 +38,16 @@ pub enum ProblemCause {
         actual: Hash,
     },
     /// The NAR has another size than the row states, although the hash is right.
-    #[error("the NAR has {actual} bytes, and the database states {expected}")]
+    #[error("the NAR has {actual} bytes, and the database states {}", describe_size(*expected))]
     WrongSize {
-        /// The size of its row, in bytes.
+        /// The size of its row, in bytes; 0 if the row has none.
         expected: u64,
         /// The size of the NAR, in bytes.
         actual: u64,
     },
+    /// A row of the database does not parse.
+    #[error("the database is damaged: {0}")]
+    DamagedRow(DamagedRow),
     /// The path could not be read.
     #[error("{0}")]
     Unreadable(StoreError),
@@ -60,6 +64,15 @@ pub enum Damage {
     Missing,
     /// Its files do not match its NAR hash.
     Modified,
+    /// Its row in the database does not parse.
+    Row,
+}
+
+fn describe_size(size: u64) -> String {
+    match size {
+        0 => "no size".into(),
+        size => size.to_string(),
+    }
 }
 
 fn describe_referrers(referrers: &[String]) -> String {

@@ -1,8 +1,10 @@
 //! Writers and a running garbage collector: the collector gets every new root, and each wait ends
 //! on an interrupt and notifies the user.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::StoreDir;
-use floe_store::{LockWait, StoreError, StoreLayout, StoreWriter, WriteOptions};
+use floe_store::{
+    GcSettings, LockWait, StoreError, StoreLayout, StoreReader, StoreWriter, WriteOptions,
+};
 
 use crate::support::{Scratch, names, path, stage};
 
@@ -72,6 +76,25 @@ fn gc_socket_with_long_path_is_reachable() {
     writer.add_temp_roots([&a].into_iter()).unwrap();
     assert_eq!(collector.join().unwrap(), format!("/nix/store/{a}\n"));
     drop(lock);
+}
+
+/// Roots of processes have only hash parts, so the collector finds paths by them.
+#[test]
+fn rooted_path_with_shared_hash_part_is_no_garbage() {
+    let scratch = Scratch::new();
+    let layout = scratch.layout();
+    let (a, b) = (path('1', "a"), path('1', "b"));
+    let writer = scratch.writer();
+    let batch = vec![stage(&writer, &a, &[]), stage(&writer, &b, &[])];
+    assert_eq!(writer.register(batch).unwrap().valid.len(), 2);
+    drop(writer);
+    let link = layout.state_dir.join("gcroots/a");
+    symlink(layout.store_dir.full_path(&a), link).unwrap();
+    let reader = StoreReader::open(layout).unwrap();
+    let garbage = reader.find_garbage(&GcSettings::default(), &HashSet::new());
+    let garbage = garbage.unwrap();
+    assert_eq!(garbage.dead, []);
+    assert_eq!(garbage.live, [a, b].into());
 }
 
 /// The collector holds the lock and does not listen yet.

@@ -13,7 +13,7 @@ use super::super::manage::warn_of_unreadable;
 use super::super::print;
 use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
-use crate::messages::collect as messages;
+use crate::messages::{collect as messages, kept_rows};
 
 /// Shows the progress of a deletion, and stops it when the user interrupts it.
 pub(in crate::commands) struct CollectionDisplay {
@@ -69,6 +69,7 @@ where
         print(to_json(results))?;
     }
     warn_of_circles(&results.circular);
+    kept_rows(&results.damaged_rows).into_iter().for_each(warn);
     for failure in &results.failures {
         eprint_error(messages::failure(failure));
     }

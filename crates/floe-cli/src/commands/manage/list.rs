@@ -10,7 +10,10 @@ use floe_transfer::Size;
 use serde_json::{Value, json};
 
 use super::super::print;
-use super::{link_path, open_and_find_roots, open_store, profile_generation, warn_of_unreadable};
+use super::{
+    link_path, open_and_find_roots, open_store, profile_generation, warn_of_skipped_rows,
+    warn_of_unreadable,
+};
 use crate::args::ListArgs;
 use crate::display::eprint_line;
 use crate::messages::manage as messages;
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
         warn_of_unreadable(&links.unreadable);
     }
     let graph = store.reference_graph(&targets)?;
+    warn_of_skipped_rows(&store);
     let mut rows: Vec<Row> = links
         .roots
         .iter()

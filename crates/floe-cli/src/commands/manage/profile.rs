@@ -11,7 +11,7 @@ use floe_store::{Generation, GenerationSpec, Generations, Profile, StoreReader};
 use serde_json::{Value, json};
 
 use super::super::print;
-use super::open_store;
+use super::{open_store, warn_of_skipped_rows};
 use crate::args::{ProfileArgs, ProfileCommand};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
@@ -120,6 +120,7 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
             print(change)?;
         }
     }
+    warn_of_skipped_rows(&store);
     match args.store.json {
         true => print(json!({ "generations": shown })),
         false => Ok(()),
@@ -129,7 +130,7 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
 /// Whether the path of a generation is valid in the store.
 fn is_valid(store: &StoreReader, generation: &Generation) -> anyhow::Result<bool> {
     Ok(match generation.store_path(&store.layout().store_dir) {
-        Some(path) => store.path_info(&path)?.is_some(),
+        Some(path) => store.is_valid(&path)?,
         None => false,
     })
 }

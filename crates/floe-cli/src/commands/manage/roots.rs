@@ -7,7 +7,7 @@ use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use super::super::print;
-use super::open_and_find_roots;
+use super::{open_and_find_roots, warn_of_skipped_rows};
 use crate::args::RootsArgs;
 use crate::display::eprint_line;
 use crate::links::StoreNames;
@@ -17,6 +17,7 @@ pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
     let (store, found) = open_and_find_roots(&args.store)?;
     let targets: Vec<StorePath> = found.roots.iter().map(|root| root.path.clone()).collect();
     let graph = store.reference_graph(&targets)?;
+    warn_of_skipped_rows(&store);
     if !args.why.is_empty() {
         return explain(args, &store, &found.roots, &graph);
     }
@@ -58,7 +59,7 @@ fn explain(
     let mut explained = Vec::new();
     for text in StoreNames::from(store.layout()).follow(&args.why) {
         let path = PathSpec::parse(&text, dir)?.find_in_store(store)?;
-        if store.path_info(&path)?.is_none() {
+        if !store.is_valid(&path)? {
             bail!(messages::not_valid(&dir.full_path(&path)));
         }
         let chains = roots.iter().filter_map(|root| {

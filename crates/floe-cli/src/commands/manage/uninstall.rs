@@ -14,7 +14,7 @@ use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use super::super::print;
-use super::{link_path, open_and_find_roots, profile_generation};
+use super::{link_path, open_and_find_roots, profile_generation, warn_of_skipped_rows};
 use crate::args::UninstallArgs;
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
@@ -186,6 +186,7 @@ fn report(
 ) -> anyhow::Result<()> {
     let targets: Vec<StorePath> = roots.iter().map(|root| root.path.clone()).collect();
     let graph = store.reference_graph(&targets)?;
+    warn_of_skipped_rows(store);
     let kept = roots.iter().filter(|root| !removed.contains(root));
     let freed = graph.only_in(
         removed.iter().map(|root| &root.path),

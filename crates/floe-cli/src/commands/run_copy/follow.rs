@@ -15,8 +15,8 @@ use floe_transfer::{CANCEL_POLL, Cancel, Error, PathSpec, StoreConfig};
 use super::super::print;
 use super::CopyCommand;
 use super::observers::{CopyObservers, run_with_display};
-use crate::display::{eprint_error, eprint_line};
-use crate::messages::copy as messages;
+use crate::display::{eprint_error, eprint_line, warn};
+use crate::messages::{copy as messages, skipped_rows};
 use crate::options;
 use crate::path_lines::PathLines;
 
@@ -94,11 +94,17 @@ pub(super) fn watch_in_background(
     eprint_line(messages::watching(&layout.real_store_dir));
     let (sender, lines) = channel();
     let dir = layout.store_dir.clone();
+    let mut reported = 0;
     let watch = move || {
         loop {
             let is_last = stop.load(Ordering::Relaxed);
             match reader.valid_paths_after(last) {
                 Ok(new) => {
+                    let skipped = reader.skipped_rows();
+                    if skipped.len() > reported {
+                        skipped_rows(&skipped).into_iter().for_each(warn);
+                        reported = skipped.len();
+                    }
                     for (number, path) in new {
                         last = number;
                         if sender.send(Ok(dir.full_path(&path))).is_err() {
