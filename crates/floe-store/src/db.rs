@@ -78,7 +78,7 @@ impl Database {
         }
         let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
             .map_err(|source| database_error("open", &file, source))?;
-        let has_tables = prepare_with_retry(&mut connection, is_new, options)
+        let has_tables = retry_while_busy(is_new, || prepare(&mut connection, is_new, options))
             .map_err(|source| database_error("prepare", &file, source))?;
         if !has_tables {
             make_tables(layout, &connection, &file, is_new, (options, missing))?;
@@ -288,26 +288,24 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Applies Nix's settings of a connection. Returns whether there are tables of any kind.
+/// Repeats an attempt while another process disturbs the creation of the same database.
 ///
 /// Two processes that create the same database disturb each other when they switch it to a
-/// write-ahead log. SQLite then fails one of them at once and does not call the busy handler, so
-/// this function repeats the preparation.
-fn prepare_with_retry(
-    connection: &mut Connection,
+/// write-ahead log. SQLite then fails one of them at once and does not call the busy handler.
+fn retry_while_busy<T>(
     is_new: bool,
-    options: &WriteOptions,
-) -> rusqlite::Result<bool> {
+    mut attempt: impl FnMut() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     let began = Instant::now();
     loop {
-        match prepare(connection, is_new, options) {
+        match attempt() {
             Err(error) if is_new && is_busy(&error) && began.elapsed() < CREATE_TIMEOUT => {
                 if is_interrupted() {
                     return Err(error);
                 }
                 thread::sleep(CREATE_RETRY_INTERVAL);
             }
-            prepared => return prepared,
+            done => return done,
         }
     }
 }
@@ -332,6 +330,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
+/// Applies Nix's settings of a connection. Returns whether it has the tables of an existing store.
 fn prepare(
     connection: &mut Connection,
     is_new: bool,

@@ -202,3 +202,6 @@ fn read_link_at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<PathBuf> 
 
 /// A descriptor for names only. It needs no permission to list the directory.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests;

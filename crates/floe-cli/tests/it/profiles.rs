@@ -228,6 +228,30 @@ fn last_possible_generation_is_never_overwritten() {
 }
 
 #[test]
+fn switch_replaces_no_file_and_leads_to_no_deleted_path() {
+    let Some(profiles) = profiles() else { return };
+    profiles.make("switched", 2);
+    let gone = format!("/nix/store/{}-gone-1", "0".repeat(32));
+    symlink(&gone, profiles.scratch.join("switched/profile-3-link")).unwrap();
+    run(&mut profiles.floe("switched", &["switch", "3"]))
+        .expect(1)
+        .stderr_contains(&format!("the store does not have {gone}"));
+    let profile = profiles.path("switched");
+    assert_eq!(
+        fs::read_link(&profile).unwrap(),
+        Path::new("profile-2-link")
+    );
+    fs::remove_file(&profile).unwrap();
+    fs::write(&profile, "a file of the user").unwrap();
+    for arguments in [&["switch", "1"][..], &["rollback"]] {
+        run(&mut profiles.floe("switched", arguments))
+            .expect(1)
+            .stderr_contains("it is not a symbolic link");
+    }
+    assert_eq!(fs::read_to_string(&profile).unwrap(), "a file of the user");
+}
+
+#[test]
 fn changes_of_an_invalid_generation_are_unknown() {
     let Some(profiles) = profiles() else { return };
     profiles.make("broken", 1);

@@ -6,7 +6,7 @@ use std::path::Path;
 use floe_format::StorePath;
 use rusqlite::Connection;
 
-use super::database_error;
+use super::{database_error, retry_while_busy};
 use crate::directory::Directory;
 use crate::error::{IoContext as _, StoreError};
 use crate::layout::StoreLayout;
@@ -36,14 +36,15 @@ pub(super) enum Tables {
 
 impl Tables {
     pub(super) fn of(connection: &Connection) -> rusqlite::Result<Tables> {
-        if connection.table_exists(None, "ValidPaths")? {
-            return Ok(Tables::OfNix);
-        }
-        let query = "select count(*) from sqlite_schema where type = 'table'";
-        let count: i64 = connection.query_row(query, (), |row| row.get(0))?;
-        Ok(match count {
-            0 => Tables::None,
-            _ => Tables::Foreign,
+        // One query, because another process may create the tables meanwhile.
+        let query = "select count(*), coalesce(max(name = 'ValidPaths'), 0) \
+             from sqlite_schema where type = 'table'";
+        let (count, is_of_nix): (i64, bool) =
+            connection.query_row(query, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(match (count, is_of_nix) {
+            (_, true) => Tables::OfNix,
+            (0, false) => Tables::None,
+            (_, false) => Tables::Foreign,
         })
     }
 }
@@ -68,7 +69,7 @@ pub(super) fn make_tables(
         return Err(StoreError::NoTables { database });
     }
     let text = format!("begin immediate;\n{SCHEMA}\ncommit;");
-    connection.execute_batch(&text).map_err(error)?;
+    retry_while_busy(is_new, || connection.execute_batch(&text)).map_err(error)?;
     let trees = count_trees(layout);
     if !is_new && trees > 0 {
         options.events.send(StoreEvent::LostRows { trees });

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{corpus, find_tool, run, scratch};
+use floe_testkit::{NOBODY_UID, corpus, find_tool, run, scratch};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::garbage_store::place;
@@ -96,6 +96,38 @@ fn links_that_cannot_be_roots_are_skipped_with_a_warning() {
         assert!(ran.stderr.len() < 3000, "{}", ran.stderr);
     }
     assert!(!place(&root, &corpus.root).exists());
+}
+
+/// An administrator may move the directories of roots to another disk.
+#[test]
+fn roots_behind_linked_state_directories_keep_their_paths() {
+    let Some(corpus) = corpus("jq") else { return };
+    for moved in ["gcroots", "gcroots/auto", "gcroots/per-user", "profiles"] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        install(&corpus, &root);
+        let state = root.join("nix/var/nix");
+        let (place, elsewhere) = (state.join(moved), scratch.join("elsewhere"));
+        fs::create_dir_all(&place).unwrap();
+        fs::rename(&place, &elsewhere).unwrap();
+        symlink(&elsewhere, &place).unwrap();
+        symlink(&corpus.root, place.join("kept")).unwrap();
+        gc(&root, &[]).expect(0);
+        assert!(self::place(&root, &corpus.root).exists(), "{moved}");
+        // New roots are made there too.
+        let link = scratch.join("result");
+        let mut again = floe_in(&root, &["install", "--from", &corpus.file_url("zstd")]);
+        again.args(["--trusted-public-keys", &corpus.key, "-o"]);
+        run(again.arg(&link).arg(&corpus.root)).expect(0);
+        fs::remove_file(place.join("kept")).unwrap();
+        gc(&root, &[]).expect(0);
+        assert!(self::place(&root, &corpus.root).exists(), "{moved}");
+        // Another user could redirect the link.
+        lchown(&place, Some(NOBODY_UID), None).unwrap();
+        gc(&root, &[])
+            .expect(1)
+            .stderr_contains("is a symbolic link of another user");
+    }
 }
 
 /// An open directory, for trees that are deeper than a path can be long.
