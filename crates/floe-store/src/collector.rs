@@ -162,7 +162,8 @@ impl Collector {
         // On a full disk, opening the database may need the space.
         remove_reserved(&layout)?;
         let scope = options.lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, options, MissingTables::Refuse)?;
+        let database = Database::open_writable(&layout, options, MissingTables::Refuse);
+        let database = database.map_err(|error| error.into_no_space_to_collect(None))?;
         if options.fsync_metadata {
             database.sync_each_commit()?;
         }
@@ -248,6 +249,7 @@ impl Collector {
                 results,
             });
             results.lock().damaged_rows = database.skipped_rows();
+            database.truncate_large_log();
             ran
         })
     }
@@ -318,7 +320,7 @@ impl Collection<'_> {
             failures,
         } = remove_unused_links(&layout.links_dir())?;
         let mut results = self.results.lock();
-        results.links = removed;
+        results.links += removed;
         results.bytes_saved_by_links = bytes_saved;
         let failures = failures.into_iter();
         let failures = failures.map(|(path, source)| DeleteFailure { path, source });
@@ -335,6 +337,12 @@ impl Collection<'_> {
             recovery.recover_all();
         }
         Ok(())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        reserve_space(&self.layout.database_dir().join("reserved"));
     }
 }
 

@@ -8,9 +8,11 @@
 mod busy;
 mod damaged_rows;
 mod lock_directory;
+mod log;
 mod open;
 mod path_row;
 mod read;
+mod readers;
 mod realisations;
 mod repair_rows;
 mod tables;
@@ -100,13 +102,15 @@ impl Database {
             }
             written?;
         }
-        Ok(Database {
+        let database = Database {
             connection,
             file,
             layout: layout.clone(),
             skipped_rows: SkippedRows::default(),
             _big_lock: None,
-        })
+        };
+        database.limit_log();
+        Ok(database)
     }
 
     /// Opens an existing database for reading, and returns the way in which it is read. If this
@@ -345,6 +349,8 @@ fn prepare(
         false => "off",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
+    // The directory of temporary files may be on the same full disk.
+    connection.pragma_update(None, "temp_store", "memory")?;
     let use_wal = match is_new {
         true => options.use_sqlite_wal,
         // A store that a Nix with use-sqlite-wal = false made stays in its mode: a change needs
@@ -380,7 +386,7 @@ fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) ->
     StoreError::Database {
         action,
         path: file.to_path_buf(),
-        source,
+        source: log::with_cause(source, file),
     }
 }
 

@@ -3,6 +3,7 @@
 mod advice;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,8 @@ use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
 use advice::{
-    advice, advice_on_database, advice_on_obstacle, describe_no_generation, describe_non_profile,
-    join_paths,
+    advice, advice_on_database, advice_on_full_collection, advice_on_obstacle,
+    describe_no_generation, describe_non_profile, join_paths,
 };
 
 /// Any failure of this crate.
@@ -44,6 +45,20 @@ pub enum StoreError {
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
+    },
+    /// A collection has no space for the changes to the database. It cannot delete anything first.
+    #[error(
+        "cannot {action} the Nix database {path}: the disk is full{}",
+        advice_on_full_collection(readers.as_deref())
+    )]
+    NoSpaceToCollect {
+        /// The attempted action, such as `delete paths from`.
+        action: &'static str,
+        /// The database file.
+        path: PathBuf,
+        /// The processes whose reading keeps the log of the database large, as far as this user
+        /// sees them; `None` if it is not kept.
+        readers: Option<Vec<DatabaseReader>>,
     },
     /// A directory locks a database without a write-ahead log.
     #[error(
@@ -306,11 +321,27 @@ pub enum StoreError {
     },
 }
 
+/// A process that reads the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseReader {
+    /// The number of the process.
+    pub process: u32,
+    /// The name of its program.
+    pub name: String,
+}
+
+impl fmt::Display for DatabaseReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.process, self.name)
+    }
+}
+
 impl StoreError {
     /// Whether the cause is a full disk, a full inode table or an exceeded quota.
     pub fn is_out_of_space(&self) -> bool {
         match self {
             StoreError::Io { source, .. } => is_out_of_space(source),
+            StoreError::NoSpaceToCollect { .. } => true,
             _ => self.sqlite_code() == Some(ErrorCode::DiskFull),
         }
     }
@@ -365,6 +396,27 @@ impl StoreError {
     /// Whether the error concerns one file only, so that other files may succeed.
     pub(crate) fn is_file_specific(&self) -> bool {
         matches!(self, StoreError::Io { source, .. } if !is_system_wide(source))
+    }
+
+    /// Turns the error of a collection on a full disk into one that does not advise to collect.
+    pub(crate) fn into_no_space_to_collect(
+        self,
+        readers: Option<Vec<DatabaseReader>>,
+    ) -> StoreError {
+        match self {
+            StoreError::Database {
+                action,
+                path,
+                source,
+            } if source.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                StoreError::NoSpaceToCollect {
+                    action,
+                    path,
+                    readers,
+                }
+            }
+            error => error,
+        }
     }
 
     /// Turns the error into one that concerns only `store_path`.

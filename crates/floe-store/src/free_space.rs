@@ -47,6 +47,13 @@ impl FileSystem {
     }
 }
 
+/// The bytes that this user may still write in an existing directory; `None` if the file system
+/// does not count.
+pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
+    let counts = statvfs(directory).ok()?;
+    free(&counts, rustix::process::geteuid().is_root()).0
+}
+
 /// The canonical path of the directory or of its lowest existing parent.
 fn lowest_existing(directory: &Path) -> Result<PathBuf, StoreError> {
     let absolute = std::path::absolute(directory).io_context("resolve", directory)?;

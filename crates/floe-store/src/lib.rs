@@ -54,7 +54,7 @@ pub use collector::{
 };
 pub use db::{BuildTrace, DamagedRow, Realisation, Table};
 pub use directory::is_trusted_owner;
-pub use error::{StoreError, is_out_of_space};
+pub use error::{DatabaseReader, StoreError, is_out_of_space};
 pub use free_space::FileSystem;
 pub use gc_roots::{
     FoundRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, Unreadable, canon_path,

@@ -5,13 +5,14 @@
 //! 2. Query the database again under the lock, because another process may have added the path.
 //! 3. Check the rows of the references again, because an older collector may have deleted one.
 //! 4. Remove a tree at the final place that has no row, and rename the new tree there.
-//! 5. Write all rows in one transaction, which checks each reference a last time. Then release the
-//!    locks.
+//! 5. Write all rows in one transaction, which checks each reference a last time. On a full disk,
+//!    the transaction has as many rows as there is space for, and the other paths return to the
+//!    caller. Then release the locks.
 //!
 //! The locks are held only during this step. Two copies with overlapping closures therefore never
 //! wait for each other's downloads.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -43,7 +44,7 @@ pub struct RegisterOutcome {
     /// Paths that are valid now, registered by this call or by another process.
     pub valid: Vec<StorePath>,
     /// Paths to try again: another process holds the lock, a collector may still delete the old
-    /// tree, or this process has too many locks open.
+    /// tree, this process has too many locks open, or the disk has no space for all rows at once.
     pub busy: Vec<StagedPath>,
     /// Paths whose references are not all valid, with the missing references.
     pub missing_references: Vec<(StagedPath, BTreeSet<StorePath>)>,
@@ -118,15 +119,16 @@ impl StoreWriter {
         }
         self.sync_before_commit(renamed)?;
         let none_refused = outcome.refused.len() == refused_before;
-        if none_refused && database.register(&registrations)? {
-            for (staged, _lock) in renamed.drain(..) {
-                staged.tree.detach();
-                outcome.valid.push(staged.info.path);
-            }
-            return Ok(());
+        let registered = match none_refused {
+            true => database.register(&registrations)?,
+            false => 0,
+        };
+        for (staged, _lock) in renamed.drain(..registered) {
+            staged.tree.detach();
+            outcome.valid.push(staged.info.path);
         }
-        // Rare: a path was refused, or a reference vanished after the check. The caller tries the
-        // other paths again without it.
+        // Rare: a path was refused, a reference vanished after the check, or the disk has too
+        // little space for one transaction. The caller tries the other paths again.
         let refused: HashSet<&StorePath> = outcome.refused.iter().map(|(path, _)| path).collect();
         for path in renamed.drain(..) {
             if !refused.contains(&path.0.info.path) {
@@ -320,36 +322,33 @@ fn derivation_name(path: &StorePath) -> &str {
         .unwrap_or(path.name())
 }
 
-/// Keeps the paths whose references are all valid or kept as well.
+/// Keeps the paths whose references are all valid or kept as well, in their order.
 fn retain_with_valid_references(
     database: &Database,
-    batch: Vec<LockedPath>,
+    mut batch: Vec<LockedPath>,
     outcome: &mut RegisterOutcome,
 ) -> Result<Vec<LockedPath>, StoreError> {
-    let by_path = |entry: LockedPath| (entry.0.info.path.clone(), entry);
-    let mut kept: BTreeMap<StorePath, LockedPath> = batch.into_iter().map(by_path).collect();
     loop {
-        let mut incomplete = Vec::new();
-        for (path, (staged, _)) in &kept {
+        let paths = batch.iter().map(|(staged, _)| staged.info.path.clone());
+        let paths: HashSet<StorePath> = paths.collect();
+        let mut complete = Vec::new();
+        for (staged, lock) in batch {
             let mut missing = BTreeSet::new();
             for reference in &staged.info.references {
-                if !kept.contains_key(reference) && !database.is_valid(reference)? {
+                if !paths.contains(reference) && !database.is_valid(reference)? {
                     missing.insert(reference.clone());
                 }
             }
-            if !missing.is_empty() {
-                incomplete.push((path.clone(), missing));
+            match missing.is_empty() {
+                true => complete.push((staged, lock)),
+                false => outcome.missing_references.push((staged, missing)),
             }
-        }
-        if incomplete.is_empty() {
-            return Ok(kept.into_values().collect());
         }
         // A path that is left out may be a reference of other paths, so the check repeats.
-        for (path, missing) in incomplete {
-            if let Some((staged, _)) = kept.remove(&path) {
-                outcome.missing_references.push((staged, missing));
-            }
+        if complete.len() == paths.len() {
+            return Ok(complete);
         }
+        batch = complete;
     }
 }
 

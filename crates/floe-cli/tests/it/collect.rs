@@ -2,6 +2,7 @@
 
 mod deletion;
 mod faults;
+mod full_disk;
 mod garbage_store;
 mod generations;
 mod kills;

@@ -9,7 +9,12 @@
 //! A path that is kept therefore keeps all of its references: they come later in the order, and
 //! step 1 marks them before it takes them. Unless `fsync-metadata` is off, the rows reach the disk
 //! before the files are removed, so that a power cut leaves no row without files.
+//!
+//! On a full disk, a transaction may not fit. Then the collector waits for the files of the earlier
+//! batches, which frees space, and tries a smaller batch. It ends only if a single path does not
+//! fit, for example because another process reads the database, which keeps the log of all changes.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
 use std::iter::Peekable;
 use std::num::NonZeroUsize;
@@ -30,6 +35,7 @@ use super::{DeleteFailure, GcObserver, GcResults};
 use crate::db::Database;
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
+use crate::tree::links::remove_unused_links;
 use crate::tree::remove_and_count;
 
 /// The deletion of dead paths.
@@ -64,8 +70,10 @@ struct DeadEntry {
 struct Remaining {
     graph: PathGraph,
     is_live: Vec<bool>,
-    valid: Peekable<vec::IntoIter<PathNumber>>,
+    valid: VecDeque<PathNumber>,
     unregistered: Peekable<vec::IntoIter<UnregisteredFile>>,
+    /// Whether files without rows come before valid paths, because they need no transaction.
+    takes_unregistered_first: bool,
 }
 
 /// The amount of the next batch.
@@ -73,6 +81,15 @@ struct Remaining {
 struct BatchLimit {
     paths: usize,
     bytes: u64,
+}
+
+/// The number of paths of the next batch. It grows, unless the disk is full.
+struct BatchSize {
+    paths: usize,
+    /// Whether a batch did not fit on the disk.
+    was_too_large: bool,
+    /// How often in a row a single path did not fit.
+    attempts: u32,
 }
 
 impl Deletion<'_> {
@@ -84,8 +101,9 @@ impl Deletion<'_> {
         let mut remaining = Remaining {
             graph: dead.graph,
             is_live: dead.is_live,
-            valid: dead.valid.into_iter().peekable(),
+            valid: dead.valid.into(),
             unregistered: dead.unregistered.into_iter().peekable(),
+            takes_unregistered_first: false,
         };
         let (send, receive) = sync_channel(QUEUE_LEN);
         let receive = Mutex::new(receive);
@@ -108,13 +126,19 @@ impl Deletion<'_> {
         remaining: &mut Remaining,
         send: SyncSender<DeadEntry>,
     ) -> Result<(), StoreError> {
-        let mut paths = FIRST_BATCH_PATHS;
+        let mut size = BatchSize::first();
         while !self.is_limit_reached() {
             let limit = BatchLimit {
-                paths,
+                paths: size.paths,
                 bytes: self.bytes_left().min(BATCH_BYTES),
             };
-            let batch = self.next_batch(remaining, limit)?;
+            let batch = match self.next_batch(remaining, limit) {
+                Ok(batch) => batch,
+                Err(error) => {
+                    self.make_room(remaining, &mut size, error)?;
+                    continue;
+                }
+            };
             if batch.is_empty() && remaining.is_empty() {
                 return Ok(());
             }
@@ -125,12 +149,46 @@ impl Deletion<'_> {
             if self.max_freed.is_some() {
                 self.remover.roots.wait_for_deletions();
             }
-            paths = (paths * 4).min(BATCH_PATHS_MAX);
+            size.grow();
             if !self.remover.observer.should_continue() {
                 return Err(StoreError::Interrupted);
             }
         }
         Ok(())
+    }
+
+    /// Makes room after a transaction that did not fit on the disk, so that the caller tries again.
+    ///
+    /// Errors: returns `error` if it has another cause, or if nothing can be done.
+    fn make_room(
+        &self,
+        remaining: &mut Remaining,
+        size: &mut BatchSize,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        if !error.is_out_of_space() {
+            return Err(error);
+        }
+        let remover = &self.remover;
+        if !remover.observer.should_continue() {
+            return Err(StoreError::Interrupted);
+        }
+        // The files of the earlier batches occupy space until they are gone.
+        remover.roots.wait_for_deletions();
+        match size.shrink() {
+            0 => Ok(()),
+            1 => {
+                remaining.takes_unregistered_first = true;
+                // The contents of deleted paths stay as long as `.links` has them.
+                if let Ok(links) = remove_unused_links(&remover.layout.links_dir()) {
+                    remover.results.lock().links += links.removed;
+                }
+                Ok(())
+            }
+            // Another process may read the database only for a moment.
+            attempts if attempts < ATTEMPTS_MAX && !self.database.truncate_log() => Ok(()),
+            _ => Err(error.into_no_space_to_collect(self.database.log_readers())),
+        }
     }
 
     /// The number of bytes that may still be freed.
@@ -151,7 +209,10 @@ impl Deletion<'_> {
         remaining: &mut Remaining,
         limit: BatchLimit,
     ) -> Result<Vec<DeadEntry>, StoreError> {
-        let valid = self.take_valid(remaining, limit);
+        let valid = match remaining.takes_unregistered_first && remaining.has_unregistered() {
+            true => Vec::new(),
+            false => self.take_valid(remaining, limit),
+        };
         if valid.is_empty() {
             return self.next_unregistered(remaining, limit);
         }
@@ -167,6 +228,9 @@ impl Deletion<'_> {
         if deleted.is_err() {
             for (_, path) in &rows {
                 roots.end_deletion(Some(path.hash_part()));
+            }
+            for number in valid.iter().rev() {
+                remaining.valid.push_front(*number);
             }
         }
         let mut entries = Vec::new();
@@ -194,7 +258,7 @@ impl Deletion<'_> {
         let (mut taken, mut bytes) = (Vec::new(), 0_u64);
         while taken.len() < limit.paths
             && bytes <= limit.bytes
-            && let Some(number) = remaining.valid.next()
+            && let Some(number) = remaining.valid.pop_front()
         {
             if remaining.is_live[index(number)] {
                 continue;
@@ -317,7 +381,11 @@ impl Drop for InDeletion<'_> {
 
 impl Remaining {
     fn is_empty(&mut self) -> bool {
-        self.valid.peek().is_none() && self.unregistered.peek().is_none()
+        self.valid.is_empty() && !self.has_unregistered()
+    }
+
+    fn has_unregistered(&mut self) -> bool {
+        self.unregistered.peek().is_some()
     }
 
     /// Marks the paths that new roots keep.
@@ -329,6 +397,35 @@ impl Remaining {
     }
 }
 
+impl BatchSize {
+    fn first() -> BatchSize {
+        BatchSize {
+            paths: FIRST_BATCH_PATHS,
+            was_too_large: false,
+            attempts: 0,
+        }
+    }
+
+    fn grow(&mut self) {
+        let larger = match self.was_too_large {
+            true => self.paths + self.paths.div_ceil(4),
+            false => self.paths * 4,
+        };
+        self.paths = larger.min(BATCH_PATHS_MAX);
+        self.attempts = 0;
+    }
+
+    /// Halves the size. Returns how often in a row a batch of a single path did not fit.
+    fn shrink(&mut self) -> u32 {
+        self.was_too_large = true;
+        match self.paths {
+            1 => self.attempts += 1,
+            paths => self.paths = paths / 2,
+        }
+        self.attempts
+    }
+}
+
 /// Names of files have no zero byte.
 fn c_string(name: &[u8]) -> CString {
     CString::new(name).unwrap_or_default()
@@ -336,6 +433,10 @@ fn c_string(name: &[u8]) -> CString {
 
 /// Small, so that a full disk soon has free space for larger transactions.
 const FIRST_BATCH_PATHS: usize = 16;
+
+/// How often a single path is tried while other processes read the database: for about two seconds,
+/// because each attempt truncates the log three times and waits 63 ms each time.
+const ATTEMPTS_MAX: u32 = 10;
 
 /// A commit waits for the disk, so each has many paths.
 const BATCH_PATHS_MAX: usize = 1024;

@@ -5,23 +5,40 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{PathInfo, StorePath};
 use rusqlite::{
-    Connection, ErrorCode, OptionalExtension as _, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OptionalExtension as _, Statement, Transaction, TransactionBehavior,
+    params,
 };
 
 use super::Database;
 use crate::error::StoreError;
 
 impl Database {
-    /// Registers paths in one transaction. Each reference must be valid or among `paths`.
+    /// Registers paths in one transaction, references first. Each reference must be valid or among
+    /// `paths`.
     ///
-    /// Returns `false` and registers nothing if a reference is no longer valid. After `true`, no
-    /// collector can delete a reference: it checks for referrers in a transaction of its own before
-    /// each deletion.
+    /// Returns how many paths it has registered: all; the first ones if the disk has no space for
+    /// more; or none if a reference is no longer valid. No collector can delete a reference of a
+    /// registered path: it checks for referrers in a transaction of its own before each deletion.
     ///
     /// Errors leave the database unchanged.
-    pub(crate) fn register(&self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
-        self.try_register(paths)
-            .map_err(|source| super::database_error("register paths in", &self.file, source))
+    pub(crate) fn register(&self, paths: &[Registration<'_>]) -> Result<usize, StoreError> {
+        let error = |source| super::database_error("register paths in", &self.file, source);
+        let mut count = paths.len();
+        let mut no_space: Option<StoreError> = None;
+        loop {
+            let register = || self.try_register(&paths[..count]).map_err(error);
+            match (self.retry_when_full(register), no_space.take()) {
+                (Ok(true), _) => return Ok(count),
+                // The order of the paths allows no smaller transaction.
+                (Ok(false), Some(error)) => return Err(error),
+                (Ok(false), None) => return Ok(0),
+                (Err(error), _) if error.is_out_of_space() && count > 1 => {
+                    count /= 2;
+                    no_space = Some(error);
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
     }
 
     /// Replaces the metadata of a valid path after its contents were replaced, as Nix does
@@ -29,7 +46,7 @@ impl Database {
     pub(crate) fn update(&self, info: &PathInfo) -> Result<(), StoreError> {
         let text = "update ValidPaths set narSize = ?2, hash = ?3, ultimate = ?4, sigs = ?5, \
              ca = ?6 where path = ?1";
-        self.query("update a path in", text, |query| {
+        let update = |query: &mut Statement<'_>| {
             query.execute(params![
                 self.layout.store_dir.full_path(&info.path),
                 i64::try_from(info.nar_size).ok().filter(|size| *size != 0),
@@ -38,7 +55,8 @@ impl Database {
                 signatures(info),
                 info.ca.as_ref().map(ToString::to_string),
             ])
-        })?;
+        };
+        self.retry_when_full(|| self.query("update a path in", text, update))?;
         Ok(())
     }
 
@@ -47,8 +65,8 @@ impl Database {
     ///
     /// Errors leave the database unchanged.
     pub(crate) fn delete(&self, rows: &[(i64, &StorePath)]) -> Result<Vec<bool>, StoreError> {
-        self.try_delete(rows)
-            .map_err(|source| super::database_error("delete paths from", &self.file, source))
+        let error = |source| super::database_error("delete paths from", &self.file, source);
+        self.retry_when_full(|| self.try_delete(rows).map_err(error))
     }
 
     fn try_delete(&self, rows: &[(i64, &StorePath)]) -> rusqlite::Result<Vec<bool>> {
@@ -176,3 +194,75 @@ pub(super) fn now() -> u64 {
 
 pub(super) const INSERT_REFERENCE: &str =
     "insert or replace into Refs (referrer, reference) values (?1, ?2)";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floe_format::{Hash, StoreDir};
+
+    use super::*;
+    use crate::db::MissingTables;
+    use crate::layout::StoreLayout;
+    use crate::options::WriteOptions;
+
+    /// The paths of a chain, in which each refers to the one before.
+    fn chain(len: usize) -> Vec<PathInfo> {
+        let path = |number| StorePath::parse(&format!("{}-{number}", "0".repeat(32))).unwrap();
+        let info = |number: usize| PathInfo {
+            path: path(number),
+            nar_hash: Hash::sha256([0; 32]),
+            nar_size: 1,
+            references: number.checked_sub(1).map(path).into_iter().collect(),
+            deriver: None,
+            signatures: Default::default(),
+            ca: None,
+            registration_time: None,
+            ultimate: false,
+        };
+        (0..len).map(info).collect()
+    }
+
+    fn registrations(infos: &[PathInfo]) -> Vec<Registration<'_>> {
+        let registration = |info| Registration {
+            info,
+            outputs: Vec::new(),
+        };
+        infos.iter().map(registration).collect()
+    }
+
+    /// SQLite's limit of pages stands for the full disk: the error is the same.
+    #[test]
+    fn first_paths_are_registered_if_not_all_fit() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(layout.database_dir()).unwrap();
+        let database =
+            Database::open_writable(&layout, &WriteOptions::default(), MissingTables::Create)
+                .unwrap();
+        let connection = &database.connection;
+        let pages: i64 = connection
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .unwrap();
+        let limit = format!("pragma max_page_count = {}", pages + 20);
+        connection.query_row(&limit, (), |_| Ok(())).unwrap();
+        let infos = chain(1000);
+        let mut registered = 0;
+        let error = loop {
+            match database.register(&registrations(&infos[registered..])) {
+                Ok(0) => panic!("no path and no error after {registered}"),
+                Ok(count) => registered += count,
+                Err(error) => break error,
+            }
+        };
+        assert!(error.is_out_of_space(), "{error}");
+        assert!((1..1000).contains(&registered), "{registered}");
+        assert_eq!(database.valid_paths().unwrap().len(), registered);
+        // Referrers first: no smaller transaction is possible, and the database stays as it is.
+        let mut rest: Vec<PathInfo> = infos[registered..].to_vec();
+        rest.reverse();
+        let error = database.register(&registrations(&rest)).unwrap_err();
+        assert!(error.is_out_of_space(), "{error}");
+        assert_eq!(database.valid_paths().unwrap().len(), registered);
+    }
+}

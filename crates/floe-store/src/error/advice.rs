@@ -8,7 +8,7 @@ use floe_format::StorePath;
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
-use super::is_errno;
+use super::{DatabaseReader, is_errno};
 
 pub(super) fn join_paths(paths: &BTreeSet<StorePath>) -> String {
     let paths: Vec<&str> = paths.iter().map(StorePath::as_str).collect();
@@ -84,9 +84,28 @@ pub(super) fn advice_on_obstacle(
 /// The fix for an error of SQLite.
 pub(super) fn advice_on_database(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => OUT_OF_SPACE,
+        Some(ErrorCode::DiskFull) => {
+            "; try floe gc, or making room in another way (see `df -h` and `df -i`)"
+        }
         _ => "",
     }
+}
+
+/// The second half of the message of a collection on a full disk: what keeps the log, and the fix.
+pub(super) fn advice_on_full_collection(readers: Option<&[DatabaseReader]>) -> String {
+    let Some(readers) = readers else {
+        return "; try deleting files outside the store (see `df -h` and `df -i`)".into();
+    };
+    let names: Vec<String> = readers.iter().map(ToString::to_string).collect();
+    let (names, fix) = match names.len() {
+        0 => ("another process".into(), "all programs that use the store"),
+        1 => (names.join(", "), "it"),
+        _ => (names.join(", "), "them"),
+    };
+    format!(
+        ", and its log cannot shrink while it is being read by {names}; \
+         try stopping {fix}, then floe gc again"
+    )
 }
 
 /// The system uses the same message for missing blocks and missing inodes, and `df -h` shows only

@@ -55,6 +55,11 @@ impl LockWait {
         }
     }
 
+    /// Creates a wait that has ended already. A query still waits for a moment.
+    pub(crate) fn expired() -> LockWait {
+        LockWait::new(Arc::new(AtomicBool::new(true)), |_| {})
+    }
+
     /// Repeats `attempt` until it returns a value, for at most the time limit. `what` names the
     /// holder of the lock, `path` is the lock file.
     ///
