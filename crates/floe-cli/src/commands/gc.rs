@@ -39,9 +39,6 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         return print_roots(args, layout, store.runtime_roots());
     }
     let is_dry = args.dry_run || args.print_dead || args.print_live;
-    if !is_dry {
-        check_writable(&*store)?;
-    }
     let cancel = Cancel::default();
     let lock_wait = options::lock_wait(cancel.flag());
     let mut old = OldGenerations::find(args, layout, &settings)?;
@@ -51,10 +48,12 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         old.report(true);
         return show(args, &garbage, layout);
     }
+    check_writable(&*store)?;
     options::cancel_on_signals(&cancel)?;
     // Before any thread starts, so that all see the writable directory.
     mount::make_writable(&layout.real_store_dir)?;
-    // A store that cannot be collected keeps its old generations.
+    // A store that cannot be collected keeps its old generations. On a full disk, the collector
+    // makes the space that the locks of the profiles need.
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
     let max_freed = max_freed(args, layout)?;
     let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;

@@ -295,6 +295,35 @@ fn commands_without_space_end_with_5_and_a_fix() {
     disk.assert_collected();
 }
 
+/// The lock of a profile needs an inode, which only the reserved file has left.
+#[test]
+fn old_generations_go_after_the_reserved_file() {
+    let Some(disk) = SmallDisk::create(20, 100, 10) else {
+        return;
+    };
+    // Creates the lock and the socket of the collector, and the reserved file.
+    let mut none = disk.gc();
+    disk.mount.run(none.args(["--max-freed", "0"])).expect(0);
+    let profiles = disk.root().join("nix/var/nix/profiles");
+    let profiles = disk.mount.outside_path(&profiles);
+    for (number, name) in disk.dead.iter().take(2).enumerate() {
+        let link = profiles.join(format!("p-{}-link", number + 1));
+        symlink(format!("/nix/store/{name}"), link).unwrap();
+    }
+    symlink("p-2-link", profiles.join("p")).unwrap();
+    let mut command = Command::new("find");
+    let ran = disk.mount.run(command.arg(disk.mount.mount_point()));
+    let inodes = ran.expect(0).stdout.lines().count();
+    disk.mount.remount(&format!("nr_inodes={inodes}"));
+    assert_eq!(disk.mount.free_blocks_and_inodes().1, 0);
+    let mut gc = disk.gc();
+    disk.mount
+        .run(gc.args(["--keep-generations", "1"]))
+        .expect(0);
+    assert!(!profiles.join("p-1-link").is_symlink());
+    assert!(profiles.join("p-2-link").is_symlink());
+}
+
 /// A hash part that spreads over the index, as real ones do.
 fn hash_part(number: usize) -> String {
     let digits = b"0123456789abcdfghijklmnpqrsvwxyz";
