@@ -65,11 +65,17 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         true => Verification::default(),
         false => store.verify(&paths, args.jobs, &())?,
     };
+    let mut kind = ErrorKind::Untrusted;
     let repaired = match args.repair && !found.problems.is_empty() {
         true => {
             let settings = settings.map_or_else(load, Ok)?;
             let repaired = repair(&args, &settings, &store_config, layout, &found);
-            repaired.or_else(report_failed_repair)?
+            repaired.or_else(|error| {
+                if exit::kind(&error) == ErrorKind::NoSpace {
+                    kind = ErrorKind::NoSpace;
+                }
+                report_failed_repair(error)
+            })?
         }
         false => 0,
     };
@@ -101,11 +107,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
     match failed == repaired {
         true => Ok(()),
-        false => Err(exit::failures(
-            &line,
-            failed - repaired,
-            ErrorKind::Untrusted,
-        )),
+        false => Err(exit::failures(&line, failed - repaired, kind)),
     }
 }
 

@@ -260,10 +260,15 @@ fn commands_without_space_end_with_5_and_a_fix() {
     };
     let (root, seed) = (disk.root(), disk.seed.display().to_string());
     let dead = format!("/nix/store/{}", disk.dead[99]);
+    let damaged = root.join("nix/store").join(&disk.dead[50]);
+    let damaged = disk.mount.outside_path(&damaged);
+    fs::set_permissions(&damaged, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&damaged, "damaged").unwrap();
     let new = disk.mount.mount_point().join("new");
-    let commands: [(&Path, &[&str]); 5] = [
+    let commands: [(&Path, &[&str]); 6] = [
         (&root, &["copy", "--all", "--from", &seed]),
         (&root, &["optimise"]),
+        (&root, &["verify", "--repair", "--from", &seed]),
         (&root, &["delete", &dead]),
         (&root, &["gc"]),
         (&new, &["copy", "--all", "--from", &seed]),
