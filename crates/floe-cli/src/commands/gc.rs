@@ -56,15 +56,13 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     // makes the space that the locks of the profiles need.
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
     let max_freed = max_freed(args, layout)?;
-    let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
-    if store.runtime_roots() == RuntimeRoots::Daemon {
-        reader.find_roots(RuntimeRoots::Daemon)?;
+    if !old.is_empty() {
+        let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
+        reader.check_roots(&gc_settings)?;
+        drop(reader);
+        old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
+        old.report(false);
     }
-    let links = reader.find_links()?;
-    links.check_registered(gc_settings.ignore_unregistered_roots)?;
-    drop(reader);
-    old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
-    old.report(false);
     let display = CollectionDisplay::start(cancel, io::stderr().is_terminal());
     let (results, collected) = collector.collect(&gc_settings, max_freed, &display);
     drop(display);

@@ -55,6 +55,23 @@ pub struct DeadFile {
 }
 
 impl StoreReader {
+    /// Checks whether a collection would refuse to delete because of a root.
+    ///
+    /// Errors: [`StoreError::UnregisteredRoot`], [`StoreError::FailedRoot`], and those of
+    /// [`StoreReader::find_roots`].
+    pub fn check_roots(&self, settings: &GcSettings) -> Result<(), StoreError> {
+        let database = self.database();
+        let search = RootSearch {
+            layout: self.layout(),
+            database: &database,
+            runtime_roots: settings.runtime_roots,
+            removes_stale: false,
+            failed_roots: FailedRoots::Stop,
+        };
+        let found = search.find_permanent()?;
+        found.check_registered(settings.ignore_unregistered_roots)
+    }
+
     /// Finds the dead paths. Changes nothing and waits for no collector, so another process may
     /// change the result. The links among `ignored` keep nothing.
     ///

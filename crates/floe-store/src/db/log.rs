@@ -7,18 +7,20 @@
 //!
 //! A process that reads the database keeps the log: it may still need the old pages.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::{ErrorCode, ffi};
+use rustix::fs::Mode;
 
 use super::readers::find_readers;
 use super::{Database, side_file};
 use crate::error::{DatabaseReader, StoreError, is_out_of_space};
 use crate::free_space::free_bytes;
 use crate::locks::LockWait;
+use crate::written_file::WrittenFile;
 
 impl Database {
     /// Truncates the log if it is large beside the free space.
@@ -93,9 +95,11 @@ fn has_no_space(directory: &Path) -> bool {
     let name = format!("floe-space-{}-{number}", std::process::id());
     let place = directory.join(name);
     let write = || -> io::Result<()> {
-        let mut file = File::create_new(&place)?;
-        fs::remove_file(&place)?;
-        file.write_all(&[0; PROBE_LEN])
+        let file = WrittenFile::create(&place, Mode::RUSR | Mode::WUSR)?;
+        file.complete(|file| {
+            fs::remove_file(&place)?;
+            file.write_all(&[0; PROBE_LEN])
+        })
     };
     write().is_err_and(|error| is_out_of_space(&error))
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::side_file;
 use crate::error::DatabaseReader;
+use crate::list_directory::list_directory;
 
 /// Returns the other processes that read the database now. If the system does not tell which of
 /// them hold a lock, returns all that have the database open.
@@ -31,12 +32,15 @@ fn find_users(file: &Path) -> Vec<DatabaseReader> {
     let Some(database) = identity(file) else {
         return Vec::new();
     };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = list_directory(Path::new("/proc"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let users = processes.filter_map(|entry| {
         let process: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let descriptors = fs::read_dir(entry.path().join("fd")).ok()?;
-        let mut places = descriptors.flatten().map(|descriptor| descriptor.path());
-        let has_open = places.any(|place| identity(&place) == Some(database));
+        let descriptors = list_directory(&entry.path().join("fd")).ok()?;
+        let mut descriptors = descriptors.flatten();
+        let has_open = descriptors.any(|it| identity(it.path()) == Some(database));
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         (has_open && process != std::process::id()).then(|| DatabaseReader {
             process,

@@ -50,9 +50,7 @@ pub enum RuntimeRoots {
 impl FoundRoots {
     /// Refuses a deletion if a root leads to a path that is on disk and not in the database, unless
     /// the settings ignore such roots.
-    ///
-    /// Errors: [`StoreError::UnregisteredRoot`].
-    pub fn check_registered(&self, ignores: bool) -> Result<(), StoreError> {
+    pub(crate) fn check_registered(&self, ignores: bool) -> Result<(), StoreError> {
         match self.unregistered.first() {
             Some(root) if !ignores => Err(StoreError::UnregisteredRoot {
                 root: root.place.to_string(),
@@ -108,11 +106,9 @@ impl StoreReader {
         };
         let mut unreadable = Vec::new();
         let candidates = search.link_candidates(&mut unreadable)?;
-        let unregistered = search.unregistered(&candidates)?;
         let roots = search.sorted(Vec::new(), candidates)?;
         Ok(FoundRoots {
             roots,
-            unregistered,
             unreadable,
             ..FoundRoots::default()
         })

@@ -61,6 +61,11 @@ impl OldGenerations {
         Ok(OldGenerations { specs, found })
     }
 
+    /// Whether there is no generation to delete.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// The links of the generations.
     pub(super) fn links(&self) -> IgnoredLinks {
         let generations = self.found.iter().flat_map(|(_, generations)| generations);
