@@ -203,7 +203,10 @@ impl StoreReader {
             return Ok(Vec::new());
         }
         let entries = entries.and_then(|entries| entries.collect());
-        entries.io_context("list", directory)
+        let mut entries: Vec<DirectoryEntry> = entries.io_context("list", directory)?;
+        // A directory is no link. A later Nix may divide the links among directories.
+        entries.retain(|entry| !entry.is_dir().unwrap_or(false));
+        Ok(entries)
     }
 }
 

@@ -1,5 +1,8 @@
 //! `floe delete`: deletes given paths that nothing keeps.
 
+use std::fs;
+
+use anyhow::anyhow;
 use floe_copy::check_writable;
 use floe_format::{StoreDir, StorePath};
 use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, StoreReader};
@@ -12,7 +15,6 @@ use super::mount;
 use super::print;
 use crate::args::{DeleteArgs, read_paths};
 use crate::display::{eprint_line, warn};
-use crate::exit::UsageError;
 use crate::links::StoreNames;
 use crate::messages::{collect as messages, kept_rows};
 use crate::options::{self, Settings};
@@ -23,7 +25,8 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
     let layout = &layout;
     let lock_wait = options::lock_wait(Default::default());
     let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
-    let paths = parse_paths(&read_paths(&args.paths, false)?, &reader)?;
+    let mut paths = parse_paths(&read_paths(&args.paths, false)?, &reader)?;
+    skip_absent(&reader, &mut paths)?;
     let options = DeleteOptions {
         recursive: args.recursive,
         skip_alive: args.skip_alive,
@@ -76,17 +79,34 @@ fn parse_paths(texts: &[String], reader: &StoreReader) -> anyhow::Result<Vec<Sto
     paths.collect()
 }
 
+/// Removes the paths that are neither valid nor on disk, with a warning each, as nix-store ignores
+/// them.
+fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Result<()> {
+    let mut present = Vec::new();
+    for path in paths.drain(..) {
+        let is_on_disk = fs::symlink_metadata(reader.real_path(&path)).is_ok();
+        match is_on_disk || reader.path_info(&path)?.is_some() {
+            true => present.push(path),
+            false => warn(messages::absent(
+                &reader.layout().store_dir.full_path(&path),
+            )),
+        }
+    }
+    *paths = present;
+    Ok(())
+}
+
 fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
     let print = |path: &StorePath| dir.full_path(path);
     match error {
-        DeleteError::NotInStore(path) => UsageError(messages::not_in_store(&print(&path))).into(),
+        DeleteError::NotInStore(path) => anyhow!(messages::not_in_store(&print(&path))),
         DeleteError::Alive { path, obstacle } => {
             let (AlivePath::Root { chain, .. }
             | AlivePath::InUse { chain }
             | AlivePath::DamagedRow { chain }
             | AlivePath::Referrer { chain }) = &obstacle;
             let chain: Vec<String> = chain.iter().map(print).collect();
-            UsageError(messages::alive(&print(&path), &obstacle, &chain)).into()
+            anyhow!(messages::alive(&print(&path), &obstacle, &chain))
         }
         DeleteError::Store(error) => anyhow::Error::from(error),
     }

@@ -76,6 +76,10 @@ pub(crate) fn not_deleted(count: usize) -> String {
     format!("cannot delete all files at {places}; the next collection tries again")
 }
 
+pub(crate) fn absent(path: &str) -> String {
+    format!("skipping {path}: this store does not have it")
+}
+
 pub(crate) fn not_in_store(path: &str) -> String {
     format!("cannot delete {path}: this store does not have it")
 }

@@ -112,6 +112,24 @@ fn single_paths_are_verified_and_unknown_ones_are_faults() {
     assert!(ran.stdout.contains("is not valid"), "{}", ran.stdout);
 }
 
+/// A later Nix may divide the links among directories.
+#[test]
+fn directory_among_the_links_is_no_problem() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let mut install = floe(["install", "--from", &corpus.file_url("zstd"), "--optimise"]);
+    install.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    run(install.arg(&root).arg(&corpus.root)).expect(0);
+    let shard = root.join("nix/store/.links/0a");
+    fs::create_dir(&shard).unwrap();
+    fs::write(shard.join("file"), "contents").unwrap();
+    for command in ["verify", "gc", "optimise", "verify"] {
+        run(floe([command, "--root"]).arg(&root)).expect(0);
+    }
+    assert!(shard.join("file").exists());
+}
+
 #[test]
 fn directory_without_store_is_named() {
     let scratch = scratch();
