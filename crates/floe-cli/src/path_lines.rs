@@ -3,9 +3,11 @@
 use std::io::{self, BufRead, Read as _};
 
 use anyhow::bail;
+use floe_format::{HashPart, StorePath};
 use floe_transfer::CLOSURE_MAX;
 
 use crate::exit::UsageError;
+use crate::links::existing_file;
 use crate::messages::arguments as messages;
 
 /// The lines of a reader, without empty ones.
@@ -37,16 +39,30 @@ impl<R: BufRead> Iterator for PathLines<R> {
 
 /// Reads all lines of stdin.
 ///
-/// Errors: a line is too long, or there are too many.
+/// Errors: a line is too long or is no path, or there are too many.
 pub(crate) fn read_stdin() -> anyhow::Result<Vec<String>> {
+    read_all(io::stdin().lock())
+}
+
+fn read_all(input: impl BufRead) -> anyhow::Result<Vec<String>> {
     let mut texts = Vec::new();
-    for line in PathLines(io::stdin().lock()) {
+    for (number, line) in (1..).zip(PathLines(input)) {
         if texts.len() == CLOSURE_MAX {
             bail!(UsageError(messages::too_many_lines(CLOSURE_MAX)));
         }
-        texts.push(line?);
+        let line = line?;
+        if !may_be_path(&line) {
+            bail!(UsageError(messages::no_path_in_line(number, &line)));
+        }
+        texts.push(line);
     }
     Ok(texts)
+}
+
+/// Whether a text may name a path: by its name, its hash part, or a file that leads to it.
+fn may_be_path(text: &str) -> bool {
+    let is_name = StorePath::parse(text).is_ok() || HashPart::parse(text).is_some();
+    is_name || text.contains('/') && !text.starts_with('#') || existing_file(text).is_some()
 }
 
 /// The length of the longest line in bytes, far above that of any file name.
@@ -68,6 +84,18 @@ mod tests {
     fn lines_lose_spaces_and_empty_ones_are_skipped() {
         let found = lines(b"\n a\r\n\nb\n  \nc");
         assert_eq!(found, ["a", "b", "c"].map(|text| Ok(text.to_owned())));
+    }
+
+    #[test]
+    fn line_that_is_no_path_is_named_with_its_number() {
+        let hash = "0".repeat(32);
+        let good = format!("/nix/store/{hash}-x\n{hash}\n{hash}-x\n./result\n");
+        assert_eq!(read_all(good.as_bytes()).unwrap().len(), 4);
+        for bad in ["# a comment", "#/nix/store", ".links", "absent-file"] {
+            let error = read_all(format!("{good}{bad}\n").as_bytes()).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("line 5") && error.contains(bad), "{error}");
+        }
     }
 
     #[test]

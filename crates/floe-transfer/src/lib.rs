@@ -45,7 +45,7 @@ pub use session::{Service, Session};
 pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
-    NarRequest, SMALL_LEN_MAX, Source, large_prefetch_max,
+    NarRequest, QueriedClosure, SMALL_LEN_MAX, Source, large_prefetch_max,
 };
 pub use space::{Needs, Space};
 pub use store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};

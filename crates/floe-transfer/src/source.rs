@@ -14,6 +14,7 @@ use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::nar_stream::NarStream;
 use crate::path_spec::PathSpec;
+pub use closure::QueriedClosure;
 
 /// One source of paths: a binary cache or a store.
 ///

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use floe_cache::Network;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{HashPart, NarInfo, StorePath};
-use floe_transfer::{Cancel, Error, Events, PathSpec, Session, Source};
+use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Session, Source};
 use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::{InfoArgs, LocalStoreArgs, PathArgs};
-use crate::display::Display;
+use crate::display::{Display, eprint_error};
 use crate::links::StoreNames;
 use crate::options::Settings;
 
@@ -31,17 +31,32 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         return Ok(());
     };
     let roots = requested(&args.paths, &**source, names)?;
-    let found = source.query_closure(&roots, args.recursive, &session.cancel)?;
+    let QueriedClosure { found, absent } =
+        source.query_closure(&roots, args.recursive, &session.cancel)?;
+    print_all(&args, &**source, &roots, found)?;
+    // The others were printed.
+    let mut absent = absent.into_iter();
+    let first = absent.next();
+    absent.for_each(eprint_error);
+    first.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn print_all(
+    args: &InfoArgs,
+    source: &dyn Source,
+    roots: &[PathSpec],
+    found: BTreeMap<StorePath, NarInfo>,
+) -> anyhow::Result<()> {
     if args.json {
         let mut object = Map::new();
         for narinfo in found.values() {
             let path = source.store_dir().full_path(&narinfo.info.path);
-            object.insert(path, to_json(&**source, narinfo)?);
+            object.insert(path, to_json(source, narinfo)?);
         }
         return print(Value::Object(object));
     }
-    let ordered = requested_first(&roots, found);
-    let texts = ordered.iter().map(|narinfo| to_text(&**source, narinfo));
+    let ordered = requested_first(roots, found);
+    let texts = ordered.iter().map(|narinfo| to_text(source, narinfo));
     match texts.collect::<Vec<_>>() {
         none if none.is_empty() => Ok(()),
         texts => print(texts.join("\n\n")),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy};
 use floe_store::StoreLayout;
-use floe_transfer::Events;
+use floe_transfer::{Events, StoreConfig};
 
 use super::gc_roots::GcRootLinks;
 use super::mount;
@@ -106,9 +106,12 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         Follow::Stdin => Some(follow::read_in_background()?),
         Follow::Store(layout) => Some(follow::watch_in_background(layout, stop)?),
     };
+    // A line may be the real place of a path in any of them.
+    let stores: Vec<&dyn StoreConfig> = request.sources.iter().map(|it| &**it).collect();
+    let stores = [&[&*request.target], &*stores].concat();
     let summary = match further {
         Some(lines) => follow::run(
-            (&mut open, &*request.target),
+            (&mut open, &stores),
             &lines,
             (&observers, participle),
             command,

@@ -30,3 +30,29 @@ fn info_separates_records_in_order_of_command_line() {
         }
     }
 }
+
+#[test]
+fn absent_path_hides_no_other_path() {
+    let Some(corpus) = corpus("jq") else { return };
+    let absent = ["1", "2"].map(|digit| format!("/nix/store/{}-absent", digit.repeat(32)));
+    for from in [
+        corpus.file_url("zstd"),
+        corpus.store().display().to_string(),
+    ] {
+        for json in [None, Some("--json")] {
+            let mut command = floe(["info", "--from", &from]);
+            command.args(json).arg(&absent[1]).arg(&corpus.root);
+            let ran = run(command.arg(&absent[0])).expect(1);
+            assert!(ran.stdout.contains(&corpus.root), "{from}: {}", ran.stdout);
+            for absent in &absent {
+                let name = absent.strip_prefix("/nix/store/").unwrap();
+                assert_eq!(
+                    ran.stderr.matches(name).count(),
+                    1,
+                    "{from}: {}",
+                    ran.stderr
+                );
+            }
+        }
+    }
+}

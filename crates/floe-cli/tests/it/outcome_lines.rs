@@ -218,6 +218,26 @@ fn follow_copies_each_path_when_its_line_arrives() {
 }
 
 #[test]
+fn followed_lines_may_be_real_places() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let store = cache.corpus.store();
+    let mut command = floe(["copy", "--stdin", "--follow", "--no-check-sigs", "--from"]);
+    command.arg(&store).arg("--to").arg(&cache.root);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}{}", store.display(), cache.corpus.root).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.trim(), cache.corpus.root);
+}
+
+#[test]
 fn progress_lines_come_every_few_seconds() {
     let Some(cache) = faulty_cache("zstd") else {
         return;

@@ -45,6 +45,7 @@ impl HandlerContext<'_> {
         let roots: Result<Vec<PathSpec>, _> =
             paths.map(|text| PathSpec::parse(text, dir)).collect();
         let found = source.query_closure(&roots?, recursive, self.cancel())?;
+        let found = found.complete()?;
         let of = |narinfo| Texts::of(narinfo, dir, source.has_nar_files());
         Ok(found.values().map(of).collect())
     }

@@ -22,7 +22,7 @@ impl dyn Source + '_ {
         specs: &[PathSpec],
         recursive: bool,
         cancel: &Cancel,
-    ) -> Result<BTreeMap<StorePath, NarInfo>, Error> {
+    ) -> Result<QueriedClosure, Error> {
         let (sender, replies) = channel();
         let mut closure = ClosureQuery {
             source: self,
@@ -30,7 +30,7 @@ impl dyn Source + '_ {
             seen: HashSet::new(),
             pending: 0,
         };
-        let mut found = BTreeMap::new();
+        let mut queried = QueriedClosure::default();
         for spec in specs {
             closure.query(spec.clone(), CachePolicy::Bypass)?;
         }
@@ -42,15 +42,44 @@ impl dyn Source + '_ {
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
             };
             closure.pending -= 1;
-            let narinfo = closure.expect_path(&spec, reply)?;
+            let narinfo = match closure.expect_path(&spec, reply) {
+                Err(error @ Error::NotFound { .. }) => {
+                    queried.absent.push(error);
+                    continue;
+                }
+                narinfo => narinfo?,
+            };
             if recursive {
                 for path in &narinfo.info.references {
                     closure.query(PathSpec::Path(path.clone()), CachePolicy::HitsOnly)?;
                 }
             }
-            found.insert(narinfo.info.path.clone(), narinfo);
+            let path = narinfo.info.path.clone();
+            queried.found.insert(path, narinfo);
         }
-        Ok(found)
+        queried.absent.sort_by_cached_key(ToString::to_string);
+        Ok(queried)
+    }
+}
+
+/// The paths that a source has, and errors for those that it lacks.
+#[derive(Debug, Default)]
+pub struct QueriedClosure {
+    /// The narinfos of the paths.
+    pub found: BTreeMap<StorePath, NarInfo>,
+    /// An [`Error::NotFound`] for each path that the source lacks, sorted by their texts.
+    pub absent: Vec<Error>,
+}
+
+impl QueriedClosure {
+    /// Returns the narinfos if the source has all paths.
+    ///
+    /// Errors: [`Error::NotFound`] for the first path that it lacks.
+    pub fn complete(self) -> Result<BTreeMap<StorePath, NarInfo>, Error> {
+        match self.absent.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(self.found),
+        }
     }
 }
 

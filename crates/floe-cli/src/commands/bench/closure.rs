@@ -41,7 +41,7 @@ impl Closure {
         let store_dir = source.store_dir().clone();
         let roots = paths.iter().map(|text| PathSpec::parse(text, &store_dir));
         let roots = roots.collect::<Result<Vec<_>, _>>()?;
-        let narinfos = source.query_closure(&roots, true, cancel)?;
+        let narinfos = source.query_closure(&roots, true, cancel)?.complete()?;
         let is_root = |path: &&StorePath| roots.iter().any(|root| root.matches(path));
         let found = narinfos.keys().filter(is_root);
         Ok(Closure {

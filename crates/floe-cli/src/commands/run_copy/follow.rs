@@ -25,7 +25,7 @@ pub(super) type Lines = Receiver<anyhow::Result<String>>;
 
 /// Copies all paths that have come, until there is none any more. Returns the sum of all copies.
 pub(super) fn run(
-    (open, target): (&mut OpenCopy<'_>, &dyn StoreConfig),
+    (open, stores): (&mut OpenCopy<'_>, &[&dyn StoreConfig]),
     lines: &Lines,
     (observers, participle): (&CopyObservers, &str),
     command: CopyCommand<'_>,
@@ -45,7 +45,7 @@ pub(super) fn run(
         let Some(batch) = next_batch(lines, &open.options.cancel)? else {
             return Ok(sum);
         };
-        let batch = command.settings.follow_links(&batch, &[target]);
+        let batch = command.settings.follow_links(&batch, stores);
         request(open, &batch, &mut sum);
     }
 }
