@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -244,6 +244,21 @@ impl ExpectedReply {
             reason: "the thread that reads its replies has ended".into(),
         };
         receiver.recv().map_err(lost)?
+    }
+
+    /// As [`ExpectedReply::wait`], for at most a time.
+    pub(crate) fn wait_at_most(self, time: Duration) -> Result<Reply, RemoteError> {
+        match self.0.recv_timeout(time) {
+            Err(RecvTimeoutError::Timeout) => Err(RemoteError::Query {
+                uri: self.1,
+                reason: format!(
+                    "it did not reply within {} seconds; try again when its collection has ended",
+                    time.as_secs()
+                ),
+            }),
+            Ok(reply) => reply,
+            Err(RecvTimeoutError::Disconnected) => self.wait(),
+        }
     }
 }
 

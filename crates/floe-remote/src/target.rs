@@ -14,6 +14,7 @@ mod registrations;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_transfer::{CommitOutcome, Error, IncomingNar, MissingPaths, Target};
@@ -77,6 +78,15 @@ impl RemoteTarget {
 
     fn unexpected(&self) -> Error {
         RemoteError::unexpected_reply(self.connection().name()).into()
+    }
+
+    /// Waits until no collection runs.
+    fn wait_for_collection(&self) -> Result<(), RemoteError> {
+        let mut sender = self.connection().lock();
+        let reply = sender.send_and_expect(&Request::WaitForGc, |_| {});
+        sender.flush();
+        drop(sender);
+        reply.wait_at_most(GC_TIMEOUT).map(drop)
     }
 
     /// Checks that the daemon obeys a client that demands no signatures, if it says whom it trusts.
@@ -209,14 +219,19 @@ impl Target for RemoteTarget {
         };
         // A collector that runs now may have read the permanent roots before, and may read the
         // temporary roots only when this connection has ended. The second request tells it the
-        // path. A collector before Nix 2.36 may have deleted the path all the same.
-        let requests = [
+        // path. A collector before Nix 2.36 may delete the path all the same, so floe waits for its
+        // end. The next collection finds the root.
+        //
+        // The daemon remembers for each connection which paths are valid, except in the query for
+        // a hash part. A valid path has its whole closure.
+        let roots = [
             Request::AddIndirectRoot(link.to_owned()),
             Request::AddTempRoot(path.clone()),
-            Request::QueryPathInfo(path.clone()),
         ];
-        match self.connection().request_all(requests)?.pop() {
-            Some(Reply::PathInfo(Some(_))) => Ok(()),
+        self.connection().request_all(roots)?;
+        self.wait_for_collection()?;
+        match self.query_path_from_hash_part(path.hash_part())? {
+            Some(found) if found == *path => Ok(()),
             _ => Err(Error::Vanished { path: path.clone() }),
         }
     }
@@ -232,3 +247,6 @@ impl Target for RemoteTarget {
 
 /// The paths of a commit. The daemon has registered them before, so the number costs nothing.
 const BATCH_LEN_MAX: usize = 4096;
+
+/// The longest wait for a collection. A garbage collection in a large store takes minutes.
+const GC_TIMEOUT: Duration = Duration::from_secs(600);

@@ -82,6 +82,7 @@ pub fn write_request(request: &Request, output: &mut Vec<u8>, dir: &StoreDir) ->
         }
         Request::AddTempRoot(_)
         | Request::AddIndirectRoot(_)
+        | Request::WaitForGc
         | Request::QueryAllValidPaths
         | Request::QueryPathFromHashPart(_)
         | Request::VerifyStore { .. } => return false,

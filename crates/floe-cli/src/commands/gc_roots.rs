@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
-use floe_transfer::{StoreConfig, Target};
+use floe_transfer::{Error, StoreConfig, Target};
 
 use crate::args::TransferArgs;
 use crate::exit::UsageError;
@@ -61,11 +61,13 @@ impl GcRootLinks {
     }
 
     /// Makes the links into a store behind a daemon, which registers them as roots.
+    ///
+    /// Errors: [`Error::Vanished`] if a collection has deleted a path before it had its root.
     pub(crate) fn create_at(
         &self,
         (target, layout): (&dyn Target, &StoreLayout),
         paths: &[StorePath],
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Error> {
         for (link, path) in self.links.iter().zip(paths) {
             link.write_link(layout, path)?;
             target.add_indirect_root(link.path(), path)?;

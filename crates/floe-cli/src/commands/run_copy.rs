@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy};
+use floe_format::StorePath;
 use floe_store::StoreLayout;
-use floe_transfer::{Events, StoreConfig};
+use floe_transfer::{Error, Events, StoreConfig, Target};
 
 use super::gc_roots::GcRootLinks;
 use super::mount;
@@ -122,7 +123,7 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     if open.is_new && !request.target.is_new() {
         report::created(&*request.target);
     }
-    let summary = summary?;
+    let mut summary = summary?;
     if summary.reused > 0 || copy_options.reuse.is_used() && !copy_options.dry_run {
         eprint_line(copy::reuse_summary(&summary));
     }
@@ -130,7 +131,11 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         match (&open.local_store, request.target.root_layout()) {
             (Some(store), _) => gc_roots.create(store, &summary.requested_paths)?,
             (None, Some(layout)) if !copy_options.dry_run => {
-                gc_roots.create_at((&*open.target, layout), &summary.requested_paths)?;
+                let create = |target: &dyn Target, paths: &[StorePath]| {
+                    gc_roots.create_at((target, layout), paths)
+                };
+                let shown = (&*observers, participle);
+                create_roots_at(&request, (&open, &mut summary), shown, &create)?;
             }
             (None, _) => {}
         }
@@ -151,6 +156,40 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     }
     report::failures(&summary)
 }
+
+/// Makes the roots of a copy to a store behind a daemon. If a collection has deleted a path before
+/// it had a root, copies again, over new connections: a daemon remembers for each connection which
+/// paths are valid.
+fn create_roots_at(
+    request: &CopyRequest,
+    (open, summary): (&OpenCopy<'_>, &mut CopySummary),
+    (observers, participle): (&CopyObservers, &str),
+    create: &CreateRoots<'_>,
+) -> Result<(), Error> {
+    let mut result = create(&*open.target, &summary.requested_paths);
+    for _ in 1..ROUNDS_MAX {
+        let Err(Error::Vanished { path }) = &result else {
+            break;
+        };
+        warn(copy::vanished_before_root(path));
+        let again = request.open()?;
+        let round = run_with_display(&again, observers, participle)?;
+        summary.requested_paths.clear();
+        summary.add(round);
+        if !summary.failures.is_empty() {
+            return Ok(());
+        }
+        result = create(&*again.target, &summary.requested_paths);
+    }
+    result
+}
+
+/// Makes roots for paths of a target.
+type CreateRoots<'a> = dyn Fn(&dyn Target, &[StorePath]) -> Result<(), Error> + 'a;
+
+/// The number of attempts to give the copied paths roots before a collection deletes them. The wait
+/// for the end of a collection is part of each attempt, so a second one is rare.
+const ROUNDS_MAX: usize = 3;
 
 /// Prints the result on stdout.
 fn print_result(

@@ -51,6 +51,10 @@ pub(crate) const NO_OUTPUTS: &str =
     "cannot use --include-outputs: floe does not read derivations for it; name the outputs";
 
 /// A target that keeps no roots for links on this machine.
+pub(crate) fn vanished_before_root(path: &StorePath) -> String {
+    format!("copying {path} again: a garbage collection has deleted it")
+}
+
 pub(crate) fn no_links_to(target: impl Display) -> String {
     format!(
         "cannot use --out-link or --profile: links on this machine keep nothing in {target}; leave \

@@ -29,6 +29,8 @@ pub enum Reply {
         /// Whether problems remain. The log names them.
         has_problems: bool,
     },
+    /// A collection has ended.
+    Collected,
     /// The NAR of a path follows.
     Nar,
 }
@@ -48,6 +50,8 @@ pub enum ReplyKind {
     PathInfo(StorePath),
     /// [`Reply::Verified`]
     Verified,
+    /// [`Reply::Collected`]
+    Collected,
     /// [`Reply::Nar`] of this path.
     Nar(StorePath),
 }
@@ -58,6 +62,11 @@ impl Reply {
         match self {
             Reply::Done => output::number(output, 1),
             Reply::Added | Reply::Nar => {}
+            Reply::Collected => {
+                write_paths(output, dir, &BTreeSet::new());
+                output::number(output, 0);
+                output::number(output, 0);
+            }
             Reply::Verified { has_problems } => output::boolean(output, *has_problems),
             Reply::Path(path) => write_optional_path(output, dir, path.as_ref()),
             Reply::Paths(paths) => write_paths(output, dir, paths),
@@ -91,6 +100,13 @@ impl Reply {
             ReplyKind::Verified => Reply::Verified {
                 has_problems: input.boolean()?,
             },
+            ReplyKind::Collected => {
+                read_paths(input, dir)?;
+                // The freed bytes, and a number without a meaning.
+                input.number()?;
+                input.number()?;
+                Reply::Collected
+            }
             ReplyKind::Nar(_) => Reply::Nar,
         })
     }

@@ -19,6 +19,9 @@ pub enum Request {
     AddTempRoot(StorePath),
     /// Registers a symlink outside of the store as an indirect root (`AddIndirectRoot`).
     AddIndirectRoot(String),
+    /// Waits until no collection runs, and deletes nothing. This is `CollectGarbage` with the
+    /// action `gcReturnLive` and zero bytes to free: the daemon acquires the lock of the collector.
+    WaitForGc,
     /// Queries every valid path (`QueryAllValidPaths`).
     QueryAllValidPaths,
     /// Queries the metadata of a path (`QueryPathInfo`).
@@ -61,6 +64,7 @@ impl Request {
     pub fn reply_kind(&self) -> ReplyKind {
         match self {
             Request::AddTempRoot(_) | Request::AddIndirectRoot(_) => ReplyKind::Done,
+            Request::WaitForGc => ReplyKind::Collected,
             Request::QueryAllValidPaths
             | Request::QueryClosure(_)
             | Request::QueryValidPaths { .. } => ReplyKind::Paths,
@@ -87,6 +91,9 @@ impl Request {
             | Request::QueryPathInfo(path)
             | Request::NarFromPath(path) => output::text(output, dir.full_path(path)),
             Request::AddIndirectRoot(link) => output::text(output, link),
+            Request::WaitForGc => COLLECT_NOTHING
+                .into_iter()
+                .for_each(|word| output::number(output, word)),
             Request::QueryPathFromHashPart(part) => output::text(output, part.as_str()),
             Request::VerifyStore {
                 check_contents,
@@ -122,6 +129,16 @@ impl Request {
         Ok(match input.number()? {
             11 => Request::AddTempRoot(read_path(input, dir)?),
             12 => Request::AddIndirectRoot(input.text("a root", TEXT_LEN_MAX)?.to_owned()),
+            20 => {
+                for expected in COLLECT_NOTHING {
+                    let word = input.number()?;
+                    if word != expected {
+                        let text = word.to_string();
+                        return Err(WireError::value("a collection", text, "it deletes paths"));
+                    }
+                }
+                Request::WaitForGc
+            }
             23 => Request::QueryAllValidPaths,
             26 => Request::QueryPathInfo(read_path(input, dir)?),
             29 => {
@@ -162,6 +179,7 @@ impl Request {
         Some(match self {
             Request::AddTempRoot(_) => 11,
             Request::AddIndirectRoot(_) => 12,
+            Request::WaitForGc => 20,
             Request::QueryAllValidPaths => 23,
             Request::QueryPathInfo(_) => 26,
             Request::QueryPathFromHashPart(_) => 29,
@@ -173,5 +191,9 @@ impl Request {
         })
     }
 }
+
+/// The arguments of a collection that deletes nothing: the action `gcReturnLive`, no paths,
+/// liveness not ignored, zero bytes to free, and three numbers without a meaning.
+const COLLECT_NOTHING: [u64; 7] = [0; 7];
 
 const HASH_PART: &str = "a hash part";

@@ -45,6 +45,7 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         path().prop_map(Request::AddTempRoot),
         "/[a-z/]{1,30}".prop_map(Request::AddIndirectRoot),
+        Just(Request::WaitForGc),
         Just(Request::QueryAllValidPaths),
         path().prop_map(Request::QueryPathInfo),
         "[0-9a-df-np-sv-z]{32}"
@@ -88,6 +89,7 @@ fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
         ReplyKind::Verified => Reply::Verified {
             has_problems: is_present,
         },
+        ReplyKind::Collected => Reply::Collected,
         ReplyKind::Nar(_) => Reply::Nar,
     }
 }

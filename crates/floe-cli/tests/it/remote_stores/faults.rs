@@ -248,3 +248,100 @@ fn overlapping_copies_survive_collections() {
         nix.verify(&root, curl.paths.len());
     }
 }
+
+#[test]
+fn path_deleted_before_its_root_is_copied_again() {
+    let (Some(corpus), Some(nix)) = (corpus("jq"), nixes().pop()) else {
+        return;
+    };
+    if floe_testkit::find_tool("strace", "strace").is_none() {
+        return;
+    }
+    let scratch = scratch();
+    let root = scratch.join("behind");
+    let daemon = nix.daemon(&root, "");
+    let log = scratch.join("log");
+    // The copy stops before it makes the link: all paths are valid then.
+    let mut command = std::process::Command::new("strace");
+    let copy = copy(&corpus, &corpus.file_url("zstd"), &daemon.uri());
+    command.args(["-f", "-qq", "-e"]);
+    command.args(["inject=symlink,symlinkat:signal=SIGSTOP:when=1", "-e"]);
+    command
+        .arg("trace=symlink,symlinkat")
+        .arg("-o")
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_floe"));
+    command.args(copy.get_args().skip_while(|it| *it != "copy"));
+    command.arg("--out-link").arg(scratch.join("result"));
+    floe_testkit::hide_nix_conf(&mut command);
+    command.stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let stopped = || stopped_process(&log);
+    wait_until("the copy has stopped at its link", || stopped().is_some());
+    // As a collector that chose the paths before they had temporary roots.
+    for file in std::fs::read_dir(root.join("nix/var/nix/temproots")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let paths = nix.path_infos(root.to_str().unwrap(), &corpus.root);
+    assert_eq!(paths.len(), corpus.paths.len());
+    nix.store(&root, ["--gc"]);
+    rustix::process::kill_process(stopped().unwrap(), rustix::process::Signal::CONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("a garbage collection has deleted it"),
+        "{stderr}"
+    );
+    nix.store(&root, ["--gc"]);
+    let found = nix.path_infos(root.to_str().unwrap(), &corpus.root).len();
+    assert_eq!(found, corpus.paths.len());
+}
+
+#[test]
+fn root_beside_a_collection_that_chose_the_path_survives() {
+    let (Some(corpus), Some(nix)) = (corpus("jq"), nixes().pop()) else {
+        return;
+    };
+    if floe_testkit::find_tool("strace", "strace").is_none() {
+        return;
+    }
+    let scratch = scratch();
+    let root = scratch.join("behind");
+    let daemon = nix.daemon(&root, "");
+    let from = corpus.file_url("zstd");
+    run(&mut copy(&corpus, &from, &daemon.uri())).expect(0);
+    // The collector has chosen the path, and takes two seconds to delete its row.
+    let collect = nix.command("nix-store", ["--store".as_ref(), root.as_os_str()]);
+    let mut command = std::process::Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null"]);
+    command.args(["-e", "trace=pwrite64", "-P"]);
+    command.arg(root.join("nix/var/nix/db/db.sqlite-wal"));
+    command.args(["-e", "inject=pwrite64:delay_enter=2000000:when=1"]);
+    command.arg(collect.get_program()).args(collect.get_args());
+    command.arg("--gc").stderr(std::process::Stdio::null());
+    let environment = collect.get_envs();
+    command.envs(environment.filter_map(|(name, value)| Some((name, value?))));
+    let socket = root.join("nix/var/nix/gc-socket/socket");
+    let _: std::io::Result<()> = std::fs::remove_file(&socket);
+    let mut collector = command.spawn().unwrap();
+    wait_until("the collector listens", || {
+        std::os::unix::net::UnixStream::connect(&socket).is_ok()
+    });
+    let mut again = copy(&corpus, &from, &daemon.uri());
+    again.arg("--out-link").arg(scratch.join("result"));
+    run(&mut again).expect(0);
+    assert!(collector.wait().unwrap().success());
+    nix.store(&root, ["--gc"]);
+    let found = nix.path_infos(root.to_str().unwrap(), &corpus.root).len();
+    assert_eq!(found, corpus.paths.len());
+}
+
+/// Returns the process that stopped, by the log of strace.
+fn stopped_process(log: &Path) -> Option<rustix::process::Pid> {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let line = log
+        .lines()
+        .find(|line| line.contains("stopped by SIGSTOP"))?;
+    rustix::process::Pid::from_raw(line.split_whitespace().next()?.parse().ok()?)
+}
