@@ -11,6 +11,7 @@
 
 mod found;
 mod links;
+mod process_use;
 mod processes;
 mod root_place;
 mod roots_daemon;

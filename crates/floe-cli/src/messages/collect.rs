@@ -85,6 +85,7 @@ pub(crate) fn not_in_store(path: &str) -> String {
 }
 
 pub(crate) fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> String {
+    let first = chain.first().map_or(path, String::as_str);
     let chain = match chain {
         [] | [_] => String::new(),
         chain => format!(" ({})", chain.join(" -> ")),
@@ -99,9 +100,9 @@ pub(crate) fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> Strin
             escaped(place.display())
         ),
         AlivePath::Root { place, .. } => format!(
-            "cannot delete {path}: a process uses it ({}){chain}; wait for its end, or try \
+            "cannot delete {path}: the {} keeps it{chain}; wait for the end of the process, or try \
              --skip-alive",
-            escaped(place)
+            escaped(used(place, first))
         ),
         AlivePath::InUse { .. } => format!(
             "cannot delete {path}: a process uses it{chain}; wait for its end, or try --skip-alive"
@@ -115,6 +116,12 @@ pub(crate) fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> Strin
              deletes that too"
         ),
     }
+}
+
+/// Returns the use of a path by a process: that of a file below `/proc`, in words.
+pub(crate) fn used(place: &RootPlace, path: &str) -> String {
+    let described = place.describe_use(path);
+    described.unwrap_or_else(|| format!("root {place}"))
 }
 
 fn count(paths: u64) -> usize {

@@ -1,6 +1,7 @@
 //! The store paths that running processes use: their programs, working directories, open files,
 //! mapped files and environments. The rules are Nix's (gc.cc, `findRuntimeRoots`).
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -54,8 +55,12 @@ struct Examined {
 fn examine_all(dir: &StoreDir, processes: &[PathBuf]) -> Vec<Examined> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = processes.len().div_ceil(threads).max(1);
+    // The number of this process in the PID namespace of `/proc`.
+    let own = fs::read_link("/proc/self").ok();
+    let own_name = own.as_deref().and_then(Path::file_name);
     let examine_share = |share: &[PathBuf]| -> Vec<Examined> {
-        share.iter().map(|process| examine(dir, process)).collect()
+        let examined = share.iter().map(|process| examine(dir, process, own_name));
+        examined.collect()
     };
     thread::scope(|scope| {
         let shares = processes.chunks(share);
@@ -71,8 +76,9 @@ fn examine_all(dir: &StoreDir, processes: &[PathBuf]) -> Vec<Examined> {
 }
 
 /// Examines a process, which may end meanwhile.
-fn examine(dir: &StoreDir, process: &Path) -> Examined {
+fn examine(dir: &StoreDir, process: &Path, own_name: Option<&OsStr>) -> Examined {
     let mut examined = Examined::default();
+    let is_own = own_name.is_some() && process.file_name() == own_name;
     for name in ["exe", "cwd"] {
         let link = process.join(name);
         examined.add(fs::read_link(&link), |target| in_link(dir, &target, &link));
@@ -92,10 +98,14 @@ fn examine(dir: &StoreDir, process: &Path) -> Examined {
         let found = files.filter_map(|file| in_link(dir, file, &maps));
         found.collect::<Vec<_>>()
     });
-    let environment = process.join("environ");
-    examined.add(fs::read(&environment), |text| {
-        in_environment(dir, &text, &environment)
-    });
+    // The environment of this process keeps nothing: `sudo floe delete PATH` has the command line
+    // in the variable SUDO_COMMAND.
+    if !is_own {
+        let environment = process.join("environ");
+        examined.add(fs::read(&environment), |text| {
+            in_environment(dir, &text, &environment)
+        });
+    }
     examined
 }
 
@@ -157,7 +167,7 @@ fn mapped_file(line: &[u8]) -> Option<&Path> {
         .filter(|it| !it.is_empty());
     let file = columns.nth(5)?;
     let is_file = file.starts_with(b"/") && columns.next().is_none();
-    is_file.then(|| Path::new(std::ffi::OsStr::from_bytes(file)))
+    is_file.then(|| Path::new(OsStr::from_bytes(file)))
 }
 
 /// Returns the store paths whose names stand anywhere in a text.
@@ -188,7 +198,7 @@ fn in_environment(dir: &StoreDir, text: &[u8], place: &Path) -> Vec<Candidate> {
 
 /// Returns the root of a file whose text is the name of a program.
 fn in_text(dir: &StoreDir, text: &[u8], place: &Path) -> Option<Candidate> {
-    in_link(dir, Path::new(std::ffi::OsStr::from_bytes(text)), place)
+    in_link(dir, Path::new(OsStr::from_bytes(text)), place)
 }
 
 #[cfg(test)]

@@ -65,13 +65,14 @@ fn explain(
         let chains = roots.iter().filter_map(|root| {
             let chain = graph.chain(&root.path, &path)?;
             let chain: Vec<String> = chain.iter().map(|path| dir.full_path(path)).collect();
-            Some((root.place.to_string(), chain))
+            Some((root, chain))
         });
         let chains: Vec<_> = chains.collect();
         let shown = dir.full_path(&path);
         if args.store.json {
             let chains = chains.iter();
-            let chains = chains.map(|(root, chain)| json!({ "root": root, "chain": chain }));
+            let chains = chains
+                .map(|(root, chain)| json!({ "root": root.place.to_string(), "chain": chain }));
             explained.push(json!({ "path": shown, "chains": chains.collect::<Vec<_>>() }));
             continue;
         }
@@ -79,7 +80,9 @@ fn explain(
             eprint_line(messages::no_root_keeps(&shown));
         }
         for (root, chain) in chains {
-            print(messages::chain(&root, &chain))?;
+            let place = root.place.describe_use(&dir.full_path(&root.path));
+            let place = place.unwrap_or_else(|| root.place.to_string());
+            print(messages::chain(&place, &chain))?;
         }
     }
     match args.store.json {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
 
@@ -196,4 +197,57 @@ fn derivation_of_a_live_output_is_refused_as_by_nix() {
         delete(&[&without[..], &["--also-referrers"]].concat()).expect(0);
         assert!(!place(&garbage.root, deriver.trim()).exists());
     }
+}
+
+/// A process with a store path in its environment.
+struct User(Child);
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn user(variable: &str) -> User {
+    let mut cat = Command::new("cat");
+    cat.env_clear().env("TOOL", variable);
+    // `spawn` returns after the program has replaced the child.
+    User(cat.stdin(Stdio::piped()).spawn().unwrap())
+}
+
+#[test]
+fn own_environment_of_delete_keeps_no_path() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let store = Store::create(corpus, scratch.join("root"));
+    let path = store.corpus.root.clone();
+    let command = format!("/usr/bin/floe delete {path}");
+    let mut dry = floe_in(&store.root, &["delete", "--dry-run", &path]);
+    run(dry.env("SUDO_COMMAND", &command)).expect(0);
+    let mut why = floe_in(&store.root, &["roots", "--why", &path]);
+    let why = run(why.env("SUDO_COMMAND", &command)).expect(0);
+    assert_eq!(why.stdout, "");
+    let mut delete = floe_in(&store.root, &["delete", &path]);
+    run(delete.env("SUDO_COMMAND", &command)).expect(0);
+    assert!(!place(&store.root, &path).exists());
+}
+
+#[test]
+fn use_by_a_process_is_described_with_its_name() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let store = Store::create(corpus, scratch.join("root"));
+    let path = store.corpus.root.clone();
+    let user = user(&format!("x:{path}/bin"));
+    let process = format!("process {} (cat)", user.0.id());
+    let described = format!("environment variable TOOL of {process}");
+    let expected = format!("cannot delete {path}: the {described} keeps it; wait for");
+    store.delete(&[&path]).expect(2).stderr_contains(&expected);
+    let why = run(&mut floe_in(&store.root, &["roots", "--why", &path])).expect(0);
+    assert_eq!(why.stdout, format!("{described}\n  -> {path}\n"));
+    // The text of Nix stays.
+    let printed = run(&mut floe_in(&store.root, &["gc", "--print-roots"])).expect(0);
+    let line = format!("/proc/{}/environ -> {path}\n", user.0.id());
+    assert!(printed.stdout.contains(&line), "{}", printed.stdout);
 }
