@@ -6,6 +6,7 @@
 
 pub(crate) mod dump;
 pub(crate) mod links;
+mod mount_id;
 mod optimise;
 pub mod plan;
 pub(crate) mod remove;

@@ -7,6 +7,7 @@ mod garbage_store;
 mod generations;
 mod kills;
 mod lost_rows;
+mod mounts;
 mod new_roots;
 mod odd_roots;
 mod optimise_store;

@@ -358,7 +358,7 @@ impl Remover<'_> {
             Err(error) => {
                 results.failures.push(DeleteFailure {
                     path: place.to_path_buf(),
-                    source: error.errno.into(),
+                    source: error.source,
                 });
                 error.bytes
             }

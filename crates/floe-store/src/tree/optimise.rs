@@ -6,6 +6,8 @@
 //! directory with another mode or time, which no hash contains, and which the next run corrects.
 
 use std::collections::HashSet;
+use std::ffi::CString;
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use rustix::process::geteuid;
 
 use super::dump::{as_path, check_depth, dump_node, open_directory};
 use super::links::{LinkCandidate, TreeLinks};
+use super::mount_id::check_same_mount;
 use super::unpack::{is_sealed_directory, seal_directory};
 use crate::error::{IoContext as _, StoreError};
 
@@ -83,6 +86,9 @@ impl TreeOptimiser<'_> {
         result: &mut LinkedTree,
     ) -> Result<(), StoreError> {
         check_depth(place.depth, place.path)?;
+        let name = CString::new(place.name).map_err(io::Error::from);
+        let is_checked = name.and_then(|name| check_same_mount(place.parent, &name));
+        is_checked.io_context("link the files of", place.path)?;
         let (directory, entries) = open_directory(place.parent, place.name, place.path)?;
         let stat = fstat(&directory).io_context("examine", place.path)?;
         let mut is_sealed = is_sealed_directory(&stat);

@@ -1,7 +1,6 @@
 //! Removes trees.
 
 use std::ffi::{CStr, CString};
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,11 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmod, openat, renameat_with,
-    statat, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, chmod, openat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::mount_id::{Examined, MountId, examine, mount_of_parent, mounted_error, place_of};
 use crate::error::{IoContext, StoreError};
 use crate::list_directory::list_directory;
 
@@ -23,24 +22,30 @@ use crate::list_directory::list_directory;
 /// As in Nix, a file with a further hard link counts, because that link is most often one in
 /// `.links`, and is removed next.
 ///
-/// Errors: those of the system. Other files of the tree are removed nevertheless.
+/// Errors: those of the system, and an error about another file system that is mounted in the tree,
+/// whose files stay. Other files of the tree are removed nevertheless.
 pub(crate) fn remove_and_count(parent: impl AsFd, name: &CStr) -> Result<u64, RemoveError> {
+    let parent = parent.as_fd();
     let mut removal = Removal::default();
-    removal.remove(parent.as_fd(), name, None, 0);
+    match mount_of_parent(parent, name) {
+        Ok(mount) => {
+            removal.mount = mount;
+            removal.remove(parent, name, None, 0);
+        }
+        Err(error) => removal.keep_error(Err(error)),
+    }
+    let bytes = removal.bytes;
     match removal.first_error {
-        None => Ok(removal.bytes),
-        Some(errno) => Err(RemoveError {
-            errno,
-            bytes: removal.bytes,
-        }),
+        None => Ok(bytes),
+        Some(source) => Err(RemoveError { source, bytes }),
     }
 }
 
 /// The removal of a tree failed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct RemoveError {
     /// The first error.
-    pub(crate) errno: Errno,
+    pub(crate) source: io::Error,
     /// The bytes that were freed nevertheless.
     pub(crate) bytes: u64,
 }
@@ -48,8 +53,10 @@ pub(crate) struct RemoveError {
 /// A removal with its result so far.
 #[derive(Default)]
 struct Removal {
+    /// The mount of the directory that has the tree.
+    mount: Option<MountId>,
     bytes: u64,
-    first_error: Option<Errno>,
+    first_error: Option<io::Error>,
     /// The names of deep directories in the directory of the whole tree.
     deep: Vec<CString>,
 }
@@ -63,16 +70,21 @@ impl Removal {
         top: Option<BorrowedFd<'_>>,
         depth: usize,
     ) {
-        let removed = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => {
+        let removed = match examine(parent, name) {
+            Ok(found) if self.mount.is_some_and(|mount| found.is_mounted_on(mount)) => {
+                let error = mounted_error(&place_of(parent, name));
+                self.first_error.get_or_insert(error);
+                return;
+            }
+            Ok(found) if found.is_directory() => {
                 match top.filter(|_| depth == DEPTH_MAX) {
-                    Some(top) => self.move_up(parent, name, &stat, top),
-                    None => self.remove_contents(parent, name, &stat, top, depth),
+                    Some(top) => self.move_up(parent, name, &found, top),
+                    None => self.remove_contents(parent, name, &found, top, depth),
                 }
                 unlinkat(parent, name, AtFlags::REMOVEDIR)
             }
-            Ok(stat) => unlinkat(parent, name, AtFlags::empty())
-                .inspect(|()| self.bytes += counted_bytes(&stat)),
+            Ok(found) => unlinkat(parent, name, AtFlags::empty())
+                .inspect(|()| self.bytes += counted_bytes(&found)),
             Err(error) => Err(error),
         };
         self.keep_error(removed);
@@ -82,11 +94,11 @@ impl Removal {
         &mut self,
         parent: BorrowedFd<'_>,
         name: &CStr,
-        stat: &Stat,
+        found: &Examined,
         top: Option<BorrowedFd<'_>>,
         depth: usize,
     ) {
-        let listed = open_to_empty(parent, name, stat).and_then(|directory| {
+        let listed = open_to_empty(parent, name, found.mode).and_then(|directory| {
             let names = names(&directory)?;
             Ok((directory, names))
         });
@@ -107,12 +119,18 @@ impl Removal {
     }
 
     /// Moves a directory that is too deep into the directory of the whole tree, to remove it later.
-    fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr, stat: &Stat, top: BorrowedFd<'_>) {
+    fn move_up(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        found: &Examined,
+        top: BorrowedFd<'_>,
+    ) {
         let number = NEXT_DEEP.fetch_add(1, Ordering::Relaxed);
         let new = CString::new(format!("floe-deep-{}-{number}", std::process::id()));
         let new = new.unwrap_or_default();
         // Moving a directory changes it, because it has an entry for its parent.
-        let moved = open_to_empty(parent, name, stat)
+        let moved = open_to_empty(parent, name, found.mode)
             .and_then(|_| renameat_with(parent, name, top, &new, RenameFlags::NOREPLACE));
         if moved.is_ok() {
             self.deep.push(new);
@@ -124,14 +142,18 @@ impl Removal {
         if let Err(error) = result
             && error != Errno::NOENT
         {
-            self.first_error.get_or_insert(error);
+            self.first_error.get_or_insert(error.into());
         }
     }
 }
 
 /// Opens a directory whose entries this user will remove.
-fn open_to_empty(parent: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<OwnedFd, Errno> {
-    let mode = Mode::from_raw_mode(stat.st_mode);
+fn open_to_empty(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    mode: u32,
+) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_raw_mode(mode);
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || openat(parent, name, flags | OFlags::RDONLY, Mode::empty());
     // Only root may empty a sealed directory.
@@ -160,27 +182,33 @@ fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
 }
 
 /// Returns the size of a file that is about to be removed, if its removal frees space.
-fn counted_bytes(stat: &Stat) -> u64 {
-    match stat.st_nlink {
-        0..=2 => u64::try_from(stat.st_size).unwrap_or(0),
+fn counted_bytes(found: &Examined) -> u64 {
+    match found.links {
+        0..=2 => found.size,
         _ => 0,
     }
 }
 
 /// Returns the sum of the sizes of the files of a tree, in bytes. Files that cannot be examined
-/// count as empty.
+/// count as empty, and so do other file systems that are mounted in the tree.
 pub(crate) fn tree_bytes(path: &Path) -> u64 {
     let mut bytes = 0_u64;
+    let mut mount = None;
     let mut todo = vec![path.to_path_buf()];
     while let Some(path) = todo.pop() {
-        let Ok(metadata) = fs::symlink_metadata(&path) else {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        let Ok(found) = examine(CWD, &name) else {
             continue;
         };
-        if metadata.is_dir() {
+        let mount = *mount.get_or_insert_with(|| mount_of_parent(CWD, &name).ok().flatten());
+        if mount.is_some_and(|mount| found.is_mounted_on(mount)) {
+            continue;
+        }
+        if found.is_directory() {
             let entries = list_directory(&path).into_iter().flatten().flatten();
             todo.extend(entries.map(|entry| entry.path().to_owned()));
         } else {
-            bytes = bytes.saturating_add(metadata.len());
+            bytes = bytes.saturating_add(found.size);
         }
     }
     bytes
@@ -191,7 +219,7 @@ pub(crate) fn tree_bytes(path: &Path) -> u64 {
 /// Errors: those of the system. Other files of the tree are removed nevertheless.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
-    let removed = name.and_then(|name| remove_and_count(CWD, &name).map_err(|it| it.errno.into()));
+    let removed = name.and_then(|name| remove_and_count(CWD, &name).map_err(|it| it.source));
     removed.map(drop).io_context("remove", path)
 }
 
@@ -204,6 +232,7 @@ static NEXT_DEEP: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::thread;
 
     use super::*;
