@@ -13,7 +13,7 @@ use crate::error::{IoContext as _, StoreError};
 use crate::locks::PathLock;
 use crate::register::{RegisterOutcome, StagedPath};
 use crate::sync_record::{SyncRecord, lock_record};
-use crate::tree::remove_tree;
+use crate::tree::replace_tree;
 use crate::verify::Damage;
 use crate::writer::StoreWriter;
 
@@ -153,15 +153,17 @@ impl StoreWriter {
     }
 }
 
-/// Exchanges two trees in one step. Returns `false` if there is nothing at `place` any more, after
-/// the removal of the tree there if the file system cannot exchange.
+/// Exchanges two trees, in one step if the file system can. Returns `false` if there is nothing at
+/// `place` any more. The path stays recorded as damaged until its row is written, so a tree that a
+/// killed process has replaced in part does not count as valid.
 fn exchange(new: &Path, place: &Path) -> Result<bool, StoreError> {
     match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            remove_tree(place)?;
-            Ok(false)
+        // An overlay file system answers XDEV for a directory of a lower layer.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => {
+            replace_tree(new, place)?;
+            Ok(true)
         }
         Err(error) => Err(error).io_context("replace", place),
     }

@@ -4,8 +4,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
-use floe_testkit::{Corpus, corpus, nixes, run, scratch, tree};
+use floe_testkit::{Corpus, corpus, find_tool, nixes, run, scratch, skip, tree};
 
 use crate::support::floe;
 
@@ -205,4 +206,88 @@ fn repair_without_a_source_of_the_path_fails_and_is_repeated_by_install() {
     .expect(0)
     .stderr_contains("its files in the store are damaged");
     run(floe(["verify", "--root"]).arg(&root)).expect(0);
+}
+
+/// Returns the command that repairs the store below `root`.
+fn repair(corpus: &Corpus, root: &Path) -> Command {
+    let mut command = floe(["verify", "--repair", "--json"]);
+    command.args(["--from", &corpus.file_url("zstd")]);
+    command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    command.arg(root);
+    command
+}
+
+/// Adds differences that change the kinds of files to a damaged store.
+fn exchange_kinds(corpus: &Corpus, root: &Path) {
+    let place = root.join(&corpus.root[1..]);
+    writable(&place);
+    let usr = place.join("usr");
+    writable(&usr);
+    writable(&usr.join("share"));
+    fs::rename(usr.join("share"), usr.join("other")).unwrap();
+    fs::write(usr.join("share"), "file").unwrap();
+    fs::create_dir(place.join("new")).unwrap();
+}
+
+#[test]
+fn repair_replaces_files_where_trees_cannot_be_exchanged() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(strace) = find_tool("strace", "strace") else {
+        return;
+    };
+    for error in ["EXDEV", "EINVAL"] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        damaged_store(&corpus, &root);
+        exchange_kinds(&corpus, &root);
+        let mut traced = Command::new(&strace);
+        traced.args(["-f", "-qq", "-o", "/dev/null"]);
+        traced
+            .arg("-e")
+            .arg(format!("inject=renameat2:error={error}"));
+        let repair = repair(&corpus, &root);
+        traced.arg(repair.get_program()).args(repair.get_args());
+        assert_eq!(run(&mut traced).expect(0).json()["repaired"], 2, "{error}");
+        run(floe(["verify", "--root"]).arg(&root)).expect(0);
+        assert!(tree(&root) == tree(&corpus.store()), "{error}");
+        for nix in nixes() {
+            nix.verify(&root, corpus.paths.len());
+        }
+    }
+}
+
+#[test]
+fn repair_replaces_a_path_of_a_lower_overlay_layer() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(unshare) = find_tool("unshare", "util-linux") else {
+        return;
+    };
+    let scratch = scratch();
+    let lower = scratch.join("lower");
+    damaged_store(&corpus, &lower);
+    exchange_kinds(&corpus, &lower);
+    let root = scratch.join("root");
+    fs::create_dir(&root).unwrap();
+    // A directory of an overlay cannot be the upper layer of another one.
+    let mount = format!(
+        "set -e; mount -t tmpfs floe-test '{0}'; mkdir '{0}/upper' '{0}/work' '{0}/root'; \
+         mount -t overlay overlay -o 'lowerdir={1},upperdir={0}/upper,workdir={0}/work' '{0}/root'",
+        root.display(),
+        lower.display()
+    );
+    let probe = run(Command::new(&unshare).args(["--mount", "/bin/sh", "-c", &mount]));
+    if probe.code != Some(0) {
+        skip("overlay", "mounting an overlay is not permitted");
+        return;
+    }
+    let repair = repair(&corpus, &root.join("root"));
+    let mut mounted = Command::new(unshare);
+    let script = format!(
+        "{mount}; \"$@\"; \"$0\" verify --root '{}'",
+        root.join("root").display()
+    );
+    mounted.args(["--mount", "/bin/sh", "-c", &script]);
+    mounted.arg(repair.get_program());
+    mounted.arg(repair.get_program()).args(repair.get_args());
+    run(&mut mounted).expect(0);
 }

@@ -132,10 +132,12 @@ impl Removal {
         // Moving a directory changes it, because it has an entry for its parent.
         let moved = open_to_empty(parent, name, found.mode)
             .and_then(|_| renameat_with(parent, name, top, &new, RenameFlags::NOREPLACE));
-        if moved.is_ok() {
-            self.deep.push(new);
+        match moved {
+            Ok(()) => self.deep.push(new),
+            // An overlay file system cannot rename a directory of a lower layer.
+            Err(Errno::XDEV) => self.remove_contents(parent, name, found, Some(top), DEPTH_MAX),
+            Err(_) => self.keep_error(moved),
         }
-        self.keep_error(moved);
     }
 
     fn keep_error(&mut self, result: Result<(), Errno>) {
@@ -148,7 +150,7 @@ impl Removal {
 }
 
 /// Opens a directory whose entries this user will remove.
-fn open_to_empty(
+pub(super) fn open_to_empty(
     parent: BorrowedFd<'_>,
     name: &CStr,
     mode: u32,
@@ -169,7 +171,7 @@ fn open_to_empty(
 }
 
 /// Lists a directory without `.` and `..`.
-fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+pub(super) fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
