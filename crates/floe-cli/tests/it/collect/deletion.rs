@@ -243,7 +243,7 @@ fn use_by_a_process_is_described_with_its_name() {
     let process = format!("process {} (cat)", user.0.id());
     let described = format!("environment variable TOOL of {process}");
     let expected = format!("cannot delete {path}: the {described} keeps it; wait for");
-    store.delete(&[&path]).expect(2).stderr_contains(&expected);
+    store.delete(&[&path]).expect(1).stderr_contains(&expected);
     let why = run(&mut floe_in(&store.root, &["roots", "--why", &path])).expect(0);
     assert_eq!(why.stdout, format!("{described}\n  -> {path}\n"));
     // The text of Nix stays.
