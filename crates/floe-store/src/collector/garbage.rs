@@ -61,13 +61,11 @@ impl StoreReader {
     /// [`StoreReader::find_roots`].
     pub fn check_roots(&self, settings: &GcSettings) -> Result<(), StoreError> {
         let database = self.database();
-        let search = RootSearch {
-            layout: self.layout(),
-            database: &database,
-            runtime_roots: settings.runtime_roots,
-            removes_stale: false,
-            failed_roots: FailedRoots::Stop,
-        };
+        let search = RootSearch::read_only(
+            (self.layout(), &database),
+            settings.runtime_roots,
+            FailedRoots::Stop,
+        );
         let found = search.find_permanent()?;
         found.check_registered(settings.ignore_unregistered_roots)
     }
@@ -82,13 +80,11 @@ impl StoreReader {
         ignored: &HashSet<PathBuf>,
     ) -> Result<Garbage, StoreError> {
         let (layout, database) = (self.layout(), self.database());
-        let search = RootSearch {
-            layout,
-            database: &database,
-            runtime_roots: settings.runtime_roots,
-            removes_stale: false,
-            failed_roots: FailedRoots::Stop,
-        };
+        let search = RootSearch::read_only(
+            (layout, &database),
+            settings.runtime_roots,
+            FailedRoots::Stop,
+        );
         let mut roots = search.find_permanent()?;
         roots.check_registered(settings.ignore_unregistered_roots)?;
         let is_ignored = |place: &RootPlace| match place {

@@ -148,13 +148,11 @@ impl StoreReader {
         settings: &GcSettings,
     ) -> Result<Vec<DeadFile>, DeleteError> {
         let database = self.database();
-        let search = RootSearch {
-            layout: self.layout(),
-            database: &database,
-            runtime_roots: settings.runtime_roots,
-            removes_stale: false,
-            failed_roots: FailedRoots::Stop,
-        };
+        let search = RootSearch::read_only(
+            (self.layout(), &database),
+            settings.runtime_roots,
+            FailedRoots::Stop,
+        );
         let mut found = search.find_permanent()?;
         found.check_registered(options.settings(settings).ignore_unregistered_roots)?;
         let temporary = search.find_temporary(&mut found.unreadable)?;

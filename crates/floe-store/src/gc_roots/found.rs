@@ -68,13 +68,8 @@ impl StoreReader {
     /// Errors: those of the database, of the directories of roots, and of the roots daemon.
     pub fn find_roots(&self, runtime_roots: RuntimeRoots) -> Result<FoundRoots, StoreError> {
         let database = self.database();
-        let search = RootSearch {
-            layout: self.layout(),
-            database: &database,
-            runtime_roots,
-            removes_stale: false,
-            failed_roots: FailedRoots::Skip,
-        };
+        let search =
+            RootSearch::read_only((self.layout(), &database), runtime_roots, FailedRoots::Skip);
         let mut found = search.find_permanent()?;
         let temporary = search.find_temporary(&mut found.unreadable)?;
         let all = temporary.iter().map(|root| Root {
@@ -97,13 +92,11 @@ impl StoreReader {
     /// Errors: those of the database, and those of the directories of roots.
     pub fn find_links(&self) -> Result<FoundRoots, StoreError> {
         let database = self.database();
-        let search = RootSearch {
-            layout: self.layout(),
-            database: &database,
-            runtime_roots: RuntimeRoots::Proc,
-            removes_stale: false,
-            failed_roots: FailedRoots::Skip,
-        };
+        let search = RootSearch::read_only(
+            (self.layout(), &database),
+            RuntimeRoots::Proc,
+            FailedRoots::Skip,
+        );
         let mut unreadable = Vec::new();
         let candidates = search.link_candidates(&mut unreadable)?;
         let roots = search.sorted(Vec::new(), candidates)?;
@@ -125,6 +118,23 @@ pub(crate) struct RootSearch<'a> {
     /// of the collector.
     pub(crate) removes_stale: bool,
     pub(crate) failed_roots: FailedRoots,
+}
+
+impl<'a> RootSearch<'a> {
+    /// Returns a search that changes nothing.
+    pub(crate) fn read_only(
+        (layout, database): (&'a StoreLayout, &'a Database),
+        runtime_roots: RuntimeRoots,
+        failed_roots: FailedRoots,
+    ) -> RootSearch<'a> {
+        RootSearch {
+            layout,
+            database,
+            runtime_roots,
+            removes_stale: false,
+            failed_roots,
+        }
+    }
 }
 
 impl RootSearch<'_> {
