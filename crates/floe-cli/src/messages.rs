@@ -56,6 +56,10 @@ pub(crate) fn kept_rows(rows: &[DamagedRow]) -> Option<String> {
     ))
 }
 
+pub(crate) fn removed_row(path: &str) -> String {
+    format!("floe: removed {path} from the database: its files are gone, and no source has it")
+}
+
 // Opening a store
 
 pub(crate) fn checking_paths(paths: usize) -> String {

@@ -5,3 +5,4 @@ pub(crate) mod dry_run;
 pub(crate) mod reuse;
 pub(crate) mod source;
 pub(crate) mod target;
+mod vanished_trees;

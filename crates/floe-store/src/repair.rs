@@ -1,6 +1,8 @@
 //! Valid paths whose contents were lost: records them, and replaces their trees.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -52,6 +54,41 @@ impl StoreWriter {
     /// row stays if a valid path refers to it.
     pub fn remove_meaningless_rows(&self) -> Result<Vec<DamagedRow>, StoreError> {
         self.database().remove_meaningless_rows()
+    }
+
+    /// Removes the rows of valid paths whose files are gone, and returns these paths. A row stays
+    /// if a valid path refers to it, or if another process has locked the path.
+    pub fn remove_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
+        let mut removed = Vec::new();
+        loop {
+            let before = removed.len();
+            for path in paths {
+                // A path may be free after the removal of its last referrer.
+                if !removed.contains(path) && self.remove_row_of_vanished(path)? {
+                    removed.push(path.clone());
+                }
+            }
+            if removed.len() == before {
+                break;
+            }
+        }
+        self.record_repaired(&removed)?;
+        Ok(removed)
+    }
+
+    fn remove_row_of_vanished(&self, path: &StorePath) -> Result<bool, StoreError> {
+        let Some(_lock) = PathLock::try_acquire(self.layout(), path)? else {
+            return Ok(false);
+        };
+        let found = fs::symlink_metadata(self.layout().real_path(path));
+        if !found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Ok(false);
+        }
+        let Some(row) = self.database().row_of(path)? else {
+            return Ok(false);
+        };
+        let removed = self.database().delete(&[(row, path)])?;
+        Ok(removed.into_iter().all(|it| it))
     }
 
     /// Replaces the damaged paths of a batch. Returns the other paths.

@@ -11,8 +11,8 @@ use floe_config::store_in_root;
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder};
 use floe_format::StorePath;
 use floe_store::{
-    Damage, ProblemCause, StoreError, StoreLayout, StoreReader, StoreWriter, Verification,
-    VerifyProblem, WriteOptions,
+    Damage, ProblemCause, Root, RootPlace, RuntimeRoots, StoreError, StoreLayout, StoreReader,
+    StoreWriter, Verification, VerifyProblem, WriteOptions,
 };
 use floe_transfer::{
     Cancel, CopyOptions, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
@@ -167,6 +167,7 @@ fn repair(
     }
     // A path that was fetched again no longer refers to such a row.
     if let Some(store) = &store {
+        solved += remove_vanished(store, store_config.runtime_roots(), found)?;
         solved += remove_rows(store, found)?;
     }
     Ok(solved)
@@ -223,6 +224,35 @@ fn correct_sizes(
         }
     }
     Ok(corrected)
+}
+
+/// Removes the rows of paths whose files are gone, which no source has, and which no root or other
+/// path needs. Returns the number of problems that this solves.
+fn remove_vanished(
+    store: &StoreWriter,
+    runtime_roots: RuntimeRoots,
+    found: &Verification,
+) -> anyhow::Result<usize> {
+    let dir = &store.layout().store_dir;
+    let is_vanished =
+        |problem: &&VerifyProblem| matches!(problem.cause, ProblemCause::Disappeared { .. });
+    let vanished = found.problems.iter().filter(is_vanished);
+    let mut vanished: Vec<_> = vanished.filter_map(|it| dir.parse(&it.path).ok()).collect();
+    if vanished.is_empty() {
+        return Ok(0);
+    }
+    let lock_wait = options::lock_wait(Arc::default());
+    let reader = StoreReader::open_with(store.layout().clone(), lock_wait)?;
+    let roots = reader.find_roots(runtime_roots)?.roots;
+    // The repair itself has made all these paths temporary roots.
+    let own = RootPlace::Temporary(std::process::id());
+    let needs = |root: &Root, path: &StorePath| root.path == *path && root.place != own;
+    vanished.retain(|path| !roots.iter().any(|root| needs(root, path)));
+    let removed = store.remove_vanished(&vanished)?;
+    for path in &removed {
+        eprint_line(messages::removed_row(&dir.full_path(path)));
+    }
+    Ok(removed.len())
 }
 
 /// Removes the rows that describe no path. Returns the number of problems that this solves.

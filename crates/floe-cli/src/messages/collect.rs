@@ -28,7 +28,7 @@ pub(crate) fn dead(path: &str, size: Size) -> String {
 
 pub(crate) fn would_delete(paths: usize, size: Size) -> String {
     match paths {
-        0 => "nothing to delete: roots keep all paths".into(),
+        0 => "nothing to delete: roots keep all paths in the store directory".into(),
         paths => format!("would delete {} ({size})", counted(paths, "path")),
     }
 }

@@ -72,4 +72,5 @@ mod store_uris;
 mod support;
 mod tmpfs_mount;
 mod trace;
+mod vanished_paths;
 mod verify;

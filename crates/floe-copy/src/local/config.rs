@@ -16,6 +16,7 @@ use floe_transfer::{
 use super::dry_run::ReadOnlyStore;
 use super::source::LocalSource;
 use super::target::LocalTarget;
+use super::vanished_trees::VanishedTrees;
 
 /// A local store with the parameters of its URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,7 +244,8 @@ impl StoreConfig for LocalStoreUri {
             let damaged = reader.as_ref().map(|it| it.query_damaged(lock_wait));
             let target = ReadOnlyStore {
                 layout,
-                damaged: damaged.transpose()?.unwrap_or_default(),
+                damaged: damaged.transpose()?.unwrap_or_default().into(),
+                vanished_trees: VanishedTrees::default(),
                 reader,
             };
             return Ok(OpenTarget {

@@ -8,8 +8,10 @@ use floe_store::{Damage, StoreLayout, StoreReader};
 use floe_transfer::{
     CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
 };
+use parking_lot::Mutex;
 
 use super::target::reason;
+use super::vanished_trees::VanishedTrees;
 
 /// A local store that is only read.
 #[derive(Debug)]
@@ -18,7 +20,8 @@ pub(crate) struct ReadOnlyStore {
     /// `None` if there is no store yet.
     pub(super) reader: Option<StoreReader>,
     /// The valid paths that the copy would repair.
-    pub(super) damaged: BTreeMap<StorePath, Damage>,
+    pub(super) damaged: Mutex<BTreeMap<StorePath, Damage>>,
+    pub(super) vanished_trees: VanishedTrees,
 }
 
 impl Target for ReadOnlyStore {
@@ -30,16 +33,20 @@ impl Target for ReadOnlyStore {
         let Some(reader) = &self.reader else {
             return Ok(paths.to_vec().into());
         };
+        let references = |path: &StorePath| reader.references(path);
+        let vanished = self.vanished_trees.find(paths, &self.layout, &references)?;
+        let mut damaged = self.damaged.lock();
+        damaged.extend(vanished.into_iter().map(|path| (path, Damage::Missing)));
         let mut missing = MissingPaths::default();
         for path in paths {
-            match (reader.references(path)?, self.damaged.get(path)) {
+            match (reader.references(path)?, damaged.get(path)) {
                 (None, _) => missing.paths.push(path.clone()),
                 (Some(_), Some(damage)) => {
                     missing.damaged.push((path.clone(), reason(*damage)));
                     missing.paths.push(path.clone());
                 }
                 // The references of a valid path may be damaged.
-                (Some(references), None) if !self.damaged.is_empty() => {
+                (Some(references), None) if !damaged.is_empty() => {
                     missing.unchecked_references.extend(references);
                 }
                 (Some(_), None) => {}

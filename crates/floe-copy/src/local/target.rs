@@ -12,12 +12,15 @@ use floe_transfer::{
 };
 use parking_lot::Mutex;
 
+use super::vanished_trees::VanishedTrees;
+
 /// A local store that is open for writing.
 #[derive(Debug)]
 pub(crate) struct LocalTarget {
     pub(super) store: Arc<StoreWriter>,
     /// Complete trees beside their final places, until they are committed.
     staged: Mutex<HashMap<StorePath, StagedPath>>,
+    vanished_trees: VanishedTrees,
 }
 
 /// Unpacks a NAR into a tree.
@@ -31,8 +34,11 @@ impl NarSink for TreeSink {
 
 impl LocalTarget {
     pub(super) fn new(store: Arc<StoreWriter>) -> LocalTarget {
-        let staged = Mutex::default();
-        LocalTarget { store, staged }
+        LocalTarget {
+            store,
+            staged: Mutex::default(),
+            vanished_trees: VanishedTrees::default(),
+        }
     }
 
     pub(super) fn tree_writer(&self, nar: &IncomingNar<'_>) -> Result<TreeWriter, Error> {
@@ -106,6 +112,13 @@ impl Target for LocalTarget {
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         self.store.add_temp_roots(paths.iter())?;
         let missing = self.store.query_missing(paths)?;
+        let references = |path: &StorePath| self.store.references(path);
+        let layout = self.store.layout();
+        let vanished = self.vanished_trees.find(paths, layout, &references)?;
+        if !vanished.is_empty() {
+            let damage = vanished.into_iter().map(|path| (path, Damage::Missing));
+            self.store.record_damaged(&damage.collect::<Vec<_>>())?;
+        }
         match self.store.has_damaged() {
             true => self.add_damaged(paths, missing),
             false => Ok(missing.into()),

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use floe_format::StorePath;
-use rusqlite::{Connection, ErrorCode, Params, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior,
+    params,
+};
 
 use super::Database;
 use super::damaged_rows::{
@@ -100,6 +103,14 @@ impl Database {
             transaction.execute(INSERT_REFERENCE, [id, reference])?;
         }
         Ok(true)
+    }
+
+    /// Returns the number of the row of a valid path.
+    pub(crate) fn row_of(&self, path: &StorePath) -> Result<Option<i64>, StoreError> {
+        let path = self.layout.store_dir.full_path(path);
+        self.query("query", super::PATH_ID, |query| {
+            query.query_row([path], |row| row.get(0)).optional()
+        })
     }
 
     /// Registers the size of the NAR of a valid path, in bytes.

@@ -1,0 +1,142 @@
+//! Valid paths whose files are gone from the disk.
+
+use std::path::{Path, PathBuf};
+
+use floe_testkit::http_client::narinfo_of;
+use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, nixes, run, scratch};
+
+use crate::server_process::ServerProcess;
+use crate::support::floe;
+
+/// A store with the closure of jq.
+struct Store {
+    corpus: Corpus,
+    scratch: Scratch,
+}
+
+impl Store {
+    fn new() -> Option<Store> {
+        let corpus = corpus("jq")?;
+        let scratch = scratch();
+        let store = Store { corpus, scratch };
+        store.install(&[]).expect(0);
+        Some(store)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.scratch.join("root")
+    }
+
+    fn place(&self, path: &str) -> PathBuf {
+        self.root().join(&path[1..])
+    }
+
+    /// Removes the files of a path.
+    fn lose(&self, path: &str) {
+        floe_store::tree::remove_tree(&self.place(path)).unwrap();
+    }
+
+    fn install(&self, options: &[&str]) -> CommandOutput {
+        let mut install = floe(["install", "--from", &self.corpus.file_url("zstd")]);
+        install.args(["--trusted-public-keys", &self.corpus.key, "--root"]);
+        install.arg(self.root()).args(options);
+        run(install.arg(&self.corpus.root))
+    }
+
+    fn in_store(&self, arguments: &[&str]) -> CommandOutput {
+        run(floe(arguments).arg("--root").arg(self.root()))
+    }
+
+    fn dependency(&self) -> &str {
+        let mut paths = self.corpus.paths.iter();
+        paths.find(|path| path.contains("-libonig")).unwrap()
+    }
+
+    fn check(&self) {
+        for nix in nixes() {
+            nix.verify(&self.root(), self.corpus.paths.len());
+        }
+    }
+}
+
+#[test]
+fn install_of_a_vanished_path_fetches_it_again() {
+    let Some(store) = Store::new() else { return };
+    store.lose(&store.corpus.root);
+    let ran = store.install(&["--json"]).expect(0);
+    assert_eq!(ran.json()["copied"], 1);
+    store.check();
+}
+
+#[test]
+fn install_with_a_vanished_reference_fetches_it_again() {
+    let Some(store) = Store::new() else { return };
+    store.lose(store.dependency());
+    let planned = store.install(&["--dry-run"]).expect(0);
+    assert!(
+        planned.stdout.contains("-libonig"),
+        "the dry run lists no missing path: {}",
+        planned.stdout
+    );
+    let link = store.scratch.join("result");
+    let link = link.to_str().unwrap();
+    let ran = store.install(&["--json", "-o", link]).expect(0);
+    assert_eq!(ran.json()["copied"], 1);
+    assert!(Path::new(link).is_symlink());
+    store.check();
+    let again = store.install(&["--json"]).expect(0);
+    assert_eq!(again.json()["copied"], 0);
+}
+
+#[test]
+fn verify_removes_rows_of_vanished_paths_without_source() {
+    let Some(store) = Store::new() else { return };
+    for path in &store.corpus.paths {
+        store.lose(path);
+    }
+    let ran = store.in_store(&["gc", "--dry-run"]).expect(0);
+    assert!(
+        ran.stderr.contains("keep all paths in the store directory"),
+        "{}",
+        ran.stderr
+    );
+    let empty = store.scratch.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    let from = format!("file://{}", empty.display());
+    store
+        .in_store(&["verify", "--repair", "--from", &from])
+        .expect(0);
+    let listed = store.in_store(&["info", "--all"]).expect(0);
+    assert_eq!(listed.stdout, "");
+    for nix in nixes() {
+        nix.verify(&store.root(), 0);
+    }
+}
+
+#[test]
+fn verify_keeps_the_row_of_a_vanished_path_in_use() {
+    let Some(store) = Store::new() else { return };
+    store.lose(store.dependency());
+    let empty = store.scratch.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    let from = format!("file://{}", empty.display());
+    store
+        .in_store(&["verify", "--repair", "--from", &from])
+        .expect(3);
+    store.in_store(&["info", store.dependency()]).expect(0);
+    store.install(&[]).expect(0);
+    store.check();
+}
+
+#[test]
+fn narinfo_of_a_vanished_path_is_not_found() {
+    let Some(store) = Store::new() else { return };
+    store.lose(&store.corpus.root);
+    let serve = ServerProcess::start(store.root(), &[]);
+    let response = serve.get(&narinfo_of(&store.corpus.root));
+    assert_eq!(response.status, 404);
+    let response = serve.get(&narinfo_of(store.dependency()));
+    assert_eq!(response.status, 200);
+}
