@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_transfer::{
@@ -143,7 +143,13 @@ impl Source for RemoteSource {
         // the thread that reads replies must not send.
         let connection = self.connection();
         let name = self.name.clone();
+        // If the thread does not start, its closure is gone.
+        let reply = Arc::new(Mutex::new(Some(reply)));
+        let reply_of_thread = reply.clone();
         let query = move || {
+            let Some(reply) = reply_of_thread.lock().take() else {
+                return;
+            };
             let request = Request::QueryPathFromHashPart(part);
             let found = connection.request_all([request]);
             match found.map(|mut replies| replies.pop()) {
@@ -153,8 +159,11 @@ impl Source for RemoteSource {
                 Err(error) => reply(Err(error.into())),
             }
         };
-        // Without a thread, the copy could not have started its workers either.
-        let _: JoinHandle<()> = thread::spawn(query);
+        if let Err(error) = thread::Builder::new().spawn(query)
+            && let Some(reply) = reply.lock().take()
+        {
+            reply(Err(Error::Thread(error)));
+        }
     }
 
     fn open_nar(&self, narinfo: &NarInfo, request: NarRequest) -> Result<NarStream, Error> {

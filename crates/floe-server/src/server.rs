@@ -1,10 +1,11 @@
 //! The life of a server: bind, run, shut down.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, SystemTime};
 
 use floe_store::{DamagedRow, LiveStore};
@@ -261,33 +262,44 @@ impl Server {
         for (number, store) in self.stores.into_iter().enumerate() {
             loops.push(EventLoop::new(shared, number, store)?);
         }
-        let mut has_panicked = false;
+        let (mut has_panicked, mut refused) = (false, None);
         thread::scope(|scope| {
+            let mut threads = Threads {
+                scope,
+                started: 0,
+                refused: None,
+            };
             for _ in 0..config::workers(loops.len()) {
-                scope.spawn(|| workers::work(shared));
+                threads.start(|| workers::work(shared));
+            }
+            if threads.started > 0 {
+                // The server works with fewer workers too.
+                threads.refused = None;
             }
             if let Some(queue) = &shared.login_queue {
-                scope.spawn(|| login_worker::work(shared, queue));
+                threads.start(|| login_worker::work(shared, queue));
             }
             let compressed_nars = shared.context.compressed_nars.as_ref();
             if let Some(cache) = compressed_nars {
-                scope.spawn(|| cache.run(&*shared.context.warn));
+                threads.start(|| cache.run(&*shared.context.warn));
             }
-            let network: Vec<_> = loops
-                .into_iter()
-                .map(|event_loop| {
-                    scope.spawn(move || {
-                        let ended = catch_unwind(AssertUnwindSafe(|| event_loop.run()));
-                        // The clients of a thread that has panicked would wait for ever, so the
-                        // other threads finish their responses, and the server ends.
-                        let has_panicked = ended.is_err();
-                        if has_panicked {
-                            shared.signal.advance();
-                        }
-                        has_panicked
-                    })
-                })
-                .collect();
+            let mut network = Vec::new();
+            for event_loop in loops {
+                network.extend(threads.start(move || {
+                    let ended = catch_unwind(AssertUnwindSafe(|| event_loop.run()));
+                    // The clients of a thread that has panicked would wait for ever, so the other
+                    // threads finish their responses, and the server ends.
+                    let has_panicked = ended.is_err();
+                    if has_panicked {
+                        shared.signal.advance();
+                    }
+                    has_panicked
+                }));
+            }
+            refused = threads.refused;
+            if refused.is_some() {
+                shared.signal.stop();
+            }
             for thread in network {
                 has_panicked |= thread.join().unwrap_or(true);
             }
@@ -303,9 +315,40 @@ impl Server {
         if let Some(log) = &shared.log {
             log.writer.finish();
         }
-        match has_panicked {
-            true => Err(ServeError::ThreadPanic),
-            false => Ok(()),
+        match refused {
+            Some(source) => Err(ServeError::System {
+                action: "start a thread",
+                source,
+            }),
+            None if has_panicked => Err(ServeError::ThreadPanic),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The threads of a server.
+struct Threads<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    started: usize,
+    /// The error of the system about a thread that it has refused.
+    refused: Option<io::Error>,
+}
+
+impl<'scope> Threads<'scope, '_> {
+    /// Starts a thread, unless the system refuses it.
+    fn start<T: Send + 'scope>(
+        &mut self,
+        run: impl FnOnce() -> T + Send + 'scope,
+    ) -> Option<ScopedJoinHandle<'scope, T>> {
+        match thread::Builder::new().spawn_scoped(self.scope, run) {
+            Ok(thread) => {
+                self.started += 1;
+                Some(thread)
+            }
+            Err(error) => {
+                self.refused = Some(error);
+                None
+            }
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::{slice, thread};
 
 use floe_format::Hash;
-use floe_hash::hash_pool::{HashPool, Stream, Worker};
+use floe_hash::hash_pool::{HashPool, Stream, Worker, WorkerTicket};
 use parking_lot::Mutex;
 
 use crate::error::StoreError;
@@ -36,17 +37,34 @@ pub(crate) fn hash_all<T: Sync>(
     items.sort_by_cached_key(|item| Reverse(len(item)));
     let pool = HashPool::for_messages(items.iter().map(len), jobs);
     let remaining = Mutex::new(items.iter());
+    let run = |ticket: WorkerTicket| {
+        let worker = ticket.start();
+        while let Some(item) = next_item(&remaining, &worker)
+            && should_continue()
+        {
+            hash(item, &worker);
+        }
+    };
     thread::scope(|scope| {
         for ticket in pool.tickets() {
-            let remaining = &remaining;
-            scope.spawn(move || {
-                let worker = ticket.start();
-                while let Some(item) = next_item(remaining, &worker)
-                    && should_continue()
-                {
-                    hash(item, &worker);
+            let ticket = Arc::new(Mutex::new(Some(ticket)));
+            let of_thread = ticket.clone();
+            let run = &run;
+            let run_ticket = move || {
+                if let Some(ticket) = of_thread.lock().take() {
+                    run(ticket);
                 }
-            });
+            };
+            if thread::Builder::new()
+                .spawn_scoped(scope, run_ticket)
+                .is_err()
+            {
+                // The system allows no further thread, so this one works too.
+                if let Some(ticket) = ticket.lock().take() {
+                    run(ticket);
+                }
+                break;
+            }
         }
     });
     should_continue()

@@ -18,6 +18,7 @@ pub(crate) mod code;
 mod documents;
 mod layers;
 mod licences;
+mod plain_threads;
 pub(crate) mod prose;
 mod retired;
 mod shared_directories;

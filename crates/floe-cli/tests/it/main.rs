@@ -70,6 +70,7 @@ mod slow_sources;
 mod static_binary;
 mod store_uris;
 mod support;
+mod thread_limit;
 mod tmpfs_mount;
 mod trace;
 mod vanished_paths;

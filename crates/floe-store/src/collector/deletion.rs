@@ -109,11 +109,15 @@ impl Deletion<'_> {
         let receive = Mutex::new(receive);
         let remover = &self.remover;
         thread::scope(|scope| {
+            let mut has_workers = false;
             for _ in 0..thread::available_parallelism().map_or(1, NonZeroUsize::get) {
-                scope.spawn(|| remover.remove_entries(&receive));
+                let remove = || remover.remove_entries(&receive);
+                // The system may allow only some threads, or none.
+                has_workers |= thread::Builder::new().spawn_scoped(scope, remove).is_ok();
             }
             // The workers end when the sender is dropped.
-            self.delete_batches(&mut remaining, send)
+            let send = has_workers.then_some(send);
+            self.delete_batches(&mut remaining, send.as_ref())
         })?;
         match self.remover.has_skipped.load(Ordering::Relaxed) {
             true => Err(StoreError::Interrupted),
@@ -124,7 +128,7 @@ impl Deletion<'_> {
     fn delete_batches(
         &self,
         remaining: &mut Remaining,
-        send: SyncSender<DeadEntry>,
+        send: Option<&SyncSender<DeadEntry>>,
     ) -> Result<(), StoreError> {
         let mut size = BatchSize::first();
         while !self.is_limit_reached() {
@@ -143,8 +147,11 @@ impl Deletion<'_> {
                 return Ok(());
             }
             for entry in batch {
-                // The workers end only after this loop.
-                let _: Result<(), _> = send.send(entry);
+                match send {
+                    // The workers end only after this loop.
+                    Some(send) => _ = send.send(entry),
+                    None => self.remover.remove_entry(&entry),
+                }
             }
             if self.max_freed.is_some() {
                 self.remover.roots.wait_for_deletions();
@@ -325,20 +332,24 @@ impl Remover<'_> {
             let Ok(entry) = received else {
                 return;
             };
-            let in_deletion = InDeletion {
-                roots: self.roots,
-                hash_part: entry.hash_part,
-            };
-            if !self.observer.should_continue() {
-                self.has_skipped.store(true, Ordering::Relaxed);
-                continue;
-            }
-            let name = OsStr::from_bytes(entry.name.to_bytes());
-            self.remove(&entry.name, &self.layout.real_store_dir.join(name));
-            // A process that waits for this deletion need not wait for the observer.
-            drop(in_deletion);
-            self.observer.deleted(Path::new(name), entry.expected_bytes);
+            self.remove_entry(&entry);
         }
+    }
+
+    fn remove_entry(&self, entry: &DeadEntry) {
+        let in_deletion = InDeletion {
+            roots: self.roots,
+            hash_part: entry.hash_part,
+        };
+        if !self.observer.should_continue() {
+            self.has_skipped.store(true, Ordering::Relaxed);
+            return;
+        }
+        let name = OsStr::from_bytes(entry.name.to_bytes());
+        self.remove(&entry.name, &self.layout.real_store_dir.join(name));
+        // A process that waits for this deletion need not wait for the observer.
+        drop(in_deletion);
+        self.observer.deleted(Path::new(name), entry.expected_bytes);
     }
 
     fn remove(&self, name: &CStr, place: &Path) {

@@ -58,20 +58,28 @@ fn examine_all(dir: &StoreDir, processes: &[PathBuf]) -> Vec<Examined> {
     // The number of this process in the PID namespace of `/proc`.
     let own = fs::read_link("/proc/self").ok();
     let own_name = own.as_deref().and_then(Path::file_name);
-    let examine_share = |share: &[PathBuf]| -> Vec<Examined> {
+    let examine_share = &|share: &[PathBuf]| -> Vec<Examined> {
         let examined = share.iter().map(|process| examine(dir, process, own_name));
         examined.collect()
     };
     thread::scope(|scope| {
         let shares = processes.chunks(share);
-        let running: Vec<_> = shares
-            .map(|share| scope.spawn(move || examine_share(share)))
-            .collect();
-        let joined = running.into_iter().map(|thread| thread.join());
-        // A panic of a thread goes on in this one.
-        joined
-            .flat_map(|examined| examined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let mut examined = Vec::new();
+        let mut running = Vec::new();
+        for share in shares {
+            let examine = move || examine_share(share);
+            match thread::Builder::new().spawn_scoped(scope, examine) {
+                Ok(thread) => running.push(thread),
+                // The system allows no further thread.
+                Err(_) => examined.extend(examine_share(share)),
+            }
+        }
+        for thread in running {
+            // A panic of a thread goes on in this one.
+            let share = thread.join();
+            examined.extend(share.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        examined
     })
 }
 

@@ -14,6 +14,8 @@ pub(super) enum Pattern {
     Path(&'static str, &'static str),
     /// `.name(`
     Method(&'static str),
+    /// `object.name(`
+    MethodOf(&'static str, &'static str),
 }
 
 /// Returns the lines on which the pattern occurs.
@@ -23,6 +25,9 @@ pub(super) fn lines_with(tokens: &[Piece<'_>], pattern: Pattern) -> Vec<usize> {
         Pattern::Letters(letters) => text(at).to_lowercase().contains(letters),
         Pattern::Attribute(name) => text(at) == "#" && text(at + 1) == "[" && text(at + 2) == name,
         Pattern::Method(name) => text(at) == "." && text(at + 1) == name && text(at + 2) == "(",
+        Pattern::MethodOf(object, name) => {
+            text(at) == object && text(at + 1) == "." && text(at + 2) == name && text(at + 3) == "("
+        }
         Pattern::Path(parent, child) => {
             text(at) == parent && text(at + 1) == "::" && is_next(tokens, at + 2, child)
         }

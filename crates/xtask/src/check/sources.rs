@@ -6,7 +6,7 @@
 use super::Fault;
 use super::code::Pattern::{Attribute, Letters, Path};
 use super::code::{Pattern, lines_with, tokens, without_tests};
-use super::{shared_directories, written_files};
+use super::{plain_threads, shared_directories, written_files};
 use crate::generate::GENERATED;
 
 /// Crates that must not read the environment. The command line reads it and passes options.
@@ -130,6 +130,12 @@ const BANS: &[Ban] = &[
         why: shared_directories::WHY,
     },
     Ban {
+        rule: "threads",
+        applies: |place| place.is_shipped && plain_threads::applies(place.package),
+        patterns: plain_threads::PATTERNS,
+        why: plain_threads::WHY,
+    },
+    Ban {
         rule: "listing",
         applies: |place| {
             place.is_shipped && written_files::applies_to_listings(place.package, place.file)
@@ -240,7 +246,7 @@ mod tests {
         for code in [
             "use std::fs::File;",
             "use std::{io, net};",
-            "std::thread::spawn(f);",
+            "std::thread::park();",
             "std::env::current_dir()",
             "use std::time::{Duration, Instant};",
             "std::time::SystemTime::now()",

@@ -118,15 +118,17 @@ impl PlanBuilder {
             // The `stat` calls take most of the time, so a second thread does half of them.
             let (first, second) = entries.split_at(entries.len() / 2);
             thread::scope(|scope| {
-                let examining = scope.spawn(|| -> Vec<_> {
+                let examine_all = || -> Vec<_> {
                     let examine = |entry: &ListedEntry| examine(directory, &entry.name, entry.kind);
                     second.iter().map(examine).collect()
-                });
+                };
+                let examining = thread::Builder::new().spawn_scoped(scope, examine_all);
                 for entry in first {
                     self.entry(directory, entry, None, depth)?;
                 }
-                // If the second thread failed, this thread makes the calls itself.
-                let mut stats = examining.join().unwrap_or_default().into_iter();
+                // Without the second thread, this thread makes the calls itself.
+                let stats = examining.map(|thread| thread.join().unwrap_or_default());
+                let mut stats = stats.unwrap_or_default().into_iter();
                 for entry in second {
                     self.entry(directory, entry, stats.next().flatten(), depth)?;
                 }
