@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this header: major in the upper 16 bits, minor in the lower. The library is
  * compatible if floe_abi_version() has the same major version and not a lower minor one. */
-#define FLOE_ABI_VERSION ((uint32_t)1 << 16)
+#define FLOE_ABI_VERSION (((uint32_t)1 << 16) | 1)
 
 /* A handle of an engine. Never 0. */
 typedef uint64_t floe_engine;

@@ -306,4 +306,4 @@ fn queue_of(engine: &Shared) -> Result<&crate::completion_queue::CompletionQueue
 }
 
 /// See [`floe_abi_version`].
-const ABI_VERSION: u32 = 1 << 16;
+const ABI_VERSION: u32 = (1 << 16) | 1;

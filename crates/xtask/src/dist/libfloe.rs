@@ -256,4 +256,4 @@ impl<'a> Package<'a> {
 }
 
 /// The version of the ABI: the major one is the number of the soname.
-const ABI: &str = "1.0";
+const ABI: &str = "1.1";
