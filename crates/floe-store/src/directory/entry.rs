@@ -204,9 +204,12 @@ impl<'a> Entry<'a> {
     /// Removes the name of a file that this process has open and locked, and marks the file as
     /// stale for a process that has opened it and waits for the lock: Nix takes a lock file or a
     /// file of temporary roots with contents for a stale one. A file that has another name stays
-    /// as it is.
+    /// as it is. Another process may have removed the name already.
     pub(crate) fn retire(&self, file: &File) -> io::Result<()> {
-        self.remove()?;
+        match self.remove() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
         let found = fstat(file)?;
         if found.st_nlink == 0 && found.st_size == 0 {
             rustix::io::write(file, b"d")?;

@@ -115,6 +115,11 @@ fn only_files_without_contents_and_names_are_marked() {
     assert!(is_created);
     entry.retire(&empty).unwrap();
     assert_eq!(size(&empty), 1);
+    // Another process has removed the name.
+    let (removed, _) = entry.open_or_create_file().unwrap();
+    entry.remove().unwrap();
+    entry.retire(&removed).unwrap();
+    assert_eq!(size(&removed), 1);
     // The user's own file, and one that has another name.
     fs::write(entry.path(), "text").unwrap();
     let (text, is_created) = entry.open_or_create_file().unwrap();
