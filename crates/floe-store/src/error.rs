@@ -365,6 +365,16 @@ impl StoreError {
         }
     }
 
+    /// Whether the file system supports no locks, or fails to lock.
+    pub fn has_no_locks(&self) -> bool {
+        use rustix::io::Errno;
+        let is_unsupported = |source: &io::Error| {
+            let errors = [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP, Errno::IO];
+            Errno::from_io_error(source).is_some_and(|error| errors.contains(&error))
+        };
+        matches!(self, StoreError::Io { action: "lock", source, .. } if is_unsupported(source))
+    }
+
     /// Whether another process has locked the database, so that the query may succeed later.
     pub fn is_busy(&self) -> bool {
         let code = self.sqlite_code();

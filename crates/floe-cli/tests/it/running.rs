@@ -1,6 +1,7 @@
 //! `floe run` and `floe shell`: programs of a store below another root, as root and as a user.
 
 mod collectors;
+mod missing_locks;
 mod namespaces;
 
 use std::fs;

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 
 use super::busy::{BusyPolicy, wait_until};
 use super::lock_directory::{lock_directory, lock_shared, open_big_lock};
@@ -48,6 +50,7 @@ pub(super) fn for_writing(
     use_wal: bool,
 ) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    check_locks(file)?;
     let with_lock_directory =
         |flags| Connection::open_with_flags_and_vfs(file, flags, LOCK_DIRECTORY_VFS);
     if is_new {
@@ -97,6 +100,7 @@ pub(super) fn recover(file: &Path) -> rusqlite::Result<()> {
 }
 
 fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
+    check_locks(file)?;
     open_with_locks(file, policy).or_else(|error| {
         if !may_open_immutable(&error, file) {
             return Err(error);
@@ -151,6 +155,28 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
         big_lock: Some(big_lock),
     })
 }
+
+/// Checks that the file system supports the locks of SQLite, which takes each error for a lock of
+/// another process and would wait. The file beside the database is one that SQLite never locks,
+/// because closing a file ends all locks of the process on it.
+fn check_locks(file: &Path) -> rusqlite::Result<()> {
+    let Ok(other) = File::open(file.with_file_name(SCHEMA_FILE)) else {
+        return Ok(());
+    };
+    let errno = match fcntl_lock(&other, FlockOperation::NonBlockingLockShared) {
+        Err(errno @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => errno,
+        _ => return Ok(()),
+    };
+    let reason = format!(
+        "the file system supports no locks ({errno}); try to mount it with locks, for NFS with \
+         local_lock=all if no other machine uses the store"
+    );
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_PROTOCOL);
+    Err(rusqlite::Error::SqliteFailure(code, Some(reason)))
+}
+
+/// The version of the schema, which each store has.
+const SCHEMA_FILE: &str = "schema";
 
 fn sqlite_error(code: i32) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)

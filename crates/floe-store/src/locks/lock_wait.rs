@@ -84,7 +84,7 @@ impl LockWait {
                 });
             }
             if began.elapsed() >= NOTIFY_AFTER && !std::mem::replace(&mut is_notified, true) {
-                self.notify(what);
+                self.notify_of_wait(what, self.timeout);
             }
             thread::sleep(LOCK_POLL_INTERVAL);
         }
@@ -106,10 +106,15 @@ impl LockWait {
         }
     }
 
-    pub(crate) fn notify(&self, what: &str) {
-        if let Some(notify) = &self.notify {
-            notify(what);
-        }
+    /// Notifies the user of a wait for at most a time.
+    pub(crate) fn notify_of_wait(&self, what: &str, timeout: Duration) {
+        let Some(notify) = &self.notify else { return };
+        let seconds = timeout.as_secs();
+        let (count, unit) = match seconds >= 120 && seconds.is_multiple_of(60) {
+            true => (seconds / 60, "minutes"),
+            false => (seconds, "seconds"),
+        };
+        notify(&format!("{what}, at most {count} {unit}"));
     }
 }
 
@@ -156,7 +161,7 @@ pub(crate) fn wait_for_database(times: i32) -> bool {
         return false;
     }
     if waited == NOTIFY_AFTER {
-        lock_wait.notify("the database");
+        lock_wait.notify_of_wait("the database", LOCK_TIMEOUT);
     }
     thread::sleep(match times < SHORT_PAUSES {
         true => Duration::from_millis(1 << times),

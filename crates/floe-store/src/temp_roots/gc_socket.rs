@@ -108,7 +108,7 @@ fn read_reply(stream: &mut UnixStream, lock_wait: &LockWait) -> io::Result<u8> {
                     return Err(error);
                 }
                 if began.elapsed() >= NOTIFY_AFTER && !std::mem::replace(&mut is_notified, true) {
-                    lock_wait.notify(COLLECTOR);
+                    lock_wait.notify_of_wait(COLLECTOR, LOCK_TIMEOUT);
                 }
             }
             Err(error) => return Err(error),

@@ -39,7 +39,7 @@ pub(super) fn protect(
     };
     let root = match ProgramRoot::create(layout, &paths, lock_wait) {
         Ok(root) => Some(root),
-        Err(error) if error.may_not_write() => {
+        Err(error) if error.may_not_write() || error.has_no_locks() => {
             // In its own place, a collector sees that the program uses the path.
             if layout.place_elsewhere().is_some() {
                 warn(messages::not_protected(&error));
