@@ -140,8 +140,8 @@ impl Database {
                 false => Err(error),
             }
         });
-        let opened = opened.map_err(|source| database_error("open", &file, source))?;
-        match opened.tables {
+        let (opened, tables) = opened.map_err(|source| database_error("open", &file, source))?;
+        match tables {
             Tables::OfNix => {}
             Tables::None => return Err(StoreError::NoTables { database: file }),
             Tables::Foreign => return Err(StoreError::ForeignDatabase(file)),

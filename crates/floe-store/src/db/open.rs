@@ -33,7 +33,6 @@ pub(crate) enum AccessMode {
 
 /// A database that is open for reading.
 pub(super) struct Opened {
-    pub(super) tables: Tables,
     pub(super) connection: Connection,
     pub(super) access: AccessMode,
     /// The big lock, which a reader with a lock directory holds shared.
@@ -83,11 +82,11 @@ fn disable_wal(connection: &Connection) -> bool {
     asked.is_ok() && journal_mode(connection).is_ok_and(|mode| mode != "wal")
 }
 
-/// Opens an existing database for reading.
-pub(super) fn for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
-    let mut opened = try_for_reading(file, policy)?;
-    opened.tables = Tables::of(&opened.connection)?;
-    Ok(opened)
+/// Opens an existing database for reading, and examines its tables.
+pub(super) fn for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Opened, Tables)> {
+    let opened = try_for_reading(file, policy)?;
+    let tables = Tables::of(&opened.connection)?;
+    Ok((opened, tables))
 }
 
 /// Rolls back the journal that a crash of a writer has left. The caller must know that no writer is
@@ -108,7 +107,6 @@ fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
         let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
         Ok(Opened {
-            tables: Tables::None,
             connection: verify_readable(connection, policy)?,
             access: AccessMode::Immutable,
             big_lock: None,
@@ -125,7 +123,6 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
         // The mode may have changed between the first check and the opening.
         if !uses_lock_directory(&connection, file) {
             return Ok(Opened {
-                tables: Tables::None,
                 connection,
                 access: AccessMode::Wal,
                 big_lock: None,
@@ -149,7 +146,6 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
     Ok(Opened {
-        tables: Tables::None,
         connection: verify_readable(connection, policy)?,
         access: AccessMode::LockDirectory,
         big_lock: Some(big_lock),

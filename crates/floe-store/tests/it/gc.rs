@@ -265,7 +265,7 @@ fn locked_database_is_waited_for_until_interrupt() {
     let said = Arc::new(AtomicUsize::new(0));
     let (raise, count) = (cancel.clone(), said.clone());
     let lock_wait = LockWait::new(cancel, move |what| {
-        assert_eq!(what, "the database");
+        assert_eq!(what, "the database, at most 10 minutes");
         count.fetch_add(1, Ordering::SeqCst);
         raise.store(true, Ordering::SeqCst);
     });
