@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use floe_testkit::http_client::narinfo_of;
 use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, nixes, run, scratch};
 
-use crate::server_process::ServerProcess;
 use crate::support::floe;
 
 /// A store with the closure of jq.
@@ -128,15 +126,4 @@ fn verify_keeps_the_row_of_a_vanished_path_in_use() {
     store.in_store(&["info", store.dependency()]).expect(0);
     store.install(&[]).expect(0);
     store.check();
-}
-
-#[test]
-fn narinfo_of_a_vanished_path_is_not_found() {
-    let Some(store) = Store::new() else { return };
-    store.lose(&store.corpus.root);
-    let serve = ServerProcess::start(store.root(), &[]);
-    let response = serve.get(&narinfo_of(&store.corpus.root));
-    assert_eq!(response.status, 404);
-    let response = serve.get(&narinfo_of(store.dependency()));
-    assert_eq!(response.status, 200);
 }

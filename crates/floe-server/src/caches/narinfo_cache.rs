@@ -24,8 +24,6 @@
 //! change that the other one noticed. The session then keeps the epoch that it began with, and
 //! looks again in its next batch.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -135,12 +133,6 @@ impl NarInfoCache {
             self.narinfos.lock().remove(&hash);
             return Ok(None);
         };
-        // The files of a valid path may be gone. Then the NAR does not exist either.
-        let place = session.store.layout().real_path(&info.path);
-        if fs::symlink_metadata(place).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-            self.narinfos.lock().remove(&hash);
-            return Ok(None);
-        }
         if let Some(known) = known
             && known.info == info
         {
