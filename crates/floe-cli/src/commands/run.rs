@@ -135,6 +135,7 @@ impl Installed {
     /// Replaces this process by the program.
     fn exec(self, mut command: Command) -> anyhow::Result<()> {
         command.env_remove(INSTALLED);
+        command.env(PATHS, self.marker());
         if let Some(place) = self.layout.place_elsewhere() {
             let directory = env::current_dir().ok();
             warn_of_hidden_files(&self.layout, directory.as_deref());
@@ -150,6 +151,24 @@ impl Installed {
         let program = command.get_program().to_owned();
         let error = command.exec();
         bail!(messages::cannot_run(&program, &error))
+    }
+
+    /// Returns the paths as a text for the environment, in which collectors find them: a program
+    /// may close the file of its temporary root. The paths of a `floe run` further out stay, because
+    /// the program may use those as well.
+    fn marker(&self) -> OsString {
+        let mut marker = env::var_os(PATHS).unwrap_or_default();
+        for path in &self.paths {
+            let path = self.layout.store_dir.full_path(path);
+            if marker.to_string_lossy().contains(&path) {
+                continue;
+            }
+            if !marker.is_empty() {
+                marker.push(":");
+            }
+            marker.push(path);
+        }
+        marker
     }
 }
 
@@ -171,3 +190,6 @@ fn own_process() -> String {
 
 /// Tells the new process that the paths were installed a moment ago.
 const INSTALLED: &str = "FLOE_RUN_INSTALLED";
+
+/// Names the paths to collectors.
+const PATHS: &str = "FLOE_RUN_PATHS";

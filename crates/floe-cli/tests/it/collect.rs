@@ -11,6 +11,7 @@ mod mounts;
 mod new_roots;
 mod odd_roots;
 mod optimise_store;
+mod process_threads;
 mod races;
 mod roots_daemon;
 

@@ -29,7 +29,8 @@ struct Programs {
 }
 
 /// Makes a store. The script prints what it sees, waits for the file that `WAIT` names, and exits
-/// with the code of its first argument.
+/// with the code of its first argument. With `CLOSES`, it becomes a shell without the script and
+/// without any descriptor of floe, and waits.
 fn programs() -> Option<Programs> {
     let nix = nixes().into_iter().next()?;
     let scratch = scratch();
@@ -50,6 +51,7 @@ fn programs() -> Option<Programs> {
          echo \"home: $HOME\"\n\
          echo \"user: $(id -u)\"\n\
          echo \"store: $(ls /nix/store)\"\n\
+         if [ -n \"$CLOSES\" ]; then exec {shell}/bin/sh -c '{WAIT_FOR_END}' {CLOSED}; fi\n\
          trap 'echo terminated; exit 9' TERM\n\
          if [ -n \"$STARTED\" ]; then : > \"$STARTED\"; fi\n\
          while [ -n \"$WAIT\" ] && [ ! -e \"$WAIT\" ]; do sleep 0.05; done\n\
@@ -66,6 +68,12 @@ fn programs() -> Option<Programs> {
         nix,
     })
 }
+
+/// Tells the test that the program has started, and waits for the end that the test chooses.
+const WAIT_FOR_END: &str = ": > \"$STARTED\"; while [ ! -e \"$WAIT\" ]; do sleep 0.05; done";
+
+/// Closes all descriptors that a shell can name. The shell opens its script at a higher one.
+const CLOSED: &str = "3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
 
 fn write_program(file: &Path, text: &str) {
     fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -84,23 +84,23 @@ fn examine_all(dir: &StoreDir, processes: &[PathBuf]) -> Vec<Examined> {
 }
 
 /// Examines a process, which may end meanwhile.
+///
+/// Each thread may have a working directory and open files of its own. The program, the mapped
+/// files and the environment are those of all threads, but the system shows none of them for a
+/// thread that has ended, which the first one may have.
 fn examine(dir: &StoreDir, process: &Path, own_name: Option<&OsStr>) -> Examined {
     let mut examined = Examined::default();
-    let is_own = own_name.is_some() && process.file_name() == own_name;
-    for name in ["exe", "cwd"] {
-        let link = process.join(name);
-        examined.add(fs::read_link(&link), |target| in_link(dir, &target, &link));
+    let threads = threads_of(process);
+    for thread in &threads {
+        examined.add_link(dir, thread.join("cwd"));
+        examined.add_descriptors(dir, &thread.join("fd"));
     }
-    let descriptors = fs::read_dir(process.join("fd"));
-    examined.add(descriptors, |entries| {
-        let links = entries.flatten().map(|entry| entry.path());
-        let found = links.filter_map(|link| {
-            let target = fs::read_link(&link).ok()?;
-            in_link(dir, &target, &link)
-        });
-        found.collect::<Vec<_>>()
-    });
-    let maps = process.join("maps");
+    let running = threads.iter().find(|thread| is_running(thread));
+    let Some(running) = running else {
+        return examined;
+    };
+    examined.add_link(dir, running.join("exe"));
+    let maps = running.join("maps");
     examined.add(fs::read(&maps), |text| {
         let files = text.split(|byte| *byte == b'\n').filter_map(mapped_file);
         let found = files.filter_map(|file| in_link(dir, file, &maps));
@@ -108,13 +108,33 @@ fn examine(dir: &StoreDir, process: &Path, own_name: Option<&OsStr>) -> Examined
     });
     // The environment of this process keeps nothing: `sudo floe delete PATH` has the command line
     // in the variable SUDO_COMMAND.
+    let is_own = own_name.is_some() && process.file_name() == own_name;
     if !is_own {
-        let environment = process.join("environ");
+        let environment = running.join("environ");
         examined.add(fs::read(&environment), |text| {
             in_environment(dir, &text, &environment)
         });
     }
     examined
+}
+
+/// Returns the directories of the threads of a process. The first thread is the process itself,
+/// whose places have the names that Nix prints.
+fn threads_of(process: &Path) -> Vec<PathBuf> {
+    let mut threads = vec![process.to_path_buf()];
+    let listed = fs::read_dir(process.join("task")).into_iter().flatten();
+    let names = listed.flatten().map(|entry| entry.file_name());
+    let others = names.filter(|name| process.file_name() != Some(name));
+    threads.extend(others.map(|name| process.join("task").join(name)));
+    threads
+}
+
+/// Whether a thread has not ended, as far as this user may know.
+fn is_running(thread: &Path) -> bool {
+    match fs::read_link(thread.join("exe")) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
 }
 
 impl Examined {
@@ -127,6 +147,21 @@ impl Examined {
             Ok(read) => self.found.extend(find(read)),
             Err(error) => self.is_denied |= error.kind() == io::ErrorKind::PermissionDenied,
         }
+    }
+
+    fn add_link(&mut self, dir: &StoreDir, link: PathBuf) {
+        self.add(fs::read_link(&link), |target| in_link(dir, &target, &link));
+    }
+
+    fn add_descriptors(&mut self, dir: &StoreDir, directory: &Path) {
+        self.add(fs::read_dir(directory), |entries| {
+            let links = entries.flatten().map(|entry| entry.path());
+            let found = links.filter_map(|link| {
+                let target = fs::read_link(&link).ok()?;
+                in_link(dir, &target, &link)
+            });
+            found.collect::<Vec<_>>()
+        });
     }
 }
 
@@ -168,14 +203,15 @@ fn in_link(dir: &StoreDir, target: &Path, place: &Path) -> Option<Candidate> {
     })
 }
 
-/// Returns the file of a line of `maps`: the sixth column, if it has no spaces.
+/// Returns the file of a line of `maps`: the sixth column, which may contain spaces.
 fn mapped_file(line: &[u8]) -> Option<&Path> {
-    let mut columns = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|it| !it.is_empty());
-    let file = columns.nth(5)?;
-    let is_file = file.starts_with(b"/") && columns.next().is_none();
-    is_file.then(|| Path::new(OsStr::from_bytes(file)))
+    let mut rest = line;
+    for _ in 0..5 {
+        let end = rest.iter().position(|byte| *byte == b' ')?;
+        rest = rest[end..].trim_ascii_start();
+    }
+    let is_file = rest.starts_with(b"/");
+    is_file.then(|| Path::new(OsStr::from_bytes(rest)))
 }
 
 /// Returns the store paths whose names stand anywhere in a text.
@@ -232,14 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn maps_name_files_without_spaces_only() {
+    fn maps_name_files_with_and_without_spaces() {
         let file = |line: &str| mapped_file(line.as_bytes()).map(|it| it.display().to_string());
         let line = |file: &str| format!("00400000-00401000 r-xp 00000000 08:02 173521 {file}");
-        assert_eq!(
-            file(&line("   /nix/store/x/lib.so")).as_deref(),
-            Some("/nix/store/x/lib.so")
-        );
-        for none in ["", "[heap]", "/x/lib.so (deleted)"] {
+        for name in [
+            "/nix/store/x/lib.so",
+            "/nix/store/x/a lib.so",
+            "/x/lib (deleted)",
+        ] {
+            assert_eq!(file(&line(&format!("   {name}"))).as_deref(), Some(name));
+        }
+        for none in ["", "[heap]", "anon_inode:[perf_event]"] {
             assert_eq!(file(&line(none)), None, "{none}");
         }
     }

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 use floe_testkit::{nixes, run, wait_until};
 
@@ -16,6 +16,15 @@ type Collect = Box<dyn Fn(&Path)>;
 
 #[test]
 fn collectors_spare_the_paths_of_a_running_program() {
+    assert_spared("");
+}
+
+#[test]
+fn collectors_spare_a_program_that_closes_its_files() {
+    assert_spared("yes");
+}
+
+fn assert_spared(closes: &str) {
     let mut compared = 0;
     let floe_gc = |root: &Path| drop(run(floe(["gc", "--root"]).arg(root)).expect(0));
     let mut collectors: Vec<(String, Collect)> = vec![("floe".into(), Box::new(floe_gc))];
@@ -35,8 +44,11 @@ fn collectors_spare_the_paths_of_a_running_program() {
         let [started, end] = ["started", "end"].map(|name| programs.scratch.join(name));
         let mut command = programs.run_tool(&[]);
         command.env("WAIT", &end).env("STARTED", &started);
-        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        command.env("CLOSES", closes);
+        let child = command.stdout(Stdio::null()).spawn().unwrap();
+        let mut child = Program(child, end);
         wait_until("the program has started", || started.exists());
+        assert_eq!(child.has_temporary_root(), closes.is_empty());
 
         collect(&programs.root);
         assert!(
@@ -46,13 +58,38 @@ fn collectors_spare_the_paths_of_a_running_program() {
         );
         assert!(place(&programs.tool).exists(), "{}", version);
 
-        fs::write(&end, "").unwrap();
-        assert!(child.wait().unwrap().success());
+        child.end();
         collect(&programs.root);
         assert!(!place(&programs.tool).exists(), "{}", version);
         compared += 1;
     }
     assert!(compared > 0 || !Path::new("/usr/bin/nix-store").exists());
+}
+
+/// A running program and the file that ends it.
+struct Program(Child, PathBuf);
+
+impl Program {
+    /// Whether the program has the file of its temporary root open.
+    fn has_temporary_root(&self) -> bool {
+        let descriptors = format!("/proc/{}/fd", self.0.id());
+        let links = fs::read_dir(descriptors).unwrap().flatten();
+        let mut files = links.filter_map(|link| fs::read_link(link.path()).ok());
+        files.any(|file| file.to_string_lossy().contains("/temproots/"))
+    }
+
+    fn end(&mut self) {
+        fs::write(&self.1, "").unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The program has ended, unless the test failed.
+        let _: std::io::Result<()> = self.0.kill();
+        let _: std::io::Result<std::process::ExitStatus> = self.0.wait();
+    }
 }
 
 /// The owner's collector must be able to read the file.
