@@ -6,7 +6,9 @@
 //! are.
 
 mod busy;
+mod copied;
 mod damaged_rows;
+mod immutable;
 mod lock_directory;
 mod log;
 mod open;
@@ -405,6 +407,11 @@ const WAL_SIZE_LIMIT: i64 = 1 << 40;
 
 /// Nix's value, so that registering a whole system needs one sync.
 const WAL_CHECKPOINT_PAGES: i64 = 40_000;
+
+/// Whether a file is empty or missing.
+fn is_empty(file: &Path) -> bool {
+    fs::metadata(file).map_or(true, |metadata| metadata.len() == 0)
+}
 
 /// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.
 pub(crate) fn side_file(file: &Path, suffix: &str) -> PathBuf {

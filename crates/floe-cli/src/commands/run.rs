@@ -153,9 +153,9 @@ impl Installed {
         bail!(messages::cannot_run(&program, &error))
     }
 
-    /// Returns the paths as a text for the environment, in which collectors find them: a program
-    /// may close the file of its temporary root. The paths of a `floe run` further out stay, because
-    /// the program may use those as well.
+    /// Returns the paths as a text for the environment, where collectors find them: a program
+    /// may close the file of its temporary root. The paths of a `floe run` further out stay,
+    /// because the program may use those as well.
     fn marker(&self) -> OsString {
         let mut marker = env::var_os(PATHS).unwrap_or_default();
         for path in &self.paths {

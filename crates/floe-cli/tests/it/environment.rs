@@ -1,5 +1,6 @@
 //! The result of an install does not depend on umask, ACLs, user, store directory or TLS.
 
+mod crashed_writer;
 mod journal_mode;
 mod permissions;
 mod store_dir;

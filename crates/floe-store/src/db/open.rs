@@ -5,7 +5,7 @@
 //! other. A process that uses the wrong kind would read, or roll back, data that another process is
 //! writing.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
 use super::busy::{BusyPolicy, wait_until};
+use super::copied::{SideFile, open_copy};
+use super::immutable::open_immutable;
 use super::lock_directory::{lock_directory, lock_shared, open_big_lock};
-use super::side_file;
 use super::tables::Tables;
+use super::{is_empty, side_file};
 use crate::locks::wait_for_database;
 
 /// The way in which an open database is read.
@@ -100,18 +102,30 @@ pub(super) fn recover(file: &Path) -> rusqlite::Result<()> {
 
 fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
     check_locks(file)?;
-    open_with_locks(file, policy).or_else(|error| {
-        if !may_open_immutable(&error, file) {
-            return Err(error);
-        }
-        let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
-        let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
-        Ok(Opened {
-            connection: verify_readable(connection, policy)?,
-            access: AccessMode::Immutable,
-            big_lock: None,
-        })
+    let opened = match SideFile::unapplied(file) {
+        // SQLite would take the journal for one of a running writer, and wait.
+        Some(SideFile::Journal) => open_copy(file, SideFile::Journal),
+        _ => match open_with_locks(file, policy) {
+            Err(error) if is_refused(&error) => open_without_locks(file, error),
+            opened => return opened,
+        },
+    };
+    Ok(Opened {
+        connection: verify_readable(opened?, policy)?,
+        access: AccessMode::Immutable,
+        big_lock: None,
     })
+}
+
+/// Opens a database beside which this user may create no files, or a copy of it.
+fn open_without_locks(file: &Path, error: rusqlite::Error) -> rusqlite::Result<Connection> {
+    if let Some(side) = SideFile::unapplied(file) {
+        return open_copy(file, side);
+    }
+    match is_empty(&side_file(file, "-wal")) && !is_being_written(file) {
+        true => open_immutable(file),
+        false => Err(error),
+    }
 }
 
 fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
@@ -208,14 +222,13 @@ fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::
     Ok(connection)
 }
 
-/// Whether a database that cannot be opened normally may be read as a file that does not change:
-/// only missing permissions prevent the opening, and log and journal are empty.
-fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
+/// Whether only missing permissions can have prevented the opening.
+fn is_refused(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
-    let code = error.sqlite_error_code();
     let codes = [CannotOpen, ReadOnly, PermissionDenied, SystemIoFailure];
-    let is_refused = code.is_some_and(|code| codes.contains(&code));
-    is_refused && is_empty(&side_file(file, "-wal")) && !is_being_written(file)
+    error
+        .sqlite_error_code()
+        .is_some_and(|code| codes.contains(&code))
 }
 
 /// Whether a writer that uses a lock directory is running or has crashed.
@@ -232,27 +245,6 @@ fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
 pub(crate) fn may_write(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
-}
-
-fn is_empty(file: &Path) -> bool {
-    fs::metadata(file).map_or(true, |metadata| metadata.len() == 0)
-}
-
-fn immutable_uri(file: &Path) -> String {
-    // The host is empty, because a path may begin with two slashes.
-    let mut uri = String::from(match file.is_absolute() {
-        true => "file://",
-        false => "file:",
-    });
-    for byte in file.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push(char::from(*byte));
-            }
-            byte => uri.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    uri + "?immutable=1"
 }
 
 const READ_FLAGS: OpenFlags =
