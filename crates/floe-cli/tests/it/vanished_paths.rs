@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use floe_testkit::http_client::narinfo_of;
 use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, nixes, run, scratch};
 
+use crate::server_process::ServerProcess;
 use crate::support::floe;
 
 /// A store with the closure of jq.
@@ -126,4 +128,24 @@ fn verify_keeps_the_row_of_a_vanished_path_in_use() {
     store.in_store(&["info", store.dependency()]).expect(0);
     store.install(&[]).expect(0);
     store.check();
+}
+
+#[test]
+fn server_has_no_narinfo_of_a_path_without_files() {
+    let Some(store) = Store::new() else { return };
+    let (lost, other) = (&store.corpus.root, store.dependency());
+    let serve = ServerProcess::start(store.root(), &[]);
+    let status = |target: &str| serve.get(target).status;
+    // The first request finds the files missing.
+    store.lose(lost);
+    assert_eq!(status(&narinfo_of(lost)), 404);
+    store.install(&[]).expect(0);
+    assert_eq!(status(&narinfo_of(lost)), 200);
+    // The narinfo is in the cache, and the request for the NAR finds the files missing.
+    let nar = format!("/{}", serve.get(&narinfo_of(lost)).narinfo_field("URL"));
+    store.lose(lost);
+    assert_eq!(status(&nar), 404);
+    assert_eq!(status(&narinfo_of(lost)), 404);
+    assert_eq!(status(&narinfo_of(other)), 200);
+    assert!(serve.stop().contains("cannot examine"));
 }

@@ -6,7 +6,7 @@
 //! 2. A hash part that is not in the index belongs to no valid path.
 //! 3. A narinfo that was verified since the last change is used as it is.
 //! 4. An older narinfo is compared with its row in the database. It is rendered and signed again
-//!    only if the row has changed.
+//!    only if the row has changed, and if the path still has its files.
 //!
 //! # Epochs
 //!
@@ -32,6 +32,7 @@ use floe_store::{HashPartIndex, LiveStore, StoreError};
 use parking_lot::{Mutex, RwLock};
 
 use super::lru::LruCache;
+use super::tree_identity::TreeIdentity;
 use crate::http::response::CacheUse;
 
 /// The narinfos and the index of valid paths, shared by all threads.
@@ -110,7 +111,9 @@ impl NarInfoCache {
 
     /// Returns the valid path with a hash part, and whether its narinfo was in the cache.
     ///
-    /// Errors: the database is busy, or cannot be read.
+    /// Errors: the database is busy, or cannot be read. The files of the path are missing, if that
+    /// has been noticed: by this, before a narinfo enters the cache, or by a request for the NAR
+    /// (see [`NarInfoCache::forget`]).
     pub(crate) fn get(
         &self,
         session: &mut StoreSession,
@@ -130,7 +133,7 @@ impl NarInfoCache {
             return Ok(Some((known.clone(), CacheUse::Hit)));
         }
         let Some(info) = session.store.path_info_from_hash_part(hash)? else {
-            self.narinfos.lock().remove(&hash);
+            self.forget(hash);
             return Ok(None);
         };
         if let Some(known) = known
@@ -139,10 +142,20 @@ impl NarInfoCache {
             known.epoch.fetch_max(epoch, Ordering::AcqRel);
             return Ok(Some((known, CacheUse::Hit)));
         }
+        let place = session.store.layout().real_path(&info.path);
+        if let Err(missing) = TreeIdentity::read(&place) {
+            self.forget(hash);
+            return Err(missing);
+        }
         let rendered = Arc::new(self.render(hash, info, epoch));
         let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
         self.narinfos.lock().put(hash, rendered.clone(), weight);
         Ok(Some((rendered, CacheUse::Miss)))
+    }
+
+    /// Removes a narinfo whose path has lost its files. The next lookup examines the files.
+    pub(crate) fn forget(&self, hash: HashPart) {
+        self.narinfos.lock().remove(&hash);
     }
 
     /// Updates the index and the epoch if the database has changed. Does nothing if that was done

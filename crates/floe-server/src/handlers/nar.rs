@@ -39,10 +39,15 @@ pub(crate) fn target(
     }
     // If the files of the path are gone, its NAR is not served from memory either.
     let identity = TreeIdentity::read(&context.layout.real_path(&narinfo.info.path));
+    let identity = identity.map_err(|error| {
+        // From now on, clients learn that from the narinfo.
+        context.narinfos.forget(narinfo.hash);
+        context.error_response(&error)
+    })?;
     Ok(NarTarget {
         narinfo,
         is_immutable: nar_hash.is_some(),
-        identity: identity.map_err(|error| context.error_response(&error))?,
+        identity,
     })
 }
 

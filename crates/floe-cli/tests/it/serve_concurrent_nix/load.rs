@@ -1,5 +1,6 @@
 //! Changes under load: a request after a commit sees that commit.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ fn commit_changes(serve: &ServerProcess, store: &NixStore<'_>, response_count: &
         let part = format!("{:032}", rng.below(1_000_000_000)).replace('e', "0");
         let path = format!("/nix/store/{part}-x");
         let narinfo = narinfo_of(&path);
+        fs::write(store.real(&path), "").unwrap();
         for (statement, status) in [(insert, 200), (delete, 404)] {
             match status {
                 200 => connection.execute(statement, params![path, hash]).unwrap(),
