@@ -58,7 +58,11 @@ impl TreeWriter {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let name = source.as_os_str().as_encoded_bytes();
         let can_share = cloner.node(CWD, name, kind, 0)?;
-        Ok(can_share.then_some(cloner.builder.tree))
+        // Otherwise the whole builder is dropped, which closes its file before it removes the tree.
+        Ok(match can_share {
+            true => Some(cloner.builder.tree),
+            false => None,
+        })
     }
 }
 

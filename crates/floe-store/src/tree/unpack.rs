@@ -115,7 +115,6 @@ fn nar_error(tree: &TemporaryTree, source: NarError) -> StoreError {
 /// A tree that is being written, with its open files and directories.
 #[derive(Debug)]
 pub(super) struct TreeBuilder {
-    pub(super) tree: TemporaryTree,
     store: Arc<OwnedFd>,
     /// The directories from the root of the tree to the current position.
     directories: Vec<OwnedFd>,
@@ -124,6 +123,9 @@ pub(super) struct TreeBuilder {
     pub(super) hasher: Option<FileHasher>,
     /// The name of the next entry.
     entry: Vec<u8>,
+    /// The last field, because an unfinished tree is removed after its file and its directories
+    /// are closed: NFS and FUSE rename an open file instead of removing it.
+    pub(super) tree: TemporaryTree,
 }
 
 impl TreeBuilder {

@@ -13,3 +13,4 @@ mod recovered_trees;
 mod register;
 mod support;
 mod tree;
+mod unfinished_trees;
