@@ -20,7 +20,7 @@ use crate::args::{OptionArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::links::{StoreNames, existing_file};
-use crate::messages::{self, copy};
+use crate::messages::{self, copy, manage};
 use crate::open_files::{self, limit_connections};
 
 /// Returns the environment of this process. No other code reads variables for the configuration.
@@ -244,6 +244,7 @@ fn report_store_event(event: StoreEvent) {
         StoreEvent::CheckingPaths { paths } => eprint_line(messages::checking_paths(paths)),
         StoreEvent::LostRows { trees } => warn(messages::lost_rows(trees)),
         StoreEvent::LostSyncRecord { reason } => warn(messages::lost_sync_record(reason)),
+        StoreEvent::RootNotRecorded { error } => warn(manage::root_not_recorded(&error)),
         _ => {}
     }
 }

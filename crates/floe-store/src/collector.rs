@@ -93,6 +93,8 @@ pub struct GcResults {
     pub bytes_saved_by_links: u64,
     /// The files that could not be removed. They are no valid paths any more.
     pub failures: Vec<DeleteFailure>,
+    /// The number of links in `gcroots/auto` to nothing that were removed.
+    pub stale_registrations: usize,
     /// The places that could not be read. They may have held further roots.
     pub unreadable: Vec<Unreadable>,
     /// The rows of the database that do not parse. The paths that they name stay.
@@ -236,6 +238,7 @@ impl Collector {
                 failed_roots: FailedRoots::Stop,
             };
             let roots = search.find_permanent()?;
+            results.lock().stale_registrations = roots.stale.len();
             roots.check_registered(settings.ignore_unregistered_roots)?;
             let temporary = search.find_temporary(&mut Vec::new())?;
             let temporary = temporary.iter().map(|root| root.path.hash_part());

@@ -18,8 +18,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, readlinkat,
-    statat,
+    AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat,
+    readlinkat, statat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -124,16 +124,10 @@ impl Directory {
 
     /// Lists the names in the directory with the types of their files.
     pub(crate) fn list(&self) -> io::Result<Vec<(OsString, FileType)>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let listed = openat(&self.descriptor, c".", flags, Mode::empty())?;
         let mut names = Vec::new();
-        for entry in Dir::new(listed)? {
+        for entry in self.entries()? {
             let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            let name = OsString::from_vec(name.to_vec());
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
             // Some file systems tell no type here.
             let file_type = match entry.file_type() {
                 FileType::Unknown => match self.entry(&name).stat() {
@@ -146,6 +140,22 @@ impl Directory {
             names.push((name, file_type));
         }
         Ok(names)
+    }
+
+    /// Whether the directory has no names. Reads only the first ones.
+    pub(crate) fn is_empty(&self) -> io::Result<bool> {
+        match self.entries()?.next() {
+            Some(entry) => Ok(entry.map(|_| false)?),
+            None => Ok(true),
+        }
+    }
+
+    fn entries(&self) -> io::Result<impl Iterator<Item = Result<DirEntry, Errno>>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let listed = openat(&self.descriptor, c".", flags, Mode::empty())?;
+        let is_name = |entry: &DirEntry| !matches!(entry.file_name().to_bytes(), b"." | b"..");
+        let entries = Dir::new(listed)?;
+        Ok(entries.filter(move |entry| entry.as_ref().map_or(true, is_name)))
     }
 
     /// Whether this user may create and remove names here.

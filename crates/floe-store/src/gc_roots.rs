@@ -11,9 +11,11 @@
 
 mod found;
 mod links;
+mod not_mounted;
 mod process_use;
 mod processes;
 mod root_place;
+mod root_records;
 mod roots_daemon;
 mod temporary;
 mod unreadable;
@@ -31,12 +33,15 @@ use rustix::fs::{Access, access};
 use crate::directory::{Directory, Entry, NewMode};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
+use crate::options::StoreEvent;
 use crate::writer::StoreWriter;
 pub(crate) use found::RootSearch;
 pub use found::{FoundRoots, Root, RuntimeRoots};
 pub(crate) use links::FailedRoots;
+pub use links::StaleRegistration;
+use not_mounted::RecordedRoots;
 pub use root_place::RootPlace;
-pub use unreadable::Unreadable;
+pub use unreadable::{HiddenRoots, Unreadable};
 
 /// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +88,8 @@ impl IndirectGcRoot {
         entry.remove().io_context("remove the root", &link)?;
         // Another user may own it.
         let _: Result<(), StoreError> = remove_registration(layout, &link);
+        // A collection removes a record that stays here.
+        let _: Result<(), StoreError> = RecordedRoots::new(layout).forget(&link);
         Ok(())
     }
 
@@ -144,6 +151,11 @@ impl StoreWriter {
         registration.replace_link(&link.0)?;
         if may_be_removed {
             create_link_under_new_name(&link.0, &auto, &name)?;
+        }
+        // A collection keeps records whose registrations exist.
+        if let Err(error) = RecordedRoots::new(self.layout()).update(&link.0, path) {
+            let error = error.to_string();
+            self.events.send(StoreEvent::RootNotRecorded { error });
         }
         // A collector that began after the first call may have read the permanent roots before the
         // link existed. The second call makes sure that it knows the temporary root.

@@ -28,6 +28,7 @@ mod layout;
 mod list_directory;
 mod live;
 mod locks;
+mod mount_table;
 mod new_store;
 mod open_beneath;
 mod optimise;
@@ -57,7 +58,8 @@ pub use directory::is_trusted_owner;
 pub use error::{DatabaseReader, StoreError, is_out_of_space};
 pub use free_space::FileSystem;
 pub use gc_roots::{
-    FoundRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, Unreadable, canon_path,
+    FoundRoots, HiddenRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
+    Unreadable, canon_path,
 };
 pub use layout::StoreLayout;
 pub use list_directory::{DirectoryEntry, list_directory};

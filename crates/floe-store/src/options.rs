@@ -36,7 +36,7 @@ pub struct WriteOptions {
 }
 
 /// An event of a store that is opened for writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent {
     /// The system was restarted. The writer hashes paths whose files may not have reached the disk.
@@ -54,6 +54,12 @@ pub enum StoreEvent {
     LostSyncRecord {
         /// The defect.
         reason: LostRecord,
+    },
+    /// The record of a new root on another file system could not be written. While that file system
+    /// is not mounted, a collection deletes what the root keeps.
+    RootNotRecorded {
+        /// The message of the error.
+        error: String,
     },
 }
 

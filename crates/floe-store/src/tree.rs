@@ -6,7 +6,7 @@
 
 pub(crate) mod dump;
 pub(crate) mod links;
-mod mount_id;
+pub(crate) mod mount_id;
 mod optimise;
 pub mod plan;
 pub(crate) mod remove;

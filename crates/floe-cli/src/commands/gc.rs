@@ -16,7 +16,7 @@ use floe_store::{
 use floe_transfer::{Cancel, Size};
 use serde_json::{Value, json};
 
-use super::manage::{local_store, warn_of_unreadable};
+use super::manage::{local_store, warn_of_stale, warn_of_unreadable};
 use super::mount;
 use super::print;
 use crate::args::GcArgs;
@@ -99,6 +99,7 @@ fn print_roots(
     let lock_wait = options::lock_wait(Default::default());
     let found = StoreReader::open_with(layout.clone(), lock_wait)?.find_roots(runtime_roots)?;
     warn_of_unreadable(&found.unreadable);
+    warn_of_stale(&found.stale);
     let roots = found.roots.iter().chain(&found.not_valid);
     if args.store.json {
         let roots = roots.map(|root| {
@@ -117,6 +118,7 @@ fn print_roots(
 /// Shows what a collection would delete, or leave.
 fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Result<()> {
     warn_of_unreadable(&garbage.unreadable);
+    warn_of_stale(&garbage.stale);
     kept_rows(&garbage.damaged_rows).into_iter().for_each(warn);
     let dir = &layout.store_dir;
     if args.print_live && args.store.json {

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::bail;
-use floe_store::{FoundRoots, Profile, RootPlace, StoreLayout, StoreReader, Unreadable};
+use floe_store::{
+    FoundRoots, Profile, RootPlace, StaleRegistration, StoreLayout, StoreReader, Unreadable,
+};
 use floe_transfer::StoreConfig;
 
 use crate::args::StoreQueryArgs;
@@ -62,11 +64,25 @@ pub(super) fn warn_of_unreadable(places: &[Unreadable]) {
             Unreadable::LinkToDirectory(path) => messages::link_to_directory(path),
             Unreadable::TooDeep(path) => messages::too_deep(path),
             Unreadable::Failed(error) => messages::failed_root(error),
+            Unreadable::NotMounted { roots, mount_point } => {
+                messages::not_mounted(roots, mount_point)
+            }
+            Unreadable::BelowEmptyDirectory { roots, directory } => {
+                messages::below_empty_directory(roots, directory)
+            }
+            Unreadable::NotRecorded(error) => messages::root_not_recorded(error),
             Unreadable::Processes(count) => messages::unreadable_processes(*count),
             Unreadable::HiddenProcesses => messages::HIDDEN_PROCESSES.into(),
             Unreadable::NoProc => messages::NO_PROC.into(),
         });
     }
+}
+
+/// Warns of registrations of roots that point to nothing.
+pub(super) fn warn_of_stale(stale: &[StaleRegistration]) {
+    messages::stale_registrations(stale)
+        .into_iter()
+        .for_each(warn);
 }
 
 /// Warns of the rows that do not parse and that the command has left out until now.

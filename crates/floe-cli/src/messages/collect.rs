@@ -51,6 +51,11 @@ pub(crate) fn deleted(paths: u64, size: Size) -> String {
     }
 }
 
+pub(crate) fn removed_registrations(count: usize) -> String {
+    let registrations = counted(count, "registration");
+    format!("removed {registrations} of roots that do not exist")
+}
+
 pub(crate) fn saved(size: Size) -> String {
     format!("hard links between equal files save {size}")
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use floe_format::drv_name::name_and_version;
-use floe_store::StoreError;
+use floe_store::{HiddenRoots, StaleRegistration, StoreError};
 use floe_transfer::Size;
 use rustix::process::geteuid;
 
@@ -62,6 +62,54 @@ pub(crate) fn too_deep(path: &Path) -> String {
 
 pub(crate) fn failed_root(error: &str) -> String {
     format!("skipping a root: {error}")
+}
+
+pub(crate) fn not_mounted(roots: &HiddenRoots, mount_point: &Path) -> String {
+    let (first, link) = (roots.first.display(), roots.link.display());
+    let mount_point = mount_point.display();
+    let kept = match roots.count {
+        1 => format!("the root {first}: its file system ({mount_point}) is not mounted"),
+        count => format!(
+            "{count} roots, such as {first}: their file systems ({mount_point}) are not mounted"
+        ),
+    };
+    format!("keeping {kept}; if the root is gone for good, remove {link}")
+}
+
+pub(crate) fn below_empty_directory(roots: &HiddenRoots, directory: &Path) -> String {
+    let (first, link) = (roots.first.display(), roots.link.display());
+    let directory = directory.display();
+    let kept = match roots.count {
+        1 => format!("the registration of the root {first}, but not its path"),
+        count => {
+            format!("the registrations of {count} roots, but not their paths, such as {first}")
+        }
+    };
+    format!(
+        "keeping {kept}: {directory} is empty, so a file system may not be mounted there; if the \
+         root is gone for good, remove {link}"
+    )
+}
+
+pub(crate) fn root_not_recorded(error: &str) -> String {
+    format!(
+        "skipping the record of a root on another file system: {error}; a collection deletes what \
+         the root keeps while that file system is not mounted"
+    )
+}
+
+/// Names the registrations of roots that point to nothing.
+pub(crate) fn stale_registrations(stale: &[StaleRegistration]) -> Option<String> {
+    let first = stale.first()?.place.display();
+    Some(match stale.len() {
+        1 => format!(
+            "ignoring the root {first}, which does not exist; floe gc removes its registration"
+        ),
+        count => format!(
+            "ignoring {count} registered roots that do not exist, such as {first}; floe gc removes \
+             their registrations"
+        ),
+    })
 }
 
 /// Names the profiles of other users that a command leaves as they are.

@@ -14,6 +14,7 @@ mod optimise_store;
 mod process_threads;
 mod races;
 mod roots_daemon;
+mod unmounted_roots;
 
 use std::collections::BTreeSet;
 use std::fs;

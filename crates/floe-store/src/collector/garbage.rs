@@ -24,7 +24,9 @@ use super::GcSettings;
 use super::path_graph::{PathGraph, PathNumber, index};
 use crate::db::{DamagedRow, Database};
 use crate::error::{IoContext as _, StoreError};
-use crate::gc_roots::{FailedRoots, FoundRoots, RootPlace, RootSearch, Unreadable};
+use crate::gc_roots::{
+    FailedRoots, FoundRoots, RootPlace, RootSearch, StaleRegistration, Unreadable,
+};
 use crate::layout::StoreLayout;
 use crate::list_directory::list_directory;
 use crate::reader::StoreReader;
@@ -39,6 +41,8 @@ pub struct Garbage {
     pub circular: Vec<StorePath>,
     /// The names of the paths that it leaves, sorted.
     pub live: BTreeSet<StorePath>,
+    /// The registrations of roots that point to nothing. The collection removes them.
+    pub stale: Vec<StaleRegistration>,
     /// The places that could not be read. They may hold further roots.
     pub unreadable: Vec<Unreadable>,
     /// The rows of the database that do not parse. The collection leaves what they name.
@@ -97,6 +101,7 @@ impl StoreReader {
         let found = DeadPaths::find(layout, &database, settings, &roots, &temporary)?;
         Ok(Garbage {
             damaged_rows: database.skipped_rows(),
+            stale: roots.stale,
             ..found.describe(layout, roots.unreadable)
         })
     }
@@ -217,6 +222,7 @@ impl DeadPaths {
             circular: self.circular.clone(),
             dead: valid.chain(others).collect(),
             live: live.chain(self.spared.iter().cloned()).collect(),
+            stale: Vec::new(),
             unreadable,
             damaged_rows: Vec::new(),
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 
 use super::{Directory, descriptor_path, file_type, read_link_at};
 use crate::error::{IoContext as _, StoreError};
+use crate::written_file::WrittenFile;
 
 /// A name in an open directory.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +105,24 @@ impl<'a> Entry<'a> {
                 let _: io::Result<()> = new.remove();
             })
             .io_context("replace the link", self.path())
+    }
+
+    /// Writes a file that all users may read, and replaces an existing file atomically.
+    pub(crate) fn replace_file(&self, contents: &[u8]) -> io::Result<()> {
+        let temporary = self.temporary_name();
+        let new = self.directory.entry(&temporary);
+        // A file of this name belongs to a dead process with the same number.
+        let _: io::Result<()> = new.remove();
+        let mode = Mode::from_raw_mode(0o644);
+        let file = WrittenFile::create_at(&self.directory.descriptor, &*temporary, mode)?;
+        let written = file.complete(|file| {
+            file.set_mode(0o644)?;
+            file.write_all(contents)
+        });
+        let replaced = written.and_then(|()| new.rename(self.name));
+        replaced.inspect_err(|_| {
+            let _: io::Result<()> = new.remove();
+        })
     }
 
     /// Creates a file for reading and writing that only its owner may open.

@@ -5,7 +5,7 @@ use std::fs;
 
 use floe_format::StorePath;
 
-use super::links::{FailedRoots, Links};
+use super::links::{FailedRoots, Links, StaleRegistration};
 use super::root_place::{Candidate, RootPlace};
 use super::unreadable::Unreadable;
 use super::{processes, roots_daemon, temporary};
@@ -32,6 +32,8 @@ pub struct FoundRoots {
     pub not_valid: Vec<Root>,
     /// The links to paths that are on disk and not in the database. Their rows may be lost.
     pub unregistered: Vec<Root>,
+    /// The registrations that point to nothing. A collection has removed them.
+    pub stale: Vec<StaleRegistration>,
     /// The places that could not be read. They may hold further roots.
     pub unreadable: Vec<Unreadable>,
 }
@@ -98,10 +100,11 @@ impl StoreReader {
             FailedRoots::Skip,
         );
         let mut unreadable = Vec::new();
-        let candidates = search.link_candidates(&mut unreadable)?;
+        let (candidates, stale) = search.find_candidates(&mut unreadable)?;
         let roots = search.sorted(Vec::new(), candidates)?;
         Ok(FoundRoots {
             roots,
+            stale,
             unreadable,
             ..FoundRoots::default()
         })
@@ -114,8 +117,8 @@ pub(crate) struct RootSearch<'a> {
     pub(crate) database: &'a Database,
     pub(crate) runtime_roots: RuntimeRoots,
     /// Whether to remove what Nix's collector removes: links in `gcroots/auto` that point to
-    /// nothing, and the files of temporary roots of dead processes. The caller must hold the lock
-    /// of the collector.
+    /// nothing, and the files of temporary roots of dead processes; and whether to record the roots
+    /// on other file systems. The caller must hold the lock of the collector.
     pub(crate) removes_stale: bool,
     pub(crate) failed_roots: FailedRoots,
 }
@@ -141,7 +144,7 @@ impl RootSearch<'_> {
     /// Finds the roots of valid paths that are not temporary, sorted.
     pub(crate) fn find_permanent(&self) -> Result<FoundRoots, StoreError> {
         let mut unreadable = Vec::new();
-        let mut candidates = self.link_candidates(&mut unreadable)?;
+        let (mut candidates, stale) = self.find_candidates(&mut unreadable)?;
         candidates.extend(match self.runtime_roots {
             RuntimeRoots::Proc => processes::roots(&self.layout.store_dir, &mut unreadable),
             RuntimeRoots::Daemon => roots_daemon::roots(self.layout)?,
@@ -151,6 +154,7 @@ impl RootSearch<'_> {
         Ok(FoundRoots {
             roots,
             unregistered,
+            stale,
             unreadable,
             ..FoundRoots::default()
         })
@@ -183,19 +187,17 @@ impl RootSearch<'_> {
         }
     }
 
-    fn link_candidates(
+    /// Finds the links to paths, and the registrations that point to nothing.
+    fn find_candidates(
         &self,
         unreadable: &mut Vec<Unreadable>,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let mut links = Links {
-            layout: self.layout,
-            candidates: Vec::new(),
-            unreadable,
-            removes_stale: self.removes_stale,
-            failed_roots: self.failed_roots,
-        };
+    ) -> Result<(Vec<Candidate>, Vec<StaleRegistration>), StoreError> {
+        let mut links = Links::new(self.layout, unreadable, self.failed_roots);
+        if self.removes_stale {
+            links = links.with_changes();
+        }
         links.visit_all()?;
-        Ok(links.candidates)
+        Ok((links.candidates, links.stale))
     }
 
     /// Returns roots and those candidates whose paths are valid, each once, sorted.

@@ -13,8 +13,9 @@ use floe_format::StorePath;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use super::not_mounted::{RecordUpdate, RecordedRoots};
 use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
-use super::unreadable::Unreadable;
+use super::unreadable::{HiddenRoots, Unreadable};
 use super::{AUTO, absolute_to};
 use crate::directory::{Directory, Entry, is_trusted_owner};
 use crate::error::{IoContext as _, StoreError};
@@ -29,23 +30,87 @@ pub(crate) enum FailedRoots {
     Skip,
 }
 
-/// The search for links.
-pub(super) struct Links<'a> {
-    pub(super) layout: &'a StoreLayout,
-    /// The roots that were found.
-    pub(super) candidates: Vec<Candidate>,
-    pub(super) unreadable: &'a mut Vec<Unreadable>,
-    /// Whether to remove links in `gcroots/auto` that point to nothing.
-    pub(super) removes_stale: bool,
-    pub(super) failed_roots: FailedRoots,
+/// A link in `gcroots/auto` that points to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleRegistration {
+    /// The link.
+    pub link: PathBuf,
+    /// The place of the root, which does not exist.
+    pub place: PathBuf,
 }
 
-impl Links<'_> {
+/// The search for links.
+pub(super) struct Links<'a> {
+    layout: &'a StoreLayout,
+    /// The roots that were found.
+    pub(super) candidates: Vec<Candidate>,
+    /// The registrations that point to nothing. If the search may change the store, it has removed
+    /// them.
+    pub(super) stale: Vec<StaleRegistration>,
+    unreadable: &'a mut Vec<Unreadable>,
+    failed_roots: FailedRoots,
+    recorded: RecordedRoots<'a>,
+    /// The update of the records, if the search may change the store.
+    update: Option<RecordUpdate>,
+    /// Roots on file systems that are not mounted.
+    not_mounted: Option<(HiddenRoots, PathBuf)>,
+    /// Roots without records below an empty directory.
+    below_empty: Option<(HiddenRoots, PathBuf)>,
+}
+
+impl<'a> Links<'a> {
+    /// Returns a search that changes nothing.
+    pub(super) fn new(
+        layout: &'a StoreLayout,
+        unreadable: &'a mut Vec<Unreadable>,
+        failed_roots: FailedRoots,
+    ) -> Links<'a> {
+        Links {
+            layout,
+            candidates: Vec::new(),
+            stale: Vec::new(),
+            unreadable,
+            failed_roots,
+            recorded: RecordedRoots::new(layout),
+            update: None,
+            not_mounted: None,
+            below_empty: None,
+        }
+    }
+
+    /// Lets the search remove links in `gcroots/auto` that point to nothing, and update the records
+    /// of roots on other file systems.
+    pub(super) fn with_changes(mut self) -> Links<'a> {
+        self.update = Some(RecordUpdate::begin(&self.recorded));
+        self
+    }
+
     /// Visits all directories of roots.
     ///
     /// Errors: [`StoreError::FailedRoot`], [`StoreError::ForeignLink`], and those of the
     /// directories.
     pub(super) fn visit_all(&mut self) -> Result<(), StoreError> {
+        self.visit_directories()?;
+        // A directory that could not be read may name the root of a record.
+        let is_complete = self.unreadable.is_empty();
+        if let Some(update) = self.update.take()
+            && let Some(error) = update.finish(&self.recorded, is_complete)
+        {
+            let error = Unreadable::NotRecorded(error.to_string());
+            self.unreadable.push(error);
+        }
+        let not_mounted = self.not_mounted.take();
+        let not_mounted =
+            not_mounted.map(|(roots, mount_point)| Unreadable::NotMounted { roots, mount_point });
+        let below_empty = self.below_empty.take();
+        let below_empty = below_empty
+            .map(|(roots, directory)| Unreadable::BelowEmptyDirectory { roots, directory });
+        self.unreadable
+            .extend(not_mounted.into_iter().chain(below_empty));
+        Ok(())
+    }
+
+    fn visit_directories(&mut self) -> Result<(), StoreError> {
         for name in ["gcroots", "profiles"] {
             let place = self.layout.state_dir.join(name);
             match Directory::open(&place) {
@@ -147,11 +212,13 @@ impl Links<'_> {
             return Ok(());
         }
         let indirect = absolute_to(directory.path(), &target);
+        if let Some(update) = &mut self.update {
+            update.note_place(&indirect);
+        }
         match fs::read_link(&indirect) {
-            // Otherwise it is a link elsewhere.
-            Ok(target) => _ = self.add_target(&indirect, &target),
+            Ok(target) => self.add_indirect(&indirect, &target),
             Err(error) if is_not_a_link(&error) => self.note_directory(link, indirect),
-            found if is_nothing(&found) => self.remove_stale(link, &indirect),
+            found if is_nothing(&found) => self.add_missing(link, &indirect)?,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.unreadable.push(Unreadable::Link(indirect));
             }
@@ -167,12 +234,47 @@ impl Links<'_> {
                     root: indirect,
                     source,
                 };
-                match self.failed_roots {
-                    FailedRoots::Stop => return Err(failed),
-                    FailedRoots::Skip => {
-                        self.unreadable.push(Unreadable::Failed(failed.to_string()));
-                    }
-                }
+                self.fail(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, failed: StoreError) -> Result<(), StoreError> {
+        match self.failed_roots {
+            FailedRoots::Stop => Err(failed),
+            FailedRoots::Skip => {
+                self.unreadable.push(Unreadable::Failed(failed.to_string()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a root outside that a link names, unless it is a link elsewhere.
+    fn add_indirect(&mut self, place: &Path, target: &Path) {
+        self.add_target(place, target);
+        let name = name_in_store(&self.layout.store_dir, target);
+        if let Some(update) = &mut self.update
+            && let Some(path) = name.and_then(store_path_of_name)
+        {
+            update.note(self.recorded.update(place, &path));
+        }
+    }
+
+    /// Adds a root that is not there if its file system is not mounted and a record tells what it
+    /// keeps. Otherwise its registration is stale, unless the file system may be missing.
+    fn add_missing(&mut self, link: &Entry<'_>, place: &Path) -> Result<(), StoreError> {
+        let record = match self.recorded.not_mounted(place) {
+            Ok(record) => record,
+            Err(error) => return self.fail(error),
+        };
+        if let Some(record) = record {
+            count_hidden(&mut self.not_mounted, link, place, record.mount_point);
+            self.add(record.place, record.path);
+        } else if self.is_registration(&link.path()) {
+            match self.recorded.possible_mount_point(place) {
+                Some(directory) => count_hidden(&mut self.below_empty, link, place, directory),
+                None => self.remove_stale(link, place),
             }
         }
         Ok(())
@@ -195,29 +297,37 @@ impl Links<'_> {
         link.starts_with(self.layout.state_dir.join(AUTO))
     }
 
-    /// Removes a registration that points to nothing, `target`.
+    /// Removes a registration that points to nothing, `target`, if the search may change the store.
     ///
     /// Meanwhile another process may make the root again, and with it this link. The link is
     /// therefore moved aside first, and put back if the root exists by then. No other collector
     /// sees its absence, because this one holds the lock.
     fn remove_stale(&mut self, link: &Entry<'_>, target: &Path) {
-        let place = link.path();
-        if !self.removes_stale || !self.is_registration(&place) {
+        let stale = StaleRegistration {
+            link: link.path(),
+            place: target.to_path_buf(),
+        };
+        let Some(update) = &mut self.update else {
+            self.stale.push(stale);
             return;
-        }
+        };
+        // The process that makes the root again writes the record after this.
+        update.note(self.recorded.forget(target));
         // Another user may own the link. It keeps nothing.
         let Ok(aside) = link.move_aside() else {
             return;
         };
         let found = fs::read_link(target);
         if is_nothing(&found) {
-            let _: io::Result<()> = aside.remove();
+            if aside.remove().is_ok() {
+                self.stale.push(stale);
+            }
             return;
         }
         // Another process may have made the link again. Both links have the same target.
         let _: io::Result<()> = aside.move_back();
         if let Ok(kept) = found {
-            self.add_target(target, &kept);
+            self.add_indirect(target, &kept);
         }
     }
 
@@ -239,6 +349,24 @@ impl Links<'_> {
             path,
         });
     }
+}
+
+/// Counts a root whose file system may return, with a property of the first one.
+fn count_hidden(
+    counted: &mut Option<(HiddenRoots, PathBuf)>,
+    link: &Entry<'_>,
+    place: &Path,
+    directory: PathBuf,
+) {
+    let first = || {
+        let roots = HiddenRoots {
+            count: 0,
+            first: place.to_path_buf(),
+            link: link.path(),
+        };
+        (roots, directory)
+    };
+    counted.get_or_insert_with(first).0.count += 1;
 }
 
 /// Whether there is nothing at the place of a link.

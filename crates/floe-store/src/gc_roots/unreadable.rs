@@ -15,10 +15,40 @@ pub enum Unreadable {
     TooDeep(PathBuf),
     /// A root on a file system that fails, with the message of the error.
     Failed(String),
+    /// Roots on file systems that are not mounted. Their records tell which paths they keep, so
+    /// they are among the roots.
+    NotMounted {
+        /// The roots.
+        roots: HiddenRoots,
+        /// Where the file system of the first one was mounted.
+        mount_point: PathBuf,
+    },
+    /// Roots without records below an empty directory, on which a file system may have been
+    /// mounted. They keep nothing, and their registrations stay.
+    BelowEmptyDirectory {
+        /// The roots.
+        roots: HiddenRoots,
+        /// The directory of the first one.
+        directory: PathBuf,
+    },
+    /// The record of a root on another file system could not be written, with the message of the
+    /// error.
+    NotRecorded(String),
     /// Parts of `/proc` of this many processes.
     Processes(usize),
     /// `/proc` hides the processes of other users (its mount option `hidepid`).
     HiddenProcesses,
     /// There is no `/proc`.
     NoProc,
+}
+
+/// Roots whose file systems may return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HiddenRoots {
+    /// The number of the roots.
+    pub count: usize,
+    /// The place of the first one.
+    pub first: PathBuf,
+    /// The link in the directories of roots that names it.
+    pub link: PathBuf,
 }

@@ -76,6 +76,9 @@ where
     if !json && has_result {
         eprint_line(messages::deleted(results.paths, Size(results.bytes_freed)));
     }
+    if !json && results.stale_registrations > 0 {
+        eprint_line(messages::removed_registrations(results.stale_registrations));
+    }
     if !json && results.bytes_saved_by_links > 0 {
         eprint_line(messages::saved(Size(results.bytes_saved_by_links)));
     }
@@ -136,6 +139,7 @@ fn to_json(results: &GcResults) -> Value {
         "paths": results.paths,
         "bytesFreed": results.bytes_freed,
         "links": results.links,
+        "staleRegistrations": results.stale_registrations,
         "bytesSavedByLinks": results.bytes_saved_by_links,
         "failures": failures.collect::<Vec<Value>>(),
     })

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::print;
 use super::{
     link_path, open_and_find_roots, open_store, profile_generation, warn_of_skipped_rows,
-    warn_of_unreadable,
+    warn_of_stale, warn_of_unreadable,
 };
 use crate::args::ListArgs;
 use crate::display::eprint_line;
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
     } else {
         warn_of_unreadable(&links.unreadable);
     }
+    warn_of_stale(&links.stale);
     let graph = store.reference_graph(&targets)?;
     warn_of_skipped_rows(&store);
     let mut rows: Vec<Row> = links

@@ -7,7 +7,7 @@ use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use super::super::print;
-use super::{open_and_find_roots, warn_of_skipped_rows};
+use super::{open_and_find_roots, warn_of_skipped_rows, warn_of_stale};
 use crate::args::RootsArgs;
 use crate::display::eprint_line;
 use crate::links::StoreNames;
@@ -15,6 +15,7 @@ use crate::messages::manage as messages;
 
 pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
     let (store, found) = open_and_find_roots(&args.store)?;
+    warn_of_stale(&found.stale);
     let targets: Vec<StorePath> = found.roots.iter().map(|root| root.path.clone()).collect();
     let graph = store.reference_graph(&targets)?;
     warn_of_skipped_rows(&store);
