@@ -21,6 +21,7 @@ mod temporary;
 mod unreadable;
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -67,11 +68,22 @@ impl IndirectGcRoot {
     }
 
     /// Removes a root and its registration, unless the link has got another target than `path`. A
-    /// collector would remove a registration without a link too.
+    /// collector would remove a registration without a link too. If the file system of the root is
+    /// not mounted, the link there stays and keeps nothing.
     ///
     /// Errors: [`StoreError::RootChanged`], [`StoreError::ForeignLink`], and those of the system.
     pub fn remove(layout: &StoreLayout, link: &Path, path: &StorePath) -> Result<(), StoreError> {
         let link = absolute_path(link)?;
+        let recorded = RecordedRoots::new(layout);
+        if fs::symlink_metadata(&link).is_err()
+            && let Some(record) = recorded.not_mounted(&link)?
+        {
+            if record.path != *path {
+                return Err(StoreError::RootChanged(link));
+            }
+            remove_registration(layout, &link)?;
+            return recorded.forget(&link);
+        }
         let (directory, name) = Directory::open_parent(&link)?;
         let entry = directory.entry(name);
         let kept = match entry.read_link() {
@@ -89,7 +101,7 @@ impl IndirectGcRoot {
         // Another user may own it.
         let _: Result<(), StoreError> = remove_registration(layout, &link);
         // A collection removes a record that stays here.
-        let _: Result<(), StoreError> = RecordedRoots::new(layout).forget(&link);
+        let _: Result<(), StoreError> = recorded.forget(&link);
         Ok(())
     }
 
@@ -269,7 +281,6 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -139,10 +139,12 @@ fn full_paths(dir: &StoreDir, paths: &[&StorePath]) -> Vec<String> {
     paths.iter().map(|path| dir.full_path(path)).collect()
 }
 
-/// Returns a name of a link that does not depend on links to its directory.
+/// Returns a name of a link that does not depend on links to its directory. The file system of the
+/// directory may not be mounted.
 fn identity(link: &Path) -> Option<PathBuf> {
     let link = std::path::absolute(link).ok()?;
-    let directory = fs::canonicalize(link.parent()?).ok()?;
+    let directory = link.parent()?;
+    let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf());
     Some(directory.join(link.file_name()?))
 }
 

@@ -235,6 +235,21 @@ fn record_outlasts_collections_without_proc() {
     assert_eq!((disk.registrations(), disk.records()), (1, 1));
 }
 
+#[test]
+fn uninstall_of_an_unmounted_root_removes_its_registration() {
+    for name in ["jq", "$M/project/result"] {
+        let Some(disk) = Disk::create() else { return };
+        let script = format!(
+            "mounted; mkdir disk/project; register \"$M/project/result\"; unmounted
+             floe uninstall --dry-run \"{name}\"; floe gc; has_path
+             floe uninstall \"{name}\"; floe gc; has_no_path; test -L disk/project/result"
+        );
+        let ran = disk.run(None, &script).expect(0);
+        assert_eq!(ran.stdout.matches("removed ").count(), 1, "{}", ran.stdout);
+        assert_eq!((disk.registrations(), disk.records()), (0, 0));
+    }
+}
+
 /// The system tries to mount the disk at each access, and does not find it.
 #[test]
 fn root_on_an_absent_automatic_mount_is_kept() {
