@@ -10,16 +10,18 @@
 //! Not guaranteed: that the data is on the disk. Like Nix in its default settings, floe does not
 //! sync.
 
-use std::io::Write as _;
+use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::StorePath;
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat,
-    futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
+    AtFlags, Dir, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr,
+    fstat, futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -218,6 +220,7 @@ impl TreeBuilder {
         let mode = Mode::from_raw_mode(if executable { 0o555 } else { 0o444 });
         let (parent, name) = self.parent_and_name();
         let file = WrittenFile::create_at(parent, name, mode);
+        let file = file.map_err(|error| self.explain(error));
         let file = file.io_context("create", self.location())?;
         let corrected = self.correct_mode(&file, mode, Mode::from_raw_mode(0o7777));
         self.file.put(file);
@@ -230,6 +233,20 @@ impl TreeBuilder {
         ended.io_context("write", self.location())
     }
 
+    /// Adds the reason to the error about an entry that exists. A NAR has each name once, but some
+    /// file systems take different names for the same one.
+    fn explain(&self, error: io::Error) -> io::Error {
+        let (parent, name) = self.parent_and_name();
+        let is_inside = !self.directories.is_empty();
+        if is_inside
+            && error.kind() == io::ErrorKind::AlreadyExists
+            && let Ok(Some(other)) = other_name(parent, name)
+        {
+            return io::Error::new(error.kind(), FoldedName(other));
+        }
+        error
+    }
+
     fn create_directory(&mut self) -> Result<(), StoreError> {
         let (parent, name) = self.parent_and_name();
         let mode = Mode::from_raw_mode(0o755);
@@ -238,7 +255,8 @@ impl TreeBuilder {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             openat(parent, name, flags, Mode::empty())
         };
-        let directory = open().io_context("create the directory", self.location())?;
+        let directory = open().map_err(|error| self.explain(error.into()));
+        let directory = directory.io_context("create the directory", self.location())?;
         // With a umask such as 0277, this process could not create entries in the directory.
         self.correct_mode(&directory, mode, Mode::RWXU)?;
         self.directories.push(directory);
@@ -265,7 +283,8 @@ impl TreeBuilder {
             symlinkat(target, parent, name)?;
             utimensat(parent, name, &CANONICAL_TIMES, AtFlags::SYMLINK_NOFOLLOW)
         };
-        make().io_context("create the symbolic link", self.location())
+        let made = make().map_err(|error| self.explain(error.into()));
+        made.io_context("create the symbolic link", self.location())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
@@ -297,6 +316,31 @@ impl TreeBuilder {
         optimised
     }
 }
+
+/// Returns another name of the file in the same directory.
+fn other_name(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OsString>, Errno> {
+    let file_id = |name: &[u8]| {
+        let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((found.st_dev, found.st_ino))
+    };
+    let wanted = file_id(name)?;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let other = entry.file_name().to_bytes();
+        if other != name && file_id(other) == Ok(wanted) {
+            return Ok(Some(OsString::from_vec(other.to_vec())));
+        }
+    }
+    Ok(None)
+}
+
+/// The reason why a file system does not create an entry.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file system takes the name for that of {0:?} in the same directory, because it ignores \
+     case or folds characters; try a store on another file system"
+)]
+struct FoldedName(OsString);
 
 /// Whether a directory has its final mode and time.
 pub(super) fn is_sealed_directory(stat: &Stat) -> bool {
@@ -334,3 +378,28 @@ const CANONICAL_TIMES: Timestamps = Timestamps {
         tv_nsec: 0,
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::CWD;
+
+    use super::*;
+
+    #[test]
+    fn other_name_of_a_file_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = |name: &str| directory.path().join(name);
+        fs::write(place("README"), "").unwrap();
+        fs::write(place("other"), "").unwrap();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(CWD, directory.path(), flags, Mode::empty()).unwrap();
+        let found = |name: &str| other_name(opened.as_fd(), name.as_bytes());
+        assert_eq!(found("README"), Ok(None));
+        // A file system that folds names finds the file under both.
+        fs::hard_link(place("README"), place("Readme")).unwrap();
+        assert_eq!(found("Readme"), Ok(Some("README".into())));
+        assert_eq!(found("absent"), Err(Errno::NOENT));
+    }
+}
