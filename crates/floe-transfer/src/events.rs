@@ -189,6 +189,8 @@ pub enum Event<'a> {
     WaitingForLock {
         /// The path, or the first of several.
         path: &'a StorePath,
+        /// After how long without a lock the path fails, in seconds.
+        seconds: u64,
     },
     /// A reader waits for a locked database. Sent once, after a second.
     WaitingForDatabase {

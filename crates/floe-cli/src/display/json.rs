@@ -85,8 +85,8 @@ impl EventSink for JsonLines {
             Event::KeptForResume { paths } => {
                 write_event(Level::Info, "keptForResume", json!({ "paths": paths }))
             }
-            Event::WaitingForLock { path } => {
-                let fields = json!({ "path": path.as_str() });
+            Event::WaitingForLock { path, seconds } => {
+                let fields = json!({ "path": path.as_str(), "seconds": seconds });
                 write_event(Level::Info, "waitingForLock", fields);
             }
             other => event_warning(&other).into_iter().for_each(warn),

@@ -220,7 +220,12 @@ pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
             let pronoun = if *paths == 1 { "it" } else { "them" };
             format!("kept {count} whose references are missing; the next run reuses {pronoun}")
         }
-        Event::WaitingForLock { path } => format!("waiting for a lock on {path}"),
+        Event::WaitingForLock { path, seconds } => {
+            format!(
+                "waiting for a lock on {path}, at most {} minutes",
+                seconds / 60
+            )
+        }
         Event::WaitingForDatabase { what } => waiting_for_resource(what),
         Event::RemoteMessage { store, text } => format!("{store}: {text}"),
         _ => return event_warning(event).map(|warning| format!("floe: warning: {warning}")),

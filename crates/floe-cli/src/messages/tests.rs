@@ -227,8 +227,11 @@ fn progress_messages() {
     check_text(
         event_line(Event::WaitingForLock {
             path: &path("hello-2.12"),
+            seconds: 600,
         }),
-        &expect!["waiting for a lock on 00000000000000000000000000000000-hello-2.12"],
+        &expect![
+            "waiting for a lock on 00000000000000000000000000000000-hello-2.12, at most 10 minutes"
+        ],
     );
     check_text(
         event_line(Event::WaitingForDatabase {

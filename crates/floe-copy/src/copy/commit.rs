@@ -384,7 +384,9 @@ impl<'a> Commit<'a> {
             } else if last_progress.elapsed() > NOTIFY_AFTER && !is_notified {
                 is_notified = true;
                 if let Some(path) = self.ready.first() {
-                    self.copy.events.event(Event::WaitingForLock { path });
+                    let seconds = BUSY_TIMEOUT.as_secs();
+                    let event = Event::WaitingForLock { path, seconds };
+                    self.copy.events.event(event);
                 }
             } else if last_progress.elapsed() > BUSY_TIMEOUT {
                 for path in std::mem::take(&mut self.ready) {

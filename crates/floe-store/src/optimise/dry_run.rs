@@ -2,20 +2,25 @@
 //! size.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
 use std::fs::{self, File, Metadata};
+use std::io;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_format::{Hash, StorePath};
 use floe_hash::hash_pool::{Stream, Worker};
 use parking_lot::Mutex;
+use rustix::fs::CWD;
 
 use super::{OptimiseObserver, OptimiseResults, inodes};
 use crate::error::{IoContext as _, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
 use crate::list_directory::list_directory;
 use crate::reader::StoreReader;
+use crate::tree::mount_id::{MountId, examine, mounted_error};
 
 /// The properties that two equal files have in common before they are read.
 #[derive(Clone, Copy, PartialEq, Eq, std::hash::Hash)]
@@ -38,9 +43,11 @@ impl StoreReader {
         let paths = self.database().paths_with_nar_sizes()?;
         let links = self.layout().links_dir();
         let mut shapes: HashMap<Shape, bool> = HashMap::new();
-        let mut count = |_: &Path, metadata: &Metadata| {
-            let is_repeated = shapes.contains_key(&Shape::of(metadata));
-            shapes.insert(Shape::of(metadata), is_repeated);
+        let mut count = |found: Found<'_>| {
+            if let Found::File(_, metadata) = found {
+                let is_repeated = shapes.contains_key(&Shape::of(metadata));
+                shapes.insert(Shape::of(metadata), is_repeated);
+            }
         };
         for_each_file(&links, &mut count);
         for (path, _) in &paths {
@@ -64,8 +71,9 @@ impl StoreReader {
             &|| observer.should_continue(),
             &len,
             &|(path, nar_size), worker| {
-                for_each_file(&self.real_path(path), &mut |file, metadata| {
-                    search.examine(file, metadata, worker);
+                for_each_file(&self.real_path(path), &mut |found| match found {
+                    Found::File(file, metadata) => search.examine(file, metadata, worker),
+                    Found::Mounted(place) => search.fail(mounted_error(place), place),
                 });
                 observer.path_done(*nar_size);
             },
@@ -108,6 +116,15 @@ struct KnownFile {
 }
 
 impl Search {
+    fn fail(&self, source: io::Error, place: &Path) {
+        let error = StoreError::Io {
+            action: "link the files of",
+            path: place.to_path_buf(),
+            source,
+        };
+        self.results.lock().failures.push(error);
+    }
+
     fn examine(&self, file: &Path, metadata: &Metadata, worker: &Worker) {
         if self.linked.contains(&metadata.ino()) {
             return;
@@ -173,16 +190,37 @@ impl Shape {
     }
 }
 
-/// Visits the files and symbolic links of a tree. Files that cannot be examined are left out.
-fn for_each_file(path: &Path, visit: &mut dyn FnMut(&Path, &Metadata)) {
+/// An entry of a tree that is neither a directory nor special.
+enum Found<'a> {
+    /// A file or symbolic link.
+    File(&'a Path, &'a Metadata),
+    /// The place where another file system is mounted.
+    Mounted(&'a Path),
+}
+
+/// Visits the files and symbolic links of a tree, and the other file systems that are mounted in
+/// it, whose files do not belong to the store. Files that cannot be examined are left out.
+fn for_each_file(path: &Path, visit: &mut dyn FnMut(Found<'_>)) {
+    let mount = path.parent().and_then(mount_of);
+    visit_tree(path, mount, visit);
+}
+
+fn visit_tree(path: &Path, mount: Option<MountId>, visit: &mut dyn FnMut(Found<'_>)) {
     let Ok(metadata) = fs::symlink_metadata(path) else {
         return;
     };
-    if metadata.is_dir() {
+    if mount.is_some() && mount_of(path).is_some_and(|own| Some(own) != mount) {
+        visit(Found::Mounted(path));
+    } else if metadata.is_dir() {
         for entry in list_directory(path).into_iter().flatten().flatten() {
-            for_each_file(entry.path(), visit);
+            visit_tree(entry.path(), mount, visit);
         }
     } else if metadata.is_file() || metadata.is_symlink() {
-        visit(path, &metadata);
+        visit(Found::File(path, &metadata));
     }
+}
+
+fn mount_of(path: &Path) -> Option<MountId> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    examine(CWD, &path).ok()?.mount
 }

@@ -33,7 +33,12 @@ fn run_with_mount(root: &Path, path: &str, arguments: &[&str]) -> Option<Command
 #[test]
 fn mount_inside_a_path_keeps_its_files_and_is_named() {
     let Some(corpus) = corpus("jq") else { return };
-    for arguments in [&["gc"][..], &["delete", &corpus.root], &["optimise"]] {
+    for arguments in [
+        &["gc"][..],
+        &["delete", &corpus.root],
+        &["optimise"],
+        &["optimise", "--dry-run"],
+    ] {
         let scratch = scratch();
         let root = scratch.join("root");
         install(&corpus, &root);
