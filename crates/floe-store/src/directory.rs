@@ -12,6 +12,7 @@ mod entry;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
@@ -45,12 +46,36 @@ pub(crate) enum NewMode {
     Shared,
 }
 
+fn lost_target(target: &Path) -> io::Error {
+    let target = target.display();
+    io::Error::other(format!(
+        "it is a symbolic link to {target}, which does not exist; try to mount its file system, \
+         or remove the link if the directory is gone for good"
+    ))
+}
+
 impl Directory {
     /// Opens a directory. `path` is absolute.
     ///
     /// Errors: [`StoreError::ForeignLink`], and those of the system.
     pub(crate) fn open(path: &Path) -> Result<Directory, StoreError> {
         open(path, None)
+    }
+
+    /// Opens a directory. Returns `None` if there is none. A symbolic link that leads to nothing is
+    /// an error, because the directory may be on a file system that is not mounted.
+    ///
+    /// Errors: [`StoreError::ForeignLink`], and those of the system.
+    pub(crate) fn open_if_exists(path: &Path) -> Result<Option<Directory>, StoreError> {
+        match Directory::open(path) {
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                match fs::read_link(path) {
+                    Ok(target) => Err(lost_target(&target)).io_context("open", path),
+                    Err(_) => Ok(None),
+                }
+            }
+            opened => opened.map(Some),
+        }
     }
 
     /// Opens a directory, and creates it with its parents if it does not exist.
@@ -110,7 +135,10 @@ impl Directory {
                 let found = statat(&self.descriptor, name, AtFlags::empty());
                 match found.map(|found| file_type(&found)) {
                     Ok(FileType::Directory) => Ok(false),
-                    _ => Err(Errno::EXIST.into()),
+                    _ => Err(match self.entry(name).read_link() {
+                        Ok(target) => lost_target(&target),
+                        Err(_) => Errno::EXIST.into(),
+                    }),
                 }
             }
             created => Ok(created.map(|()| true)?),

@@ -113,13 +113,14 @@ impl<'a> Links<'a> {
     fn visit_directories(&mut self) -> Result<(), StoreError> {
         for name in ["gcroots", "profiles"] {
             let place = self.layout.state_dir.join(name);
-            match Directory::open(&place) {
-                Ok(directory) => self.visit(&directory, 0)?,
-                Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            match Directory::open_if_exists(&place) {
+                Ok(Some(directory)) => self.visit(&directory, 0)?,
+                Ok(None) => {}
                 // A file in its place may have replaced roots.
                 Err(StoreError::Io { source, .. }) if is_skipped(&source) => {
                     self.unreadable.push(Unreadable::Link(place));
                 }
+                Err(error @ StoreError::Io { .. }) => self.fail(error)?,
                 Err(error) => return Err(error),
             }
         }
@@ -139,7 +140,7 @@ impl<'a> Links<'a> {
             match file_type {
                 FileType::Directory => self.visit_below(directory, &name, depth)?,
                 FileType::Symlink if self.is_state_directory(&entry) => {
-                    self.visit(&Directory::open(&entry.path())?, depth + 1)?;
+                    self.visit_linked(&entry, depth)?;
                 }
                 FileType::Symlink => self.add_link(directory, &entry)?,
                 FileType::RegularFile => {
@@ -152,6 +153,16 @@ impl<'a> Links<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Visits a directory of Nix that is a symbolic link.
+    fn visit_linked(&mut self, link: &Entry<'_>, depth: usize) -> Result<(), StoreError> {
+        match Directory::open_if_exists(&link.path()) {
+            Ok(Some(directory)) => self.visit(&directory, depth + 1),
+            Ok(None) => Ok(()),
+            Err(error @ StoreError::Io { .. }) => self.fail(error),
+            Err(error) => Err(error),
+        }
     }
 
     fn visit_below(
@@ -192,10 +203,9 @@ impl<'a> Links<'a> {
     /// Whether a link stands for a directory that Nix makes. An administrator may have moved the
     /// directory to another file system.
     fn is_state_directory(&self, link: &Entry<'_>) -> bool {
-        let place = link.path();
         let moved = [AUTO, "gcroots/per-user", "profiles/per-user"];
-        let is_one = moved.map(|name| self.layout.state_dir.join(name));
-        is_one.contains(&place) && fs::metadata(place).is_ok_and(|found| found.is_dir())
+        let moved = moved.map(|name| self.layout.state_dir.join(name));
+        moved.contains(&link.path())
     }
 
     /// Adds a link into the store, or the link outside that a link names.

@@ -21,8 +21,8 @@ pub(super) struct RecordedRoots<'a> {
     layout: &'a StoreLayout,
     records: OnceCell<Option<RootRecords>>,
     mounts: OnceCell<MountTable>,
-    /// The mounts whose roots need no record: those of `/` and of the database.
-    own_mounts: OnceCell<Vec<u64>>,
+    /// The mount of `/`, whose roots need no record.
+    first_mount: OnceCell<Option<u64>>,
     /// The examined directories, and whether a file system may have been mounted there.
     directories: RefCell<HashMap<PathBuf, bool>>,
 }
@@ -33,7 +33,7 @@ impl<'a> RecordedRoots<'a> {
             layout,
             records: OnceCell::new(),
             mounts: OnceCell::new(),
-            own_mounts: OnceCell::new(),
+            first_mount: OnceCell::new(),
             directories: RefCell::default(),
         }
     }
@@ -74,7 +74,10 @@ impl<'a> RecordedRoots<'a> {
         let Some(number) = place.parent().and_then(|it| mount_number(it).ok()) else {
             return Ok(());
         };
-        if self.own_mounts().contains(&number) {
+        let first = self
+            .first_mount
+            .get_or_init(|| mount_number(Path::new("/")).ok());
+        if *first == Some(number) {
             return self.forget(place);
         }
         // Without the table, or for a newer mount, an earlier record may be right.
@@ -100,14 +103,6 @@ impl<'a> RecordedRoots<'a> {
             Some(records) => records.remove(&auto_root_name(place)),
             None => Ok(()),
         }
-    }
-
-    fn own_mounts(&self) -> &[u64] {
-        self.own_mounts.get_or_init(|| {
-            let database = self.layout.database_dir();
-            let numbers = [Path::new("/"), &database].map(mount_number);
-            numbers.into_iter().flatten().collect()
-        })
     }
 
     fn mounts(&self) -> &MountTable {

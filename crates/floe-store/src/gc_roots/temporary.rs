@@ -76,14 +76,11 @@ struct Files {
 
 impl Files {
     fn list(layout: &StoreLayout) -> Result<Files, StoreError> {
-        let directory = match Directory::open(&layout.temp_roots_dir()) {
-            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(Files {
-                    directory: None,
-                    names: Vec::new(),
-                });
-            }
-            directory => directory?,
+        let Some(directory) = Directory::open_if_exists(&layout.temp_roots_dir())? else {
+            return Ok(Files {
+                directory: None,
+                names: Vec::new(),
+            });
         };
         let files = directory.list().io_context("list", directory.path())?;
         // Other kinds of files are no files of temporary roots.

@@ -122,12 +122,38 @@ fn roots_behind_linked_state_directories_keep_their_paths() {
         fs::remove_file(place.join("kept")).unwrap();
         gc(&root, &[]).expect(0);
         assert!(self::place(&root, &corpus.root).exists(), "{moved}");
+        // The other disk is not mounted.
+        let unmounted = scratch.join("unmounted");
+        fs::rename(&elsewhere, &unmounted).unwrap();
+        gc(&root, &[])
+            .expect(1)
+            .stderr_contains("which does not exist; try to mount its file system");
+        run(&mut floe_in(&root, &["roots"])).expect(0);
+        assert!(self::place(&root, &corpus.root).exists(), "{moved}");
+        assert!(fs::read_link(&place).is_ok(), "{moved}");
+        fs::rename(&unmounted, &elsewhere).unwrap();
         // Another user could redirect the link.
         lchown(&place, Some(NOBODY_UID), None).unwrap();
         gc(&root, &[])
             .expect(1)
             .stderr_contains("is a symbolic link of another user");
     }
+}
+
+#[test]
+fn lost_directory_of_temporary_roots_stops_a_collection() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    let directory = root.join("nix/var/nix/temproots");
+    fs::remove_dir_all(&directory).unwrap();
+    symlink("/not-mounted/temproots", &directory).unwrap();
+    gc(&root, &[]).expect(1).stderr_contains("temproots");
+    run(&mut floe_in(&root, &["gc", "--dry-run"]))
+        .expect(1)
+        .stderr_contains("which does not exist; try to mount its file system");
+    assert!(place(&root, &corpus.root).exists());
 }
 
 /// An open directory, for trees that are deeper than a path can be long.

@@ -110,6 +110,24 @@ impl Disk {
 const KEEPING_ROOT: &str = "warning: keeping the root ";
 
 #[test]
+fn root_beside_its_store_is_kept_when_the_disk_is_mounted_elsewhere() {
+    let Some(disk) = Disk::create() else { return };
+    let script = "
+        mounted; cp -a root \"$M/root\"; mv root old
+        floe_at() { \"$FLOE\" \"$2\" --root \"$1/root\"; }
+        \"$FLOE\" install --from \"$CACHE\" --trusted-public-keys \"$KEY\" \
+            --root \"$M/root\" -o \"$M/result\" \"$P\"
+        unmounted; mkdir elsewhere; mount --bind disk elsewhere
+        floe_at \"$S/elsewhere\" gc
+        test -e \"elsewhere/root$P\"
+        umount elsewhere; mounted; floe_at \"$M\" gc
+        test -e \"$M/root$P\"; rm \"$M/result\"; floe_at \"$M\" gc
+        test ! -e \"$M/root$P\"";
+    let ran = disk.run(None, script).expect(0);
+    assert!(ran.stderr.contains("is not mounted"), "{}", ran.stderr);
+}
+
+#[test]
 fn root_on_an_unmounted_disk_keeps_its_closure() {
     let Some(disk) = Disk::create() else { return };
     // The first collection runs while the disk is not mounted.
