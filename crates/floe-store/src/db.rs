@@ -23,7 +23,7 @@ mod write;
 pub(crate) use busy::BusyPolicy;
 pub use damaged_rows::{DamagedRow, Table};
 pub(crate) use lock_directory::remove_stale_lock_directory;
-pub(crate) use open::{AccessMode, may_write};
+pub(crate) use open::AccessMode;
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use tables::{MissingTables, has_no_trees};
 pub(crate) use write::Registration;
@@ -407,6 +407,12 @@ const WAL_SIZE_LIMIT: i64 = 1 << 40;
 
 /// Nix's value, so that registering a whole system needs one sync.
 const WAL_CHECKPOINT_PAGES: i64 = 40_000;
+
+/// Whether this user may write a file, or create files in a directory.
+pub(crate) fn may_write(path: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
 
 /// Whether a file is empty or missing.
 fn is_empty(file: &Path) -> bool {

@@ -40,7 +40,7 @@ pub(crate) use found::RootSearch;
 pub use found::{FoundRoots, Root, RuntimeRoots};
 pub(crate) use links::FailedRoots;
 pub use links::StaleRegistration;
-use not_mounted::RecordedRoots;
+use not_mounted::{MissingRoot, RecordedRoots};
 pub use root_place::RootPlace;
 pub use unreadable::{HiddenRoots, Unreadable};
 
@@ -76,12 +76,12 @@ impl IndirectGcRoot {
         let link = absolute_path(link)?;
         let recorded = RecordedRoots::new(layout);
         if fs::symlink_metadata(&link).is_err()
-            && let Some(record) = recorded.not_mounted(&link)?
+            && let MissingRoot::NotMounted(record) = recorded.find_missing(&link)?
         {
             if record.path != *path {
                 return Err(StoreError::RootChanged(link));
             }
-            remove_registration(layout, &link)?;
+            remove_registrations(layout, &link)?;
             return recorded.forget(&link);
         }
         let (directory, name) = Directory::open_parent(&link)?;
@@ -99,7 +99,7 @@ impl IndirectGcRoot {
         }
         entry.remove().io_context("remove the root", &link)?;
         // Another user may own it.
-        let _: Result<(), StoreError> = remove_registration(layout, &link);
+        let _: Result<(), StoreError> = remove_registrations(layout, &link);
         // A collection removes a record that stays here.
         let _: Result<(), StoreError> = recorded.forget(&link);
         Ok(())
@@ -191,12 +191,27 @@ pub(crate) fn read_existing_link(entry: &Entry<'_>) -> Result<ExistingLink, Stor
     }
 }
 
-fn remove_registration(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
+/// Removes all registrations of a root: a process may have made a second one, under a name that
+/// begins with that of the first.
+///
+/// Errors: those of the system; there is no registration.
+fn remove_registrations(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
     let auto = Directory::open(&layout.state_dir.join(AUTO))?;
     let name = auto_root_name(link);
-    let registration = auto.entry(&name);
-    let removed = registration.remove();
-    removed.io_context("remove the registration", registration.path())
+    let first = auto.entry(&name);
+    let mut removed: io::Result<()> = Err(io::ErrorKind::NotFound.into());
+    for (found, _) in auto.list().io_context("list", auto.path())? {
+        let registration = auto.entry(&found);
+        let is_of_link = found.as_bytes().starts_with(name.as_bytes())
+            && registration.read_link().is_ok_and(|target| target == link);
+        if is_of_link {
+            registration
+                .remove()
+                .io_context("remove the registration", registration.path())?;
+            removed = Ok(());
+        }
+    }
+    removed.io_context("remove the registration", first.path())
 }
 
 /// Creates a link whose name begins with `prefix` and was not used before.

@@ -40,24 +40,11 @@ impl MountTable {
         self.find(number).map(|mount| &*mount.point)
     }
 
-    /// Whether a file system is known to be mounted at a directory and not hidden by another one.
-    ///
-    /// The system mounts some file systems at the first access, and the caller has looked for a
-    /// file there. If only the place of such a file system is there, it could not be mounted.
-    pub(crate) fn is_mounted(&self, point: &Path) -> bool {
-        let mount = self.mount_of(point);
+    /// Whether a file system with this number is mounted at a directory. The place of a file system
+    /// that the system mounts at the first access does not count.
+    pub(crate) fn is_mounted(&self, number: u64, point: &Path) -> bool {
+        let mount = self.find(number);
         mount.is_some_and(|mount| mount.point == point && !mount.is_autofs)
-    }
-
-    /// Whether a directory is on the place of a file system that the system mounts at the first
-    /// access.
-    pub(crate) fn is_autofs(&self, directory: &Path) -> bool {
-        let mount = self.mount_of(directory);
-        mount.is_some_and(|mount| mount.is_autofs)
-    }
-
-    fn mount_of(&self, directory: &Path) -> Option<&Mount> {
-        self.find(mount_number(directory).ok()?)
     }
 
     fn find(&self, number: u64) -> Option<&Mount> {
@@ -90,15 +77,6 @@ pub(crate) fn mount_number(directory: &Path) -> io::Result<u64> {
         Some(MountId::Mount(number)) => Ok(number),
         _ => mount_number_of_descriptor(directory),
     }
-}
-
-/// Whether a directory is on another mount than its parent.
-pub(crate) fn is_mount_point(directory: &Path) -> bool {
-    let numbers = mount_number(directory).and_then(|number| {
-        let parent = mount_number(&directory.join(".."))?;
-        Ok((number, parent))
-    });
-    numbers.is_ok_and(|(number, parent)| number != parent)
 }
 
 /// The way of systems whose `statx` tells no number of a mount.
@@ -161,20 +139,17 @@ no line of the table\n\
         assert_eq!(point(2), Some(Path::new("/proc")));
         assert_eq!(point(30), Some(Path::new("/mnt/a b\\")));
         assert_eq!(point(3), None);
-        let autofs = table.0.iter().filter(|mount| mount.is_autofs);
-        let autofs: Vec<u64> = autofs.map(|mount| mount.number).collect();
-        assert_eq!(autofs, [31]);
+        assert!(table.is_mounted(22, Path::new("/")));
+        assert!(!table.is_mounted(31, Path::new("/home")));
     }
 
     #[test]
     fn mounts_of_the_system_are_found() {
         let table = MountTable::read();
-        assert!(table.is_mounted(Path::new("/proc")));
-        assert!(!table.is_mounted(Path::new("/proc/self")));
-        assert!(!table.is_mounted(Path::new("/absent")));
-        assert!(!MountTable::default().is_mounted(Path::new("/proc")));
-        assert!(is_mount_point(Path::new("/proc")));
-        assert!(!is_mount_point(Path::new("/proc/self/fd")));
+        let proc = mount_number(Path::new("/proc")).unwrap();
+        assert!(table.is_mounted(proc, Path::new("/proc")));
+        assert!(!table.is_mounted(proc, Path::new("/")));
+        assert!(!MountTable::default().is_mounted(proc, Path::new("/proc")));
         for directory in ["/", "/proc", "/proc/self"] {
             let directory = Path::new(directory);
             let number = mount_number(directory).unwrap();

@@ -29,7 +29,7 @@ pub(crate) fn escaped(place: impl Display) -> String {
 // Unreadable roots
 
 pub(crate) fn unreadable_link(path: &Path) -> String {
-    let path = path.display();
+    let path = escaped(path.display());
     format!(
         "cannot read {path}: a root there would be missing here{}",
         as_root()
@@ -40,7 +40,7 @@ pub(crate) fn no_root(path: &Path) -> String {
     format!(
         "skipping {}: it leads through too many links or to a name that is too long, so it is no \
          root; try removing it",
-        path.display()
+        escaped(path.display())
     )
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn link_to_directory(path: &Path) -> String {
     format!(
         "skipping {}: it is a link to a directory, so the links there are no roots and keep \
          nothing; try a directory with these links in its place",
-        path.display()
+        escaped(path.display())
     )
 }
 
@@ -56,17 +56,20 @@ pub(crate) fn too_deep(path: &Path) -> String {
     format!(
         "skipping directories below {}: they are too deep, and a root there would be missing here; \
          try removing them",
-        path.display()
+        escaped(path.display())
     )
 }
 
 pub(crate) fn failed_root(error: &str) -> String {
-    format!("skipping a root: {error}")
+    format!("skipping a root: {}", escaped(error))
 }
 
 pub(crate) fn not_mounted(roots: &HiddenRoots, mount_point: &Path) -> String {
-    let (first, link) = (roots.first.display(), roots.link.display());
-    let mount_point = mount_point.display();
+    let (first, link) = (
+        escaped(roots.first.display()),
+        escaped(roots.link.display()),
+    );
+    let mount_point = escaped(mount_point.display());
     let kept = match roots.count {
         1 => format!("the root {first}: its file system ({mount_point}) is not mounted"),
         count => format!(
@@ -77,8 +80,11 @@ pub(crate) fn not_mounted(roots: &HiddenRoots, mount_point: &Path) -> String {
 }
 
 pub(crate) fn below_empty_directory(roots: &HiddenRoots, directory: &Path) -> String {
-    let (first, link) = (roots.first.display(), roots.link.display());
-    let directory = directory.display();
+    let (first, link) = (
+        escaped(roots.first.display()),
+        escaped(roots.link.display()),
+    );
+    let directory = escaped(directory.display());
     let kept = match roots.count {
         1 => format!("the registration of the root {first}, but not its path"),
         count => {
@@ -100,7 +106,7 @@ pub(crate) fn root_not_recorded(error: &str) -> String {
 
 /// Names the registrations of roots that point to nothing.
 pub(crate) fn stale_registrations(stale: &[StaleRegistration]) -> Option<String> {
-    let first = stale.first()?.place.display();
+    let first = escaped(stale.first()?.place.display());
     Some(match stale.len() {
         1 => format!(
             "ignoring the root {first}, which does not exist; floe gc removes its registration"
@@ -131,14 +137,16 @@ pub(crate) fn skipped_profile(place: &Path, error: &StoreError) -> String {
 
 pub(crate) fn foreign_links(name: &str, links: &[String]) -> String {
     format!(
-        "cannot uninstall {name}: only links of other users keep it; to remove one, name it: {}",
+        "cannot uninstall {name}: only links of other users, or on file systems that are not \
+         mounted, keep it; to remove one, name it: {}",
         links.join(", ")
     )
 }
 
 pub(crate) fn kept_foreign_links(links: &[String]) -> String {
     format!(
-        "skipping links of other users, which still keep the path: {}",
+        "skipping links of other users, or on file systems that are not mounted, which still \
+         keep the path: {}",
         links.join(", ")
     )
 }

@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::Mode;
-use rustix::io::Errno;
 
 use super::immutable::open_immutable;
-use super::{is_empty, side_file};
+use super::{is_empty, may_write, side_file};
 use crate::written_file::WrittenFile;
 
 /// A file beside a database with transactions that the database does not have, or with those that
@@ -34,9 +33,8 @@ impl SideFile {
             return (!has_index).then_some(SideFile::Log);
         }
         let has_journal = !is_empty(&SideFile::Journal.beside(file));
-        // On another file system, a running writer may have the journal.
-        let is_left = has_journal && file.parent().is_some_and(is_on_read_only_mount);
-        is_left.then_some(SideFile::Journal)
+        let may_apply = file.parent().is_some_and(may_write);
+        (has_journal && !may_apply).then_some(SideFile::Journal)
     }
 
     fn beside(self, file: &Path) -> PathBuf {
@@ -120,11 +118,6 @@ fn version(file: &Path) -> io::Result<Version> {
             (found.ctime(), found.ctime_nsec()),
         ],
     })
-}
-
-fn is_on_read_only_mount(directory: &Path) -> bool {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS) == Err(Errno::ROFS)
 }
 
 const NAME: &str = "db.sqlite";

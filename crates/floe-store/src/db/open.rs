@@ -18,7 +18,7 @@ use super::copied::{SideFile, open_copy};
 use super::immutable::open_immutable;
 use super::lock_directory::{lock_directory, lock_shared, open_big_lock};
 use super::tables::Tables;
-use super::{is_empty, side_file};
+use super::{is_empty, may_write, side_file};
 use crate::locks::wait_for_database;
 
 /// The way in which an open database is read.
@@ -103,8 +103,10 @@ pub(super) fn recover(file: &Path) -> rusqlite::Result<()> {
 fn try_for_reading(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> {
     check_locks(file)?;
     let opened = match SideFile::unapplied(file) {
-        // SQLite would take the journal for one of a running writer, and wait.
-        Some(SideFile::Journal) => open_copy(file, SideFile::Journal),
+        // A running writer ends its transaction soon. SQLite would wait for a dead one as long.
+        Some(SideFile::Journal) if !wait_for_writer(file, SHORT_WAIT) => {
+            open_copy(file, SideFile::Journal)
+        }
         _ => match open_with_locks(file, policy) {
             Err(error) if is_refused(&error) => open_without_locks(file, error),
             opened => return opened,
@@ -241,17 +243,14 @@ fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     wait_until(policy, || !is_being_written(file))
 }
 
-/// Whether this user may write a file, or create files in a directory.
-pub(crate) fn may_write(path: &Path) -> bool {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
-}
-
 const READ_FLAGS: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// SQLite's VFS with lock directories, which Nix selects when it does without a write-ahead log.
 const LOCK_DIRECTORY_VFS: &std::ffi::CStr = c"unix-dotfile";
+
+/// Longer than most transactions of a writer.
+const SHORT_WAIT: BusyPolicy = BusyPolicy::Timeout(Duration::from_secs(1));
 
 /// SQLite counts milliseconds in 31 bits. No reader waits for a day.
 const BUSY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);

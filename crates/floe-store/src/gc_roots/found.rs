@@ -146,7 +146,7 @@ impl RootSearch<'_> {
         let mut unreadable = Vec::new();
         let (mut candidates, stale) = self.find_candidates(&mut unreadable)?;
         candidates.extend(match self.runtime_roots {
-            RuntimeRoots::Proc => processes::roots(&self.layout.store_dir, &mut unreadable),
+            RuntimeRoots::Proc => processes::roots(self.layout, &mut unreadable),
             RuntimeRoots::Daemon => roots_daemon::roots(self.layout)?,
         });
         let unregistered = self.unregistered(&candidates)?;

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use floe_format::StorePath;
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use super::not_mounted::{RecordUpdate, RecordedRoots};
+use super::not_mounted::{MissingRoot, RecordUpdate, RecordedRoots};
 use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
 use super::unreadable::{HiddenRoots, Unreadable};
 use super::{AUTO, absolute_to};
@@ -230,7 +231,7 @@ impl<'a> Links<'a> {
             Err(error) if is_not_a_link(&error) => self.note_directory(link, indirect),
             found if is_nothing(&found) => self.add_missing(link, &indirect)?,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.unreadable.push(Unreadable::Link(indirect));
+                self.add_unreadable(link, indirect, error)?;
             }
             // No file has such a path, so it cannot be a root.
             Err(error) if is_impossible(&error) => {
@@ -248,6 +249,32 @@ impl<'a> Links<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a root that this user may not read, by its record. Without a record it keeps nothing,
+    /// as in Nix. Root may read everything but file systems of other users, whose roots may exist.
+    fn add_unreadable(
+        &mut self,
+        link: &Entry<'_>,
+        place: PathBuf,
+        source: io::Error,
+    ) -> Result<(), StoreError> {
+        match self.recorded.record(&place) {
+            Ok(Some(record)) => {
+                self.add(record.place, record.path);
+                Ok(())
+            }
+            Ok(None) if geteuid().is_root() => self.fail(StoreError::FailedRoot {
+                link: link.path(),
+                root: place,
+                source,
+            }),
+            Ok(None) => {
+                self.unreadable.push(Unreadable::Link(place));
+                Ok(())
+            }
+            Err(error) => self.fail(error),
+        }
     }
 
     fn fail(&mut self, failed: StoreError) -> Result<(), StoreError> {
@@ -274,18 +301,18 @@ impl<'a> Links<'a> {
     /// Adds a root that is not there if its file system is not mounted and a record tells what it
     /// keeps. Otherwise its registration is stale, unless the file system may be missing.
     fn add_missing(&mut self, link: &Entry<'_>, place: &Path) -> Result<(), StoreError> {
-        let record = match self.recorded.not_mounted(place) {
-            Ok(record) => record,
-            Err(error) => return self.fail(error),
-        };
-        if let Some(record) = record {
-            count_hidden(&mut self.not_mounted, link, place, record.mount_point);
-            self.add(record.place, record.path);
-        } else if self.is_registration(&link.path()) {
-            match self.recorded.possible_mount_point(place) {
-                Some(directory) => count_hidden(&mut self.below_empty, link, place, directory),
-                None => self.remove_stale(link, place),
+        let is_registration = self.is_registration(&link.path());
+        match self.recorded.find_missing(place) {
+            Ok(MissingRoot::NotMounted(record)) => {
+                count_hidden(&mut self.not_mounted, link, place, record.mount_point);
+                self.add(record.place, record.path);
             }
+            Ok(_) if !is_registration => {}
+            Ok(MissingRoot::BelowEmptyDirectory(directory)) => {
+                count_hidden(&mut self.below_empty, link, place, directory);
+            }
+            Ok(MissingRoot::Removed) => self.remove_stale(link, place),
+            Err(error) => return self.fail(error),
         }
         Ok(())
     }

@@ -13,17 +13,26 @@ use super::{AUTO, absolute_to, auto_root_name};
 use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
-use crate::mount_table::{MountTable, is_mount_point, mount_number};
+use crate::mount_table::{MountTable, mount_number};
+
+/// The reason why a root is not there.
+pub(super) enum MissingRoot {
+    /// The root was removed.
+    Removed,
+    /// The way to its place now ends on another mount than the place was on: its file system is
+    /// not mounted, or another one hides it.
+    NotMounted(RootRecord),
+    /// The root has no record, and the way to its place ends in this empty directory.
+    BelowEmptyDirectory(PathBuf),
+}
 
 /// The records of roots, as one search or one registration uses them. It reads the table of mounts
-/// at most once, and only for a root that is on another file system, or that may be.
+/// at most once.
 pub(super) struct RecordedRoots<'a> {
     layout: &'a StoreLayout,
     records: OnceCell<Option<RootRecords>>,
     mounts: OnceCell<MountTable>,
-    /// The mount of `/`, whose roots need no record.
-    first_mount: OnceCell<Option<u64>>,
-    /// The examined directories, and whether a file system may have been mounted there.
+    /// The examined directories, and whether they are empty.
     directories: RefCell<HashMap<PathBuf, bool>>,
 }
 
@@ -33,53 +42,64 @@ impl<'a> RecordedRoots<'a> {
             layout,
             records: OnceCell::new(),
             mounts: OnceCell::new(),
-            first_mount: OnceCell::new(),
             directories: RefCell::default(),
         }
     }
 
-    /// Returns the record of a root that is not there, if the file system of the root is not
-    /// mounted.
+    /// Returns the record of a root, if there is one.
     ///
-    /// Errors: those of the system.
-    pub(super) fn not_mounted(&self, place: &Path) -> Result<Option<RootRecord>, StoreError> {
-        let Some(records) = self.records()? else {
-            return Ok(None);
-        };
-        let record = records.read(place)?;
-        Ok(record.filter(|record| !self.mounts().is_mounted(&record.mount_point)))
+    /// Errors: those of the system, and one about a damaged record.
+    pub(super) fn record(&self, place: &Path) -> Result<Option<RootRecord>, StoreError> {
+        match self.records()? {
+            Some(records) => records.read(place),
+            None => Ok(None),
+        }
     }
 
-    /// Returns the directory on which the file system of a missing root may have been mounted: an
-    /// empty one without a mounted file system, if it is not the root's own directory.
-    pub(super) fn possible_mount_point(&self, place: &Path) -> Option<PathBuf> {
+    /// Finds out why a root is not there.
+    ///
+    /// Errors: those of [`RecordedRoots::record`].
+    pub(super) fn find_missing(&self, place: &Path) -> Result<MissingRoot, StoreError> {
+        Ok(match self.record(place)? {
+            Some(record) if self.is_on_mount(place, &record.mount_point) => MissingRoot::Removed,
+            Some(record) => MissingRoot::NotMounted(record),
+            None => match self.possible_mount_point(place) {
+                Some(directory) => MissingRoot::BelowEmptyDirectory(directory),
+                None => MissingRoot::Removed,
+            },
+        })
+    }
+
+    /// Whether the nearest existing directory on the way to a place is on the mount of this
+    /// directory. The system mounts some file systems at the first access, and the caller has
+    /// looked at the place. If only the place of such a file system is there, it could not be
+    /// mounted.
+    fn is_on_mount(&self, place: &Path, mount_point: &Path) -> bool {
+        let directory = nearest_directory(place);
+        let number = directory.and_then(|directory| mount_number(&directory).ok());
+        number.is_some_and(|number| self.mounts().is_mounted(number, mount_point))
+    }
+
+    /// Returns the directory that may have had the file system of a missing root, or that may
+    /// hide it: an empty one, if it is not the root's own directory.
+    fn possible_mount_point(&self, place: &Path) -> Option<PathBuf> {
         let directory = nearest_directory(place)?;
+        if place.parent() == Some(&directory) {
+            return None;
+        }
         let mut directories = self.directories.borrow_mut();
         let is_possible = directories.entry(directory.clone());
-        let is_possible = is_possible.or_insert_with(|| self.is_empty_without_mount(&directory));
+        let is_possible = is_possible.or_insert_with(|| is_empty(&directory));
         is_possible.then_some(directory)
     }
 
-    fn is_empty_without_mount(&self, directory: &Path) -> bool {
-        let opened = Directory::open(directory);
-        let is_empty = opened.is_ok_and(|opened| opened.is_empty().unwrap_or(false));
-        let has_mount = || is_mount_point(directory) && !self.mounts().is_autofs(directory);
-        is_empty && !has_mount()
-    }
-
-    /// Writes the record of a root that exists, or removes it if the root needs none.
+    /// Writes the record of a root that exists.
     ///
     /// Errors: those of the system.
     pub(super) fn update(&self, place: &Path, path: &StorePath) -> Result<(), StoreError> {
         let Some(number) = place.parent().and_then(|it| mount_number(it).ok()) else {
             return Ok(());
         };
-        let first = self
-            .first_mount
-            .get_or_init(|| mount_number(Path::new("/")).ok());
-        if *first == Some(number) {
-            return self.forget(place);
-        }
         // Without the table, or for a newer mount, an earlier record may be right.
         let Some(mount_point) = self.mounts().mount_point(number) else {
             return Ok(());
@@ -178,8 +198,14 @@ impl RecordUpdate {
     }
 }
 
-/// Returns the nearest existing directory on the way to a place, if it is not the own directory of
-/// the place. Follows a symbolic link to a directory that does not exist.
+/// Whether a directory has no names.
+fn is_empty(directory: &Path) -> bool {
+    let opened = Directory::open(directory);
+    opened.is_ok_and(|opened| opened.is_empty().unwrap_or(false))
+}
+
+/// Returns the nearest existing directory on the way to a place. Follows a symbolic link to a
+/// directory that does not exist.
 fn nearest_directory(place: &Path) -> Option<PathBuf> {
     let mut place = place.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -189,8 +215,7 @@ fn nearest_directory(place: &Path) -> Option<PathBuf> {
             Err(_) => Some((path, Some(fs::read_link(path).ok()?))),
         })?;
         let Some(target) = target else {
-            let is_own = place.parent() == Some(found);
-            return (!is_own).then(|| found.to_path_buf());
+            return Some(found.to_path_buf());
         };
         let below = place.strip_prefix(found).ok()?;
         place = absolute_to(found.parent()?, &target).join(below);

@@ -8,13 +8,48 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::StorePath;
 
-use super::root_place::{Candidate, RootPlace, name_in_store, store_path_of_name};
+use super::root_place::{Candidate, RootPlace, store_path_of_name};
 use super::unreadable::Unreadable;
+use crate::layout::StoreLayout;
+
+/// The texts that name the store directory: the one in paths, and the real place of a store
+/// elsewhere, which Nix does not look for.
+struct Dirs(Vec<Vec<u8>>);
+
+impl Dirs {
+    fn of(layout: &StoreLayout) -> Dirs {
+        let mut dirs = vec![layout.store_dir.as_str().as_bytes().to_vec()];
+        let real = layout.real_store_dir.as_os_str().as_bytes().to_vec();
+        if !dirs.contains(&real) {
+            dirs.push(real);
+        }
+        // Links of processes lead to the real place.
+        let resolved = fs::canonicalize(&layout.real_store_dir).unwrap_or_default();
+        let resolved = resolved.as_os_str().as_bytes().to_vec();
+        if !resolved.is_empty() && !dirs.contains(&resolved) {
+            dirs.push(resolved);
+        }
+        Dirs(dirs)
+    }
+
+    /// Returns the text after a store directory that it begins with.
+    fn strip<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let mut dirs = self.0.iter();
+        dirs.find_map(|dir| text.strip_prefix(&**dir)?.strip_prefix(b"/"))
+    }
+
+    /// Returns the first name below a store directory.
+    fn name_in_store<'a>(&self, path: &'a Path) -> Option<&'a [u8]> {
+        let inside = self.strip(path.as_os_str().as_bytes())?;
+        inside.split(|byte| *byte == b'/').next()
+    }
+}
 
 /// Returns the store paths that processes use.
-pub(super) fn roots(dir: &StoreDir, unreadable: &mut Vec<Unreadable>) -> Vec<Candidate> {
+pub(super) fn roots(layout: &StoreLayout, unreadable: &mut Vec<Unreadable>) -> Vec<Candidate> {
+    let dirs = &Dirs::of(layout);
     let proc = Path::new("/proc");
     let Ok(processes) = process_directories(proc) else {
         unreadable.push(Unreadable::NoProc);
@@ -28,7 +63,7 @@ pub(super) fn roots(dir: &StoreDir, unreadable: &mut Vec<Unreadable>) -> Vec<Can
     }
     let mut found = Vec::new();
     let mut denied = 0;
-    for process in examine_all(dir, &processes) {
+    for process in examine_all(dirs, &processes) {
         found.extend(process.found);
         denied += usize::from(process.is_denied);
     }
@@ -38,7 +73,7 @@ pub(super) fn roots(dir: &StoreDir, unreadable: &mut Vec<Unreadable>) -> Vec<Can
     for file in ["modprobe", "fbsplash", "poweroff_cmd"] {
         let file = proc.join("sys/kernel").join(file);
         if let Ok(text) = fs::read(&file) {
-            found.extend(in_text(dir, text.trim_ascii_end(), &file));
+            found.extend(in_text(dirs, text.trim_ascii_end(), &file));
         }
     }
     found
@@ -52,14 +87,14 @@ struct Examined {
     is_denied: bool,
 }
 
-fn examine_all(dir: &StoreDir, processes: &[PathBuf]) -> Vec<Examined> {
+fn examine_all(dirs: &Dirs, processes: &[PathBuf]) -> Vec<Examined> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = processes.len().div_ceil(threads).max(1);
     // The number of this process in the PID namespace of `/proc`.
     let own = fs::read_link("/proc/self").ok();
     let own_name = own.as_deref().and_then(Path::file_name);
     let examine_share = &|share: &[PathBuf]| -> Vec<Examined> {
-        let examined = share.iter().map(|process| examine(dir, process, own_name));
+        let examined = share.iter().map(|process| examine(dirs, process, own_name));
         examined.collect()
     };
     thread::scope(|scope| {
@@ -88,22 +123,22 @@ fn examine_all(dir: &StoreDir, processes: &[PathBuf]) -> Vec<Examined> {
 /// Each thread may have a working directory and open files of its own. The program, the mapped
 /// files and the environment are those of all threads, but the system shows none of them for a
 /// thread that has ended, which the first one may have.
-fn examine(dir: &StoreDir, process: &Path, own_name: Option<&OsStr>) -> Examined {
+fn examine(dirs: &Dirs, process: &Path, own_name: Option<&OsStr>) -> Examined {
     let mut examined = Examined::default();
     let threads = threads_of(process);
     for thread in &threads {
-        examined.add_link(dir, thread.join("cwd"));
-        examined.add_descriptors(dir, &thread.join("fd"));
+        examined.add_link(dirs, thread.join("cwd"));
+        examined.add_descriptors(dirs, &thread.join("fd"));
     }
     let running = threads.iter().find(|thread| is_running(thread));
     let Some(running) = running else {
         return examined;
     };
-    examined.add_link(dir, running.join("exe"));
+    examined.add_link(dirs, running.join("exe"));
     let maps = running.join("maps");
     examined.add(fs::read(&maps), |text| {
         let files = text.split(|byte| *byte == b'\n').filter_map(mapped_file);
-        let found = files.filter_map(|file| in_link(dir, file, &maps));
+        let found = files.filter_map(|file| in_link(dirs, file, &maps));
         found.collect::<Vec<_>>()
     });
     // The environment of this process keeps nothing: `sudo floe delete PATH` has the command line
@@ -112,7 +147,7 @@ fn examine(dir: &StoreDir, process: &Path, own_name: Option<&OsStr>) -> Examined
     if !is_own {
         let environment = running.join("environ");
         examined.add(fs::read(&environment), |text| {
-            in_environment(dir, &text, &environment)
+            in_environment(dirs, &text, &environment)
         });
     }
     examined
@@ -149,16 +184,16 @@ impl Examined {
         }
     }
 
-    fn add_link(&mut self, dir: &StoreDir, link: PathBuf) {
-        self.add(fs::read_link(&link), |target| in_link(dir, &target, &link));
+    fn add_link(&mut self, dirs: &Dirs, link: PathBuf) {
+        self.add(fs::read_link(&link), |target| in_link(dirs, &target, &link));
     }
 
-    fn add_descriptors(&mut self, dir: &StoreDir, directory: &Path) {
+    fn add_descriptors(&mut self, dirs: &Dirs, directory: &Path) {
         self.add(fs::read_dir(directory), |entries| {
             let links = entries.flatten().map(|entry| entry.path());
             let found = links.filter_map(|link| {
                 let target = fs::read_link(&link).ok()?;
-                in_link(dir, &target, &link)
+                in_link(dirs, &target, &link)
             });
             found.collect::<Vec<_>>()
         });
@@ -196,10 +231,10 @@ fn hides_processes() -> bool {
 }
 
 /// Returns the root of a file in the store. Of a deleted file, the system adds text to the name.
-fn in_link(dir: &StoreDir, target: &Path, place: &Path) -> Option<Candidate> {
+fn in_link(dirs: &Dirs, target: &Path, place: &Path) -> Option<Candidate> {
     Some(Candidate {
         place: RootPlace::Process(place.to_path_buf()),
-        path: store_path_of_name(name_in_store(dir, target)?)?,
+        path: store_path_of_name(dirs.name_in_store(target)?)?,
     })
 }
 
@@ -215,13 +250,12 @@ fn mapped_file(line: &[u8]) -> Option<&Path> {
 }
 
 /// Returns the store paths whose names stand anywhere in a text.
-fn in_environment(dir: &StoreDir, text: &[u8], place: &Path) -> Vec<Candidate> {
-    let prefix = format!("{dir}/");
+fn in_environment(dirs: &Dirs, text: &[u8], place: &Path) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == b'/') {
         rest = &rest[at..];
-        let Some(inside) = rest.strip_prefix(prefix.as_bytes()) else {
+        let Some(inside) = dirs.strip(rest) else {
             rest = &rest[1..];
             continue;
         };
@@ -241,13 +275,17 @@ fn in_environment(dir: &StoreDir, text: &[u8], place: &Path) -> Vec<Candidate> {
 }
 
 /// Returns the root of a file whose text is the name of a program.
-fn in_text(dir: &StoreDir, text: &[u8], place: &Path) -> Option<Candidate> {
-    in_link(dir, Path::new(OsStr::from_bytes(text)), place)
+fn in_text(dirs: &Dirs, text: &[u8], place: &Path) -> Option<Candidate> {
+    in_link(dirs, Path::new(OsStr::from_bytes(text)), place)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn dirs() -> Dirs {
+        Dirs(vec![b"/nix/store".to_vec(), b"/real/store".to_vec()])
+    }
 
     fn name(part: char) -> String {
         format!("{}-x", part.to_string().repeat(32))
@@ -255,16 +293,16 @@ mod tests {
 
     #[test]
     fn environment_names_paths_anywhere() {
-        let dir = StoreDir::default();
+        let dirs = dirs();
         let text = format!(
             "A=/nix/store/{}/bin:/nix/store/{}\0B=x/nix/store//nix/store/{};/nix/store/short-x",
             name('a'),
             name('b'),
             name('c')
-        );
-        let found = in_environment(&dir, text.as_bytes(), Path::new("/proc/1/environ"));
+        ) + &format!(" /real/store/{}/bin /other/store/{}", name('d'), name('f'));
+        let found = in_environment(&dirs, text.as_bytes(), Path::new("/proc/1/environ"));
         let names: Vec<_> = found.iter().map(|it| it.path.to_string()).collect();
-        assert_eq!(names, ['a', 'b', 'c'].map(name));
+        assert_eq!(names, ['a', 'b', 'c', 'd'].map(name));
     }
 
     #[test]
@@ -285,9 +323,9 @@ mod tests {
 
     #[test]
     fn deleted_files_in_a_path_still_name_it() {
-        let dir = StoreDir::default();
+        let dirs = dirs();
         let path = |text: String| {
-            let name = name_in_store(&dir, Path::new(&text))?;
+            let name = dirs.name_in_store(Path::new(&text))?;
             store_path_of_name(name).map(|path| path.to_string())
         };
         let (a, inside) = (

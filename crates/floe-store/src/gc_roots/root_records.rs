@@ -1,11 +1,11 @@
-//! The records of roots on other file systems than that of `/`.
+//! The records of roots and of the mounts that they are on.
 //!
 //! A link in `gcroots` names the place of a root. While the file system of this place is not
-//! mounted, the link points to nothing, and Nix's collectors delete it with the closure of the
-//! root. A collection of floe and the registration of a root therefore record for each root on such
-//! a file system its mount point and the path of the root. The records are files in a directory
-//! beside the database, named as the registrations in `gcroots/auto`. Only the owner of the store
-//! can change them.
+//! mounted, or another one hides it, the link points to nothing, and Nix's collectors delete it
+//! with the closure of the root. A collection of floe and the registration of a root therefore
+//! record for each root its path and the mount point of its file system. The records are files in a
+//! directory beside the database, named as the registrations in `gcroots/auto`. Only the owner of
+//! the store can change them.
 //!
 //! Not guaranteed: that the record names the new path of a root that another program has changed
 //! since the last collection of floe; and that a root is kept while another file system is mounted
@@ -100,9 +100,10 @@ impl RootRecords {
         Ok(listed.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Reads the record of a root. A file that does not parse, or is no regular file, is none.
+    /// Reads the record of a root.
     ///
-    /// Errors: those of the system.
+    /// Errors: those of the system, and one for a file that does not parse or is not a regular
+    /// file.
     pub(super) fn read(&self, place: &Path) -> Result<Option<RootRecord>, StoreError> {
         let name = auto_root_name(place);
         let entry = self.0.entry(&name);
@@ -111,22 +112,33 @@ impl RootRecords {
             let mut file = file.take(LEN_MAX.saturating_add(1));
             file.read_to_end(&mut bytes)
         });
-        match read {
-            Err(error) if is_no_record(&error) => return Ok(None),
-            read => read.io_context("read", entry.path())?,
+        let damaged = || {
+            let text = format!(
+                "it is damaged; try to mount the file system of the root {}, or remove the record \
+                 if the root is gone for good",
+                place.display()
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
         };
-        if bytes.len() as u64 > LEN_MAX {
-            return Ok(None);
-        }
-        let record = RootRecord::parse(&bytes);
-        Ok(record.filter(|record| record.place == place))
+        let record = match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(error),
+            _ => match RootRecord::parse(&bytes) {
+                Some(record) if record.place == place => Ok(Some(record)),
+                _ => damaged(),
+            },
+        };
+        record.io_context("read the record of a root", entry.path())
     }
 
-    /// Writes a record, unless it is there.
+    /// Writes a record, unless it is there. Replaces a damaged one.
     ///
     /// Errors: those of the system.
     pub(super) fn write(&self, record: &RootRecord) -> Result<(), StoreError> {
-        if self.read(&record.place)?.as_ref() == Some(record) {
+        if self
+            .read(&record.place)
+            .is_ok_and(|read| read.as_ref() == Some(record))
+        {
             return Ok(());
         }
         let name = auto_root_name(&record.place);
@@ -147,11 +159,6 @@ impl RootRecords {
             _ => Ok(()),
         }
     }
-}
-
-fn is_no_record(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, NotFound};
-    matches!(error.kind(), NotFound | InvalidData)
 }
 
 /// The directory of the records, beside the database.
@@ -205,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_no_record_is_ignored_and_replaced() {
+    fn damaged_record_is_an_error_and_is_replaced() {
         let root = tempfile::tempdir().unwrap();
         let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         fs::create_dir_all(layout.database_dir()).unwrap();
@@ -235,7 +242,8 @@ mod tests {
         ];
         for (number, make) in obstacles.iter().enumerate() {
             make();
-            assert_eq!(records.read(&record.place).unwrap(), None, "{number}");
+            let error = records.read(&record.place).unwrap_err().to_string();
+            assert!(error.contains("is damaged"), "{number}: {error}");
             records.write(&record).unwrap();
             let read = records.read(&record.place).unwrap();
             assert_eq!(read.as_ref(), Some(&record), "{number}");

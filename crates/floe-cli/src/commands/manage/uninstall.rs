@@ -116,12 +116,12 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
     }
 }
 
-/// Returns the links that root or this user owns. Links of other users are removed only by their
-/// own names.
+/// Returns the links that root or this user owns. Links of other users, and those whose owner is
+/// not known because their file system is not mounted, are removed only by their own names.
 fn own_links<'a>(name: &str, roots: Vec<&'a Root>) -> anyhow::Result<Vec<&'a Root>> {
     let is_own = |root: &&Root| {
         let link = link_path(&root.place).and_then(|link| fs::symlink_metadata(link).ok());
-        link.is_none_or(|found| is_trusted_owner(found.uid()))
+        link.is_some_and(|found| is_trusted_owner(found.uid()))
     };
     let (own, foreign): (Vec<&Root>, Vec<&Root>) = roots.into_iter().partition(is_own);
     let links = foreign.iter().map(|root| root.place.to_string());

@@ -251,3 +251,21 @@ fn use_by_a_process_is_described_with_its_name() {
     let line = format!("/proc/{}/environ -> {path}\n", user.0.id());
     assert!(printed.stdout.contains(&line), "{}", printed.stdout);
 }
+
+#[test]
+fn process_at_the_real_place_of_a_path_keeps_it() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let store = Store::create(corpus, scratch.join("root"));
+    let path = store.corpus.root.clone();
+    let mut cat = Command::new("cat");
+    cat.env_clear().current_dir(place(&store.root, &path));
+    let user = User(cat.stdin(Stdio::piped()).spawn().unwrap());
+    let expected = format!(
+        "the working directory of process {} (cat) keeps it",
+        user.0.id()
+    );
+    store.delete(&[&path]).expect(1).stderr_contains(&expected);
+    drop(user);
+    store.delete(&[&path]).expect(0);
+}

@@ -135,13 +135,23 @@ fn assert_readable_on_read_only_mount(corpus: &Corpus, scratch: &Scratch) {
 #[test]
 fn commands_read_the_log_in_a_directory_of_another_user() {
     let Some(corpus) = corpus("jq") else { return };
-    let scratch = store_with_log(&corpus);
+    assert_readable_by_nobody(&corpus, &store_with_log(&corpus), &COMMANDS);
+}
+
+#[test]
+fn commands_roll_a_journal_of_another_user_back() {
+    let Some(corpus) = corpus("jq") else { return };
+    // Each command waits for a while, because the writer may run.
+    assert_readable_by_nobody(&corpus, &store_with_journal(&corpus), &COMMANDS[..1]);
+}
+
+fn assert_readable_by_nobody(corpus: &Corpus, scratch: &Scratch, commands: &[&[&str]]) {
     if setpriv_to_nobody().is_none() {
         return;
     }
     let program = scratch.join("floe");
     copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
-    for arguments in COMMANDS {
+    for arguments in commands.iter().copied() {
         let mut command = setpriv_to_nobody().unwrap();
         command
             .env("HOME", "/nonexistent")
