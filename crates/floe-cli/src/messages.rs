@@ -60,6 +60,14 @@ pub(crate) fn removed_row(path: &str) -> String {
     format!("floe: removed {path} from the database: its files are gone, and no source has it")
 }
 
+pub(crate) fn kept_rows_of_empty_store(store: &Path) -> String {
+    let store = store.display();
+    format!(
+        "keeping the paths of {store} in the database: no file is there, so its file system may \
+         not be mounted; try mount {store}"
+    )
+}
+
 // Opening a store
 
 pub(crate) fn checking_paths(paths: usize) -> String {

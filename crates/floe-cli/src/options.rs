@@ -137,6 +137,11 @@ impl Settings {
         }
     }
 
+    /// Whether the configuration has a substituter that floe cannot use.
+    pub(crate) fn has_unusable_substituter(&self) -> bool {
+        !self.config.substituters(&self.context).1.is_empty()
+    }
+
     /// Returns the options of requests. Raises the limit of open files, and keeps the number of
     /// connections far below it. `refresh` is the flag of that name.
     pub(crate) fn network(&self, refresh: bool) -> NetworkOptions {

@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use floe_format::{PathInfo, StoreDir, StorePath};
 use parking_lot::Mutex;
 
-use crate::db::Table;
+use crate::db::{Table, has_no_trees};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::hashing::{hash_all, hash_tree};
 use crate::list_directory::{DirectoryEntry, list_directory};
@@ -35,6 +35,9 @@ pub struct Verification {
     pub links: u64,
     /// The problems, sorted by path, with the links last.
     pub problems: Vec<VerifyProblem>,
+    /// Whether the store directory has no file that may be a path. If the database has paths, the
+    /// file system of the store may not be mounted.
+    pub has_no_trees: bool,
 }
 
 impl Verification {
@@ -83,7 +86,10 @@ impl StoreReader {
         observer: &dyn VerifyObserver,
     ) -> Result<Verification, StoreError> {
         let _lock = self.hold_gc_lock(observer)?;
-        let mut verification = Verification::default();
+        let mut verification = Verification {
+            has_no_trees: has_no_trees(self.layout()),
+            ..Verification::default()
+        };
         let infos = self.existing_paths(paths, &mut verification)?;
         verification.paths = infos.len() as u64;
         verification.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
@@ -130,21 +136,31 @@ impl StoreReader {
             let cause = match found {
                 None => ProblemCause::NotValid,
                 Some(Err(row)) => ProblemCause::DamagedRow(row),
-                Some(Ok(info)) if fs::symlink_metadata(self.real_path(&path)).is_ok() => {
-                    infos.push(info);
-                    continue;
-                }
-                Some(Ok(_)) => {
-                    let mut referrers = self.referrers(&path)?;
-                    referrers.retain(|referrer| *referrer != path);
-                    let print = |path| self.layout().store_dir.full_path(path);
-                    let referrers = referrers.iter().map(print).collect();
-                    ProblemCause::Disappeared { referrers }
+                Some(Ok(info)) => {
+                    let place = self.real_path(&path);
+                    let examined = fs::symlink_metadata(&place);
+                    if is_not_found(&examined) {
+                        self.disappeared(&path)?
+                    } else if let Err(error) = examined.io_context("examine", place) {
+                        // A file system that fails tells nothing about the files.
+                        ProblemCause::Unreadable(error)
+                    } else {
+                        infos.push(info);
+                        continue;
+                    }
                 }
             };
             verification.problems.push(self.problem(&path, cause));
         }
         Ok(infos)
+    }
+
+    fn disappeared(&self, path: &StorePath) -> Result<ProblemCause, StoreError> {
+        let mut referrers = self.referrers(path)?;
+        referrers.retain(|referrer| referrer != path);
+        let print = |path| self.layout().store_dir.full_path(path);
+        let referrers = referrers.iter().map(print).collect();
+        Ok(ProblemCause::Disappeared { referrers })
     }
 
     /// Returns those paths, of `paths` or of the whole store, of which the rows parse. Adds the

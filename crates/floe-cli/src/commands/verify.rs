@@ -3,6 +3,7 @@
 
 mod remote;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,13 +16,13 @@ use floe_store::{
     StoreWriter, Verification, VerifyProblem, WriteOptions,
 };
 use floe_transfer::{
-    Cancel, CopyOptions, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
+    Cancel, CopyOptions, Error, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
 };
 use serde_json::{Value, json};
 
 use super::print;
 use crate::args::{VerifyArgs, read_paths};
-use crate::display::{Display, eprint_error, eprint_line, is_json};
+use crate::display::{Display, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
 use crate::links::StoreNames;
 use crate::messages;
@@ -70,12 +71,16 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         true => {
             let settings = settings.map_or_else(load, Ok)?;
             let repaired = repair(&args, &settings, &store_config, layout, &found);
-            repaired.or_else(|error| {
+            let repaired = repaired.or_else(|error| {
                 if exit::kind(&error) == ErrorKind::NoSpace {
                     kind = ErrorKind::NoSpace;
                 }
                 report_failed_repair(error)
-            })?
+            })?;
+            if repaired.is_obstructed {
+                kind = ErrorKind::Failed;
+            }
+            repaired.problems
         }
         false => 0,
     };
@@ -121,25 +126,33 @@ fn make_tables(store_config: &dyn StoreConfig, settings: &Settings) -> anyhow::R
 }
 
 /// Reports why nothing could be repaired. The problems are still listed.
-fn report_failed_repair(error: anyhow::Error) -> anyhow::Result<usize> {
+fn report_failed_repair<T: Default>(error: anyhow::Error) -> anyhow::Result<T> {
     match exit::kind(&error) {
         ErrorKind::Interrupted => Err(error),
         _ => {
             eprint_error(exit::message(&error));
-            Ok(0)
+            Ok(T::default())
         }
     }
 }
 
-/// Fetches the valid paths with problems again, and removes damaged links. Returns the number of
-/// problems that are solved.
+/// The result of a repair.
+#[derive(Default)]
+struct Repaired {
+    /// The number of problems that are solved.
+    problems: usize,
+    /// Whether a file that floe may not move is in the place of a path.
+    is_obstructed: bool,
+}
+
+/// Fetches the valid paths with problems again, and removes damaged links.
 fn repair(
     args: &VerifyArgs,
     settings: &Settings,
     store_config: &Arc<dyn StoreConfig>,
     layout: &StoreLayout,
     found: &Verification,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<Repaired> {
     let cancel = Cancel::default();
     let write = settings.write_options(&cancel)?;
     let session = Session::new(cancel.clone(), Events::new(Arc::new(Display::default())));
@@ -157,32 +170,57 @@ fn repair(
         solved += correct_sizes(store, found, &mut damaged)?;
     }
     options::cancel_on_signals(&cancel)?;
+    let mut fetched = Fetched::default();
     if !damaged.is_empty() {
         if let Some(store) = &store {
             store.record_damaged(&damaged)?;
         }
         // The copy opens the store itself.
-        let fetched = fetch(args, settings, store_config, (&damaged, &session, write));
-        solved += fetched.or_else(report_failed_repair)?;
+        fetched = fetch(args, settings, store_config, (&damaged, &session, write))
+            .or_else(report_failed_repair)?;
+        solved += fetched.repaired;
     }
     // A path that was fetched again no longer refers to such a row.
     if let Some(store) = &store {
-        solved += remove_vanished(store, store_config.runtime_roots(), found)?;
+        solved += remove_vanished(store, store_config.runtime_roots(), found, &fetched.absent)?;
         solved += remove_rows(store, found)?;
     }
-    Ok(solved)
+    Ok(Repaired {
+        problems: solved,
+        is_obstructed: fetched.is_obstructed,
+    })
 }
 
-/// Fetches damaged paths again. Returns their number.
+/// The result of an attempt to fetch damaged paths.
+#[derive(Default)]
+struct Fetched {
+    /// The number of paths that were fetched again.
+    repaired: usize,
+    /// The paths of which all sources have replied that they do not have them.
+    absent: BTreeSet<StorePath>,
+    /// Whether a file that floe may not move is in the place of a path.
+    is_obstructed: bool,
+}
+
+/// Fetches damaged paths again.
 fn fetch(
     args: &VerifyArgs,
     settings: &Settings,
     store_config: &Arc<dyn StoreConfig>,
     (damaged, session, write): (&[(StorePath, Damage)], &Session, WriteOptions),
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<Fetched> {
     let cancel = session.cancel.clone();
     let paths = damaged.iter().map(|(path, _)| path.to_string()).collect();
-    let sources = settings.sources(&args.from)?;
+    let is_unusable = args.from.is_empty() && settings.has_unusable_substituter();
+    let sources = match settings.sources(&args.from) {
+        // Without any source, no reply is missing.
+        Err(error) if args.from.is_empty() && !is_unusable => {
+            let mut fetched: Fetched = report_failed_repair(error)?;
+            fetched.absent = damaged.iter().map(|(path, _)| path.clone()).collect();
+            return Ok(fetched);
+        }
+        sources => sources?,
+    };
     let request = CopyRequest {
         order: match args.from.is_empty() {
             true => SourceOrder::ByPriority,
@@ -200,9 +238,31 @@ fn fetch(
         write,
         ..CopyRequest::new(sources, store_config.clone(), RequestedPaths::Named(paths))
     };
-    let summary: CopySummary = request.open()?.run()?;
+    let copy = request.open()?;
+    for (name, error) in &copy.sources.unavailable {
+        warn(messages::copy::skipped_source(name, error));
+    }
+    let summary: CopySummary = copy.run()?;
     let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);
-    Ok(damaged.iter().filter(is_repaired).count())
+    // A source that failed, or whose signature is not trusted, may have the path.
+    let is_absent = |path: &StorePath| {
+        let mut failures = summary.failures.iter();
+        let is_of_path = |error: &Error| match error {
+            Error::NotFound { path: absent, .. } => *absent == path.as_str(),
+            _ => false,
+        };
+        !is_unusable && copy.sources.unavailable.is_empty() && failures.any(is_of_path)
+    };
+    let names = damaged.iter().map(|(path, _)| path);
+    Ok(Fetched {
+        repaired: damaged.iter().filter(is_repaired).count(),
+        absent: names.filter(|path| is_absent(path)).cloned().collect(),
+        is_obstructed: summary.failures.iter().any(is_obstructed),
+    })
+}
+
+fn is_obstructed(error: &Error) -> bool {
+    matches!(error, Error::Store(StoreError::PathObstructed { .. }))
 }
 
 /// Registers the right sizes of intact paths. Removes these from the damaged paths, and returns
@@ -227,17 +287,26 @@ fn correct_sizes(
 }
 
 /// Removes the rows of paths whose files are gone, which no source has, and which no root or other
-/// path needs. Returns the number of problems that this solves.
+/// path needs. `absent` are the paths that no source has. Returns the number of problems that this
+/// solves.
 fn remove_vanished(
     store: &StoreWriter,
     runtime_roots: RuntimeRoots,
     found: &Verification,
+    absent: &BTreeSet<StorePath>,
 ) -> anyhow::Result<usize> {
     let dir = &store.layout().store_dir;
     let is_vanished =
         |problem: &&VerifyProblem| matches!(problem.cause, ProblemCause::Disappeared { .. });
     let vanished = found.problems.iter().filter(is_vanished);
     let mut vanished: Vec<_> = vanished.filter_map(|it| dir.parse(&it.path).ok()).collect();
+    if found.has_no_trees && !vanished.is_empty() {
+        warn(messages::kept_rows_of_empty_store(
+            &store.layout().real_store_dir,
+        ));
+        return Ok(0);
+    }
+    vanished.retain(|path| absent.contains(path));
     if vanished.is_empty() {
         return Ok(0);
     }

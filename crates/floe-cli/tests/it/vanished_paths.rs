@@ -1,7 +1,9 @@
 //! Valid paths whose files are gone from the disk.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::http_client::narinfo_of;
 use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, nixes, run, scratch};
 
@@ -52,6 +54,20 @@ impl Store {
         paths.find(|path| path.contains("-libonig")).unwrap()
     }
 
+    /// A path without references.
+    fn leaf(&self) -> &str {
+        let mut paths = self.corpus.paths.iter();
+        paths.find(|path| path.contains("-gcc-12-base-")).unwrap()
+    }
+
+    /// The URI of a cache without paths.
+    fn empty_cache(&self) -> String {
+        let empty = self.scratch.join("empty");
+        fs::create_dir_all(&empty).unwrap();
+        fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+        format!("file://{}", empty.display())
+    }
+
     fn check(&self) {
         for nix in nixes() {
             nix.verify(&self.root(), self.corpus.paths.len());
@@ -91,39 +107,81 @@ fn install_with_a_vanished_reference_fetches_it_again() {
 #[test]
 fn verify_removes_rows_of_vanished_paths_without_source() {
     let Some(store) = Store::new() else { return };
-    for path in &store.corpus.paths {
+    let kept = store.leaf();
+    for path in store.corpus.paths.iter().filter(|path| *path != kept) {
         store.lose(path);
     }
+    store
+        .in_store(&["verify", "--repair", "--from", &store.empty_cache()])
+        .expect(0);
+    let listed = store.in_store(&["info", "--all"]).expect(0);
+    let count = listed.stdout.matches("StorePath: ").count();
+    assert_eq!(count, 1, "{}", listed.stdout);
+    for nix in nixes() {
+        nix.verify(&store.root(), 1);
+    }
+}
+
+#[test]
+fn verify_keeps_rows_if_no_file_of_the_store_is_there() {
+    let Some(store) = Store::new() else { return };
+    let (mounted, place) = (store.scratch.join("mounted"), store.place("/nix/store"));
+    fs::rename(&place, &mounted).unwrap();
+    fs::create_dir(&place).unwrap();
     let ran = store.in_store(&["gc", "--dry-run"]).expect(0);
     assert!(
         ran.stderr.contains("keep all paths in the store directory"),
         "{}",
         ran.stderr
     );
-    let empty = store.scratch.join("empty");
-    std::fs::create_dir(&empty).unwrap();
-    std::fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
-    let from = format!("file://{}", empty.display());
-    store
-        .in_store(&["verify", "--repair", "--from", &from])
-        .expect(0);
-    let listed = store.in_store(&["info", "--all"]).expect(0);
-    assert_eq!(listed.stdout, "");
-    for nix in nixes() {
-        nix.verify(&store.root(), 0);
+    let ran = store.in_store(&["verify", "--repair", "--from", &store.empty_cache()]);
+    ran.expect(3).stderr_contains(&format!(
+        "no file is there, so its file system may not be mounted; try mount {}",
+        place.display()
+    ));
+    fs::remove_dir_all(&place).unwrap();
+    fs::rename(&mounted, &place).unwrap();
+    store.in_store(&["verify"]).expect(0);
+    store.check();
+}
+
+#[test]
+fn verify_keeps_rows_of_vanished_paths_if_a_source_fails() {
+    let Some(store) = Store::new() else { return };
+    store.lose(&store.corpus.root);
+    let (empty, cache) = (store.empty_cache(), store.corpus.file_url("zstd"));
+    let server = FaultServer::start(&store.corpus.cache("zstd"));
+    server.fail(".narinfo", Fault::Status(500));
+    let failing = &*server.url();
+    let sources: [&[&str]; 6] = [
+        &["http://127.0.0.1:1"],
+        &["file:///nonexistent"],
+        // The other source lacks the path.
+        &["file:///nonexistent", &empty],
+        &[failing],
+        &[&empty, failing],
+        // It has the path, and its signature is not trusted.
+        &[&empty, &cache],
+    ];
+    for sources in sources {
+        let mut arguments = vec!["verify", "--repair"];
+        arguments.extend(["--option", "filetransfer-retry-attempts", "1"]);
+        arguments.extend(sources.iter().flat_map(|source| ["--from", source]));
+        let ran = store.in_store(&arguments);
+        assert_eq!(ran.code, Some(3), "{sources:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("from the database"), "{}", ran.stderr);
+        store.in_store(&["info", &store.corpus.root]).expect(0);
     }
+    store.install(&[]).expect(0);
+    store.check();
 }
 
 #[test]
 fn verify_keeps_the_row_of_a_vanished_path_in_use() {
     let Some(store) = Store::new() else { return };
     store.lose(store.dependency());
-    let empty = store.scratch.join("empty");
-    std::fs::create_dir(&empty).unwrap();
-    std::fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
-    let from = format!("file://{}", empty.display());
     store
-        .in_store(&["verify", "--repair", "--from", &from])
+        .in_store(&["verify", "--repair", "--from", &store.empty_cache()])
         .expect(3);
     store.in_store(&["info", store.dependency()]).expect(0);
     store.install(&[]).expect(0);
