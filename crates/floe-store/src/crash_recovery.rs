@@ -37,6 +37,7 @@ use crate::layout::StoreLayout;
 use crate::list_directory::{DirectoryEntry, list_directory};
 use crate::locks::{PathLock, try_lock};
 use crate::temp_roots::is_floe_roots_file;
+use crate::tree::mount_id::check_no_mounts;
 use crate::tree::remove_tree;
 
 /// The recovery of one store.
@@ -156,7 +157,9 @@ impl Recovery<'_> {
         }
         let tree = entry.path();
         let is_claimed = match claimed {
-            Some(path) if is_sealed(tree) => (self.claim)(path, tree).is_ok(),
+            Some(path) if is_sealed(tree) && check_no_mounts(tree).is_ok() => {
+                (self.claim)(path, tree).is_ok()
+            }
             _ => false,
         };
         let removed = if is_claimed {

@@ -26,6 +26,7 @@ use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
 use crate::locks::PathLock;
 use crate::regular_file::open_regular_file_nofollow;
+use crate::tree::mount_id::check_no_mounts;
 use crate::tree::{TemporaryTree, has_many_files, remove_tree, sync_tree};
 use crate::writer::{Durability, StoreWriter};
 
@@ -55,7 +56,7 @@ pub struct RegisterOutcome {
 
 impl RegisterOutcome {
     /// Records an error that concerns only `path`, and returns any other error.
-    fn refuse(&mut self, path: &StorePath, error: StoreError) -> Result<(), StoreError> {
+    pub(crate) fn refuse(&mut self, path: &StorePath, error: StoreError) -> Result<(), StoreError> {
         let refused = error.into_path_obstructed(path)?;
         self.refused.push((path.clone(), refused));
         Ok(())
@@ -160,6 +161,7 @@ impl StoreWriter {
 
     fn move_into_place(&self, staged: &mut StagedPath) -> Result<(), StoreError> {
         let place = self.layout().real_path(&staged.info.path);
+        check_no_mounts(&place)?;
         // A tree without a row remains from an interrupted process. Its contents are unknown.
         remove_tree(&place)?;
         let renamed = staged.tree.rename_to(place.clone());

@@ -15,6 +15,7 @@ use crate::error::{IoContext as _, StoreError};
 use crate::locks::PathLock;
 use crate::register::{RegisterOutcome, StagedPath};
 use crate::sync_record::{SyncRecord, lock_record};
+use crate::tree::mount_id::check_no_mounts;
 use crate::tree::replace_tree;
 use crate::verify::Damage;
 use crate::writer::StoreWriter;
@@ -107,9 +108,10 @@ impl StoreWriter {
                 others.push(staged);
                 continue;
             }
-            match self.repair(staged)? {
-                Ok(()) => repaired.push(path),
-                Err(busy) => outcome.busy.push(busy),
+            match self.repair(staged) {
+                Ok(Ok(())) => repaired.push(path),
+                Ok(Err(busy)) => outcome.busy.push(busy),
+                Err(error) => outcome.refuse(&path, error)?,
             }
         }
         self.record_repaired(&repaired)?;
@@ -130,6 +132,7 @@ impl StoreWriter {
             return Ok(Err(staged));
         }
         let place = self.layout().real_path(path);
+        check_no_mounts(&place)?;
         let is_exchanged = exchange(staged.tree.location(), &place)?;
         if !is_exchanged {
             let renamed = staged.tree.rename_to(place.clone());

@@ -69,6 +69,8 @@ pub(super) fn advice_on_obstacle(
             "; try removing it as its owner or as root, because it belongs to another user or is \
              immutable"
         }
+        // The text about a mount has its own advice.
+        ErrorKind::ResourceBusy if error.raw_os_error().is_none() => "",
         // A file of an unexpected kind. A lock file with contents is reported as invalid data.
         ErrorKind::IsADirectory
         | ErrorKind::NotADirectory

@@ -1,14 +1,17 @@
 //! Finds out whether a file system is mounted at a place inside a tree.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, statat, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statat, statx};
 use rustix::io::Errno;
+
+use crate::error::{IoContext as _, StoreError};
+use crate::list_directory::list_directory;
 
 /// The mount that a file or directory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +88,7 @@ pub(crate) fn mount_of_parent(parent: impl AsFd, name: &CStr) -> Result<Option<M
         Some(directory) if directory != Path::new("") => {
             let directory = directory.as_os_str().as_bytes();
             // The bytes come from a C string.
-            let directory = std::ffi::CString::new(directory).map_err(|_| Errno::INVAL)?;
+            let directory = CString::new(directory).map_err(|_| Errno::INVAL)?;
             examine(parent, &directory)?
         }
         _ => examine(parent, c"")?,
@@ -103,6 +106,48 @@ pub(crate) fn check_same_mount(parent: impl AsFd, name: &CStr) -> io::Result<()>
             Err(mounted_error(&place_of(&parent, name)))
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that no other file system is mounted at `path` or in its tree, before the tree is moved:
+/// a rename would move the mount too. Files that cannot be examined, such as those of a damaged
+/// directory, are left out.
+///
+/// Errors: [`mounted_error`] about the first mount.
+pub(crate) fn check_no_mounts(path: &Path) -> Result<(), StoreError> {
+    let examine = |path: &Path| {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)?;
+        Ok::<_, io::Error>(examine(CWD, &name)?)
+    };
+    let parent = path.parent().map(examine);
+    let Some(mount) = parent.and_then(Result::ok).and_then(|found| found.mount) else {
+        return Ok(());
+    };
+    let mut todo = vec![path.to_path_buf()];
+    while let Some(path) = todo.pop() {
+        let is_mounted = match examine(&path) {
+            Ok(found) if found.is_mounted_on(mount) => true,
+            Ok(found) => {
+                let entries = found.is_directory().then(|| list_directory(&path).ok());
+                let entries = entries.flatten().into_iter().flatten().flatten();
+                todo.extend(entries.map(|entry| entry.path().to_owned()));
+                false
+            }
+            Err(error) => is_hidden_mount(&error),
+        };
+        if is_mounted {
+            return Err(mounted_error(&path)).io_context("move", &path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file that cannot be examined is the place of a mount: of a FUSE file system that only
+/// its user may access, or whose server has died.
+fn is_hidden_mount(error: &io::Error) -> bool {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => rustix::process::geteuid().is_root(),
+        kind => kind == io::ErrorKind::NotConnected,
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use floe_testkit::{CommandOutput, corpus, find_tool, run, scratch, skip};
+use rusqlite::Connection;
 
-use super::{floe_in, install};
+use super::{floe_in, install, names};
 
 /// Runs a command of floe in its own mount namespace, in which a tmpfs with a file is mounted in
 /// the directory `usr` of `path`, and prints the mode, the time and the files of the tmpfs.
@@ -54,4 +55,55 @@ fn mount_inside_a_path_keeps_its_files_and_is_named() {
         run(&mut floe_in(&root, &["gc"])).expect(0);
         assert!(!root.join(&corpus.root[1..]).exists(), "{arguments:?}");
     }
+}
+
+#[test]
+fn repair_of_a_path_with_a_mount_changes_nothing() {
+    let Some(corpus) = corpus("jq") else { return };
+    let from = corpus.file_url("zstd");
+    let trusted = ["--from", &from, "--trusted-public-keys", &corpus.key];
+    for command in [&["verify"][..], &["install", &corpus.root]] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        install(&corpus, &root);
+        let before = names(&root.join("nix/store"));
+        let place = root.join(&corpus.root[1..]).join("usr");
+        let arguments = [command, &["--repair"], &trusted].concat();
+        let Some(ran) = run_with_mount(&root, &corpus.root, &arguments) else {
+            return;
+        };
+        let place = place.display();
+        let expected = format!("another file system is mounted at {place}; try umount {place}");
+        let ran = ran.expect(1).stderr_contains(&expected);
+        assert!(ran.stdout.ends_with("750 1000\nfile\n"), "{}", ran.stdout);
+        assert_eq!(names(&root.join("nix/store")), before, "{command:?}");
+        // Without the mount, nothing is damaged.
+        run(&mut floe_in(&root, &["verify"])).expect(0);
+        run(&mut floe_in(&root, &["gc"])).expect(0);
+    }
+}
+
+#[test]
+fn install_over_an_invalid_tree_with_a_mount_changes_nothing() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    let database = Connection::open(root.join("nix/var/nix/db/db.sqlite")).unwrap();
+    let forget = "delete from ValidPaths where path = ?1";
+    database.execute(forget, [&corpus.root]).unwrap();
+    drop(database);
+    let from = corpus.file_url("zstd");
+    let mut arguments = vec!["install", &corpus.root, "--from", &from];
+    arguments.extend(["--trusted-public-keys", &corpus.key]);
+    let Some(ran) = run_with_mount(&root, &corpus.root, &arguments) else {
+        return;
+    };
+    let ran = ran
+        .expect(1)
+        .stderr_contains("another file system is mounted at");
+    assert!(ran.stdout.ends_with("750 1000\nfile\n"), "{}", ran.stdout);
+    assert!(root.join(&corpus.root[1..]).join("usr/bin/jq").exists());
+    run(&mut floe_in(&root, &arguments)).expect(0);
+    run(&mut floe_in(&root, &["verify"])).expect(0);
 }
