@@ -1,5 +1,6 @@
 //! File systems that are mounted inside a store path: their files do not belong to the store.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -93,6 +94,8 @@ fn install_over_an_invalid_tree_with_a_mount_changes_nothing() {
     let forget = "delete from ValidPaths where path = ?1";
     database.execute(forget, [&corpus.root]).unwrap();
     drop(database);
+    let other = root.join(&corpus.root[1..]).join("other");
+    fs::write(&other, "text").unwrap();
     let from = corpus.file_url("zstd");
     let mut arguments = vec!["install", &corpus.root, "--from", &from];
     arguments.extend(["--trusted-public-keys", &corpus.key]);
@@ -104,6 +107,7 @@ fn install_over_an_invalid_tree_with_a_mount_changes_nothing() {
         .stderr_contains("another file system is mounted at");
     assert!(ran.stdout.ends_with("750 1000\nfile\n"), "{}", ran.stdout);
     assert!(root.join(&corpus.root[1..]).join("usr/bin/jq").exists());
+    assert!(other.exists(), "the install has removed a part of the tree");
     run(&mut floe_in(&root, &arguments)).expect(0);
     run(&mut floe_in(&root, &["verify"])).expect(0);
 }
