@@ -50,6 +50,13 @@ pub(crate) fn skipped_rows(rows: &[DamagedRow]) -> Option<String> {
 }
 
 pub(crate) fn kept_rows(rows: &[DamagedRow]) -> Option<String> {
+    let lost = rows.iter().filter(|row| row.is_lost_reference()).cloned();
+    if let Some(lost) = DamagedRow::describe(&lost.collect::<Vec<DamagedRow>>()) {
+        return Some(format!(
+            "keeping all paths and files of the store, because one of them may be the lost \
+             reference in {lost}; try floe verify --repair"
+        ));
+    }
     let rows = DamagedRow::describe(rows)?;
     Some(format!(
         "keeping all paths in {rows}; try floe verify --repair"

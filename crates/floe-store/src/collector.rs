@@ -194,11 +194,13 @@ impl Collector {
     ) -> (GcResults, Result<(), StoreError>) {
         self.with_roots(settings, |collection| {
             let dead = collection.find_dead(settings, observer)?;
+            // The files of a dead run may be those of a path that has lost its row.
+            let is_whole = max_freed.is_none() && !dead.keeps_all;
             // As in Nix, a limit of 0 bytes deletes no path.
             if max_freed != Some(0) {
                 collection.delete(dead, max_freed, observer)?;
             }
-            collection.finish(max_freed.is_none())
+            collection.finish(is_whole)
         })
     }
 

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_format::StorePath;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
@@ -185,6 +186,14 @@ impl Database {
     pub(crate) fn record_dangling_reference(&self, row: i64, referrer: Option<i64>) {
         self.skipped_rows
             .record(DamagedRow::dangling_reference(row, referrer));
+    }
+
+    /// Records a reference of a valid path to a row that does not exist or does not parse. `row` is
+    /// its own number in its table.
+    pub(crate) fn record_lost_reference(&self, row: i64, path: &StorePath, reference: Option<i64>) {
+        let text = self.layout.store_dir.full_path(path);
+        self.skipped_rows
+            .record(DamagedRow::lost_reference(row, text, path, reference));
     }
 
     /// Returns the rows that queries for many rows have left out until now.

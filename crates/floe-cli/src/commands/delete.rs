@@ -104,6 +104,7 @@ fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
             let (AlivePath::Root { chain, .. }
             | AlivePath::InUse { chain }
             | AlivePath::DamagedRow { chain }
+            | AlivePath::LostReference { chain }
             | AlivePath::Referrer { chain }) = &obstacle;
             let chain: Vec<String> = chain.iter().map(print).collect();
             anyhow!(messages::alive(&print(&path), &obstacle, &chain))

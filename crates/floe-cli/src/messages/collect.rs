@@ -116,6 +116,10 @@ pub(crate) fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> Strin
             "cannot delete {path}: a damaged row of the database names it{chain}; try floe verify \
              --repair first"
         ),
+        AlivePath::LostReference { .. } => format!(
+            "cannot delete {path}: {first} has lost a reference in the database, which may be this \
+             path; try floe verify --repair first"
+        ),
         AlivePath::Referrer { .. } => format!(
             "cannot delete {path}: another path refers to it{chain}; try --also-referrers, which \
              deletes that too"

@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 
 use crate::server_process::ServerProcess;
 use crate::support::floe;
-use kinds::{Class, KINDS, Kind};
+use kinds::{Class, DAMAGED_NAMES, KINDS, Kind, LOST_REFERENCES};
 
 /// A sound store with two paths.
 struct SoundStore {
@@ -309,6 +309,94 @@ fn collections_keep_what_damaged_rows_name() {
         assert!(store.has_files(&store.sound.leaf), "{name}");
         store.run(&["info", &store.sound.leaf]).expect(0);
     });
+}
+
+/// Makes the dead path a live one, and the leaf its reference alone. Adds a file without a row, and
+/// returns its path.
+fn make_live(store: &DamagedStore<'_>) -> String {
+    let roots = store.root.join("nix/var/nix/gcroots");
+    fs::remove_file(roots.join("kept")).unwrap();
+    symlink(&store.sound.path, roots.join("live")).unwrap();
+    let path = format!("/nix/store/{UNKNOWN_HASH}-unregistered");
+    fs::write(store.root.join(&path[1..]), "text").unwrap();
+    path
+}
+
+#[test]
+fn lost_reference_of_a_live_path_keeps_everything() {
+    let Some(corpus) = corpus("jq") else { return };
+    let sound = SoundStore::new(corpus);
+    for kind in LOST_REFERENCES {
+        let store = DamagedStore::new(&sound, kind);
+        let (name, unregistered) = (kind.name, make_live(&store));
+        for args in [&["gc", "--dry-run"][..], &["gc"], &["gc"]] {
+            let mut command = floe(args);
+            let ran = store.expect_one_warning(command.arg("--root").arg(&store.root));
+            assert!(ran.stderr.contains(&sound.path), "{name}: {}", ran.stderr);
+            assert!(ran.stderr.contains("floe verify --repair"), "{name}");
+        }
+        for args in [
+            &["delete", "--dry-run", &unregistered][..],
+            &["delete", &unregistered],
+            &["delete", "--ignore-liveness", &sound.leaf],
+        ] {
+            let ran = store.run(args).expect(1);
+            let expected = format!("{} has lost a reference", sound.path);
+            let is_named = ran
+                .stderr
+                .contains("a damaged row of the database names it");
+            assert!(
+                ran.stderr.contains(&expected) || is_named,
+                "{name}: {args:?}: {}",
+                ran.stderr
+            );
+        }
+        store
+            .run(&["delete", "--skip-alive", &unregistered])
+            .expect(0);
+        for path in [&sound.path, &sound.leaf, &unregistered] {
+            assert!(store.has_files(path), "{name}: {path}");
+        }
+        // The repair finds the reference again.
+        let cache = sound.corpus.file_url("none");
+        let keys = ["--trusted-public-keys", &sound.corpus.key];
+        let repair = ["verify", "--repair", "--from", &cache, keys[0], keys[1]];
+        store.run(&repair).expect(0);
+        store.run(&["gc"]).expect(0);
+        assert!(store.has_files(&sound.leaf), "{name}");
+        assert!(!store.has_files(&unregistered), "{name}");
+        assert_eq!(registered(&store.root, &sound.path), sound.registered);
+    }
+}
+
+#[test]
+fn lost_reference_of_a_dead_path_keeps_nothing() {
+    let Some(corpus) = corpus("jq") else { return };
+    let sound = SoundStore::new(corpus);
+    for kind in LOST_REFERENCES {
+        let store = DamagedStore::new(&sound, kind);
+        make_live(&store);
+        fs::remove_file(store.root.join("nix/var/nix/gcroots/live")).unwrap();
+        store.run(&["delete", "--dry-run", &sound.path]).expect(0);
+        store.run(&["gc"]).expect(0);
+        assert!(!store.has_files(&sound.path), "{}", kind.name);
+    }
+}
+
+#[test]
+fn damaged_name_keeps_files_with_its_hash_part() {
+    let Some(corpus) = corpus("jq") else { return };
+    let sound = SoundStore::new(corpus);
+    for kind in DAMAGED_NAMES {
+        let store = DamagedStore::new(&sound, kind);
+        let unregistered = make_live(&store);
+        store.run(&["gc", "--dry-run"]).expect(0);
+        store.run(&["delete", &sound.leaf]).expect(1);
+        let ran = store.run(&["gc"]).expect(0);
+        assert!(ran.stderr.contains("keeping all paths in a damaged row"));
+        assert!(store.has_files(&sound.leaf), "{}", kind.name);
+        assert!(!store.has_files(&unregistered), "{}", kind.name);
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! - Every other file is garbage, except `.links`.
 //! - The path and the file that a damaged row of the database names live, and so do its references,
 //!   its deriver and its outputs. Nix's collector deletes them.
+//! - If a live path has a reference that names no row, all paths and files live: each of them may
+//!   be the lost reference.
 //! - A dead path without files stays registered, unless it keeps a dead path with files.
 
 use std::collections::{BTreeSet, HashSet};
@@ -121,6 +123,8 @@ pub(super) struct DeadPaths {
     pub(super) circular: Vec<StorePath>,
     /// The files that are not valid, and that a temporary root or a damaged row keeps.
     spared: Vec<StorePath>,
+    /// Whether everything stays, because a live path has lost a reference.
+    pub(super) keeps_all: bool,
 }
 
 /// A file of the store directory that is no valid path.
@@ -147,6 +151,11 @@ impl DeadPaths {
         let known = all.flat_map(|hash_part| graph.numbers_of_hash_part(hash_part));
         let damaged = graph.kept_by_damaged_rows().iter().copied();
         graph.mark_live(known.chain(damaged), &mut is_live);
+        let lost = graph.find_dangling(database, |path| is_live[index(path)]);
+        let keeps_all = lost.is_some();
+        if keeps_all {
+            is_live.fill(true);
+        }
         let mut has_files = vec![false; graph.len()];
         let (mut unregistered, mut spared) = (Vec::new(), Vec::new());
         for name in names(&layout.real_store_dir)? {
@@ -155,6 +164,7 @@ impl DeadPaths {
             let number = path.as_ref().and_then(|path| graph.number(path));
             match (number, path) {
                 (Some(number), _) => has_files[index(number)] = true,
+                (None, path) if keeps_all => spared.extend(path),
                 (None, Some(path)) if temporary.contains(&path.hash_part()) => spared.push(path),
                 (None, path) if graph.is_in_damaged_row(&name) => spared.extend(path),
                 (None, None) if is_in_use(&layout.real_store_dir, &name) => {}
@@ -170,6 +180,7 @@ impl DeadPaths {
             is_live,
             unregistered,
             spared,
+            keeps_all,
         })
     }
 
@@ -186,6 +197,7 @@ impl DeadPaths {
             unregistered,
             circular: Vec::new(),
             spared: Vec::new(),
+            keeps_all: false,
         }
     }
 

@@ -11,6 +11,8 @@ use floe_format::{HashPart, StoreDir, StorePath};
 use super::GcSettings;
 use crate::db::Database;
 use crate::error::StoreError;
+use crate::layout::StoreLayout;
+use crate::list_directory::list_directory;
 
 /// The number of a path in a [`PathGraph`].
 pub(super) type PathNumber = u32;
@@ -29,6 +31,20 @@ pub(super) struct PathGraph {
     kept_by_damaged_rows: Vec<PathNumber>,
     /// The names of files that such rows name.
     names_in_damaged_rows: HashSet<OsString>,
+    /// The hash parts that such rows name.
+    hash_parts_in_damaged_rows: HashSet<HashPart>,
+    /// The references of valid paths that name no known path. Any file may be the missing one.
+    dangling: Vec<DanglingReference>,
+}
+
+/// A reference of a valid path to a row that does not exist, or that names no file of the store.
+#[derive(Debug)]
+pub(super) struct DanglingReference {
+    pub(super) referrer: PathNumber,
+    /// The number of the row in the table of references.
+    row: i64,
+    /// The number of the row of the reference, if it is a number.
+    reference: Option<i64>,
 }
 
 /// The numbers of paths by their hash parts.
@@ -59,10 +75,8 @@ impl Numbers {
 /// The rows whose paths do not parse, and what they name.
 #[derive(Default)]
 struct DamagedNames {
-    /// The numbers of the rows.
-    rows: HashSet<i64>,
-    /// The bytes of their paths.
-    texts: Vec<Vec<u8>>,
+    /// The bytes of the paths, by the numbers of the rows.
+    texts: HashMap<i64, Vec<u8>>,
     /// The hash parts of their derivers and outputs.
     hash_parts: HashSet<HashPart>,
 }
@@ -71,13 +85,36 @@ impl DamagedNames {
     /// Returns the names of files in the store directory that the rows name, and the hash parts of
     /// paths.
     fn names(mut self, dir: &StoreDir) -> (HashSet<OsString>, HashSet<HashPart>) {
-        let names = self.texts.iter().filter_map(|text| named_file(text, dir));
+        let texts = self.texts.values();
+        let names = texts.filter_map(|text| named_file(text, dir));
         let names: HashSet<OsString> = names.map(|name| OsStr::from_bytes(name).into()).collect();
-        let paths = names.iter().filter_map(|name| name.to_str());
-        let paths = paths.filter_map(|name| StorePath::parse(name).ok());
-        self.hash_parts.extend(paths.map(|path| path.hash_part()));
+        // The damage may be in the name that follows.
+        let hash_parts = names.iter().filter_map(|name| leading_hash_part(name));
+        self.hash_parts.extend(hash_parts);
         (names, self.hash_parts)
     }
+
+    /// Whether a row names a file of the store directory, or one with the same hash part.
+    fn is_on_disk(&self, row: i64, layout: &StoreLayout) -> bool {
+        let text = self.texts.get(&row);
+        let name = text.and_then(|text| named_file(text, &layout.store_dir));
+        let Some(name) = name.map(OsStr::from_bytes) else {
+            return false;
+        };
+        let hash_part = leading_hash_part(name);
+        let names = list_directory(&layout.real_store_dir);
+        let mut names = names.into_iter().flatten().flatten();
+        names.any(|found| {
+            let found = found.file_name();
+            found == name || hash_part.is_some() && leading_hash_part(found) == hash_part
+        })
+    }
+}
+
+/// Returns the hash part with which a name begins, whatever follows.
+fn leading_hash_part(name: &OsStr) -> Option<HashPart> {
+    let first = name.as_bytes().get(..HashPart::LEN)?;
+    HashPart::parse(str::from_utf8(first).ok()?)
 }
 
 /// Returns the name of the file that a text names: the first name in the store directory, or the
@@ -119,8 +156,7 @@ impl PathGraph {
             let path = match listed.path {
                 Ok(path) => path,
                 Err(text) => {
-                    damaged.rows.insert(listed.row);
-                    damaged.texts.push(text);
+                    damaged.texts.insert(listed.row, text);
                     damaged.hash_parts.extend(listed.deriver);
                     return;
                 }
@@ -140,6 +176,7 @@ impl PathGraph {
             found.ok().map(number_of_len)
         };
         let mut kept: Vec<PathNumber> = Vec::new();
+        let mut dangling = Vec::new();
         database.for_each_reference(&mut |row, [referrer, reference]| {
             let from = referrer.and_then(number_of_row);
             let to = reference.and_then(number_of_row);
@@ -148,16 +185,21 @@ impl PathGraph {
                 // The database forbids to delete a path with such a reference.
                 (None, Some(to)) => {
                     kept.push(to);
-                    if !referrer.is_some_and(|referrer| damaged.rows.contains(&referrer)) {
+                    if !referrer.is_some_and(|referrer| damaged.texts.contains_key(&referrer)) {
                         database.record_dangling_reference(row, referrer);
                     }
                 }
-                (_, None) => {}
+                (Some(referrer), None) => dangling.push(DanglingReference {
+                    referrer,
+                    row,
+                    reference,
+                }),
+                (None, None) => {}
             }
         })?;
-        if settings.keep_outputs || !damaged.rows.is_empty() {
+        if settings.keep_outputs || !damaged.texts.is_empty() {
             database.for_each_output(&mut |derivation, output| {
-                if damaged.rows.contains(&derivation) {
+                if damaged.texts.contains_key(&derivation) {
                     damaged.hash_parts.insert(output);
                 } else if settings.keep_outputs {
                     let derivation = number_of_row(derivation).into_iter();
@@ -173,13 +215,25 @@ impl PathGraph {
             let derivers = numbers.all(*deriver);
             derivers.map(move |deriver| (*path, deriver))
         }));
-        let (names, hash_parts) = damaged.names(&database.layout().store_dir);
+        let layout = database.layout();
+        let mut known = HashMap::new();
+        dangling.retain(|it: &DanglingReference| {
+            let mut is_known = |row| {
+                *known
+                    .entry(row)
+                    .or_insert_with(|| damaged.is_on_disk(row, layout))
+            };
+            !it.reference.is_some_and(&mut is_known)
+        });
+        let (names, hash_parts) = damaged.names(&layout.store_dir);
         kept.extend(hash_parts.iter().flat_map(|part| numbers.all(*part)));
         Ok(PathGraph {
             references: Edges::new(rows.len(), &references),
             also_kept: Edges::new(rows.len(), &also_kept),
             kept_by_damaged_rows: kept,
             names_in_damaged_rows: names,
+            hash_parts_in_damaged_rows: hash_parts,
+            dangling,
             numbers,
             rows,
         })
@@ -221,7 +275,25 @@ impl PathGraph {
 
     /// Whether a row that does not parse names this file of the store directory.
     pub(super) fn is_in_damaged_row(&self, name: &OsStr) -> bool {
+        let hash_part = leading_hash_part(name);
         self.names_in_damaged_rows.contains(name)
+            || hash_part.is_some_and(|part| self.hash_parts_in_damaged_rows.contains(&part))
+    }
+
+    /// Returns a reference of a path that names no known path, if any of the paths has one, and
+    /// records all of them. `stays` tells whether a path is not to be deleted.
+    pub(super) fn find_dangling(
+        &self,
+        database: &Database,
+        stays: impl Fn(PathNumber) -> bool,
+    ) -> Option<&DanglingReference> {
+        let mut found = None;
+        for dangling in self.dangling.iter().filter(|it| stays(it.referrer)) {
+            let path = &self.row(dangling.referrer).path;
+            database.record_lost_reference(dangling.row, path, dangling.reference);
+            found.get_or_insert(dangling);
+        }
+        found
     }
 
     /// Returns the references of a path without the path itself.

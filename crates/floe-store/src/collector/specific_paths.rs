@@ -69,6 +69,11 @@ pub enum AlivePath {
         /// The paths from that of the row to the path, with both.
         chain: Vec<StorePath>,
     },
+    /// A valid path that is not to be deleted has lost a reference, which may be the path.
+    LostReference {
+        /// The valid path alone.
+        chain: Vec<StorePath>,
+    },
     /// A valid path that is not to be deleted refers to the path.
     Referrer {
         /// The paths from the referrer to the path, with both.
@@ -90,6 +95,14 @@ impl fmt::Display for AlivePath {
             AlivePath::DamagedRow { chain } => {
                 f.write_str("a damaged row of the database names it")?;
                 chain
+            }
+            AlivePath::LostReference { chain } => {
+                let paths: Vec<&str> = chain.iter().map(StorePath::as_str).collect();
+                let paths = paths.join(" -> ");
+                return write!(
+                    f,
+                    "{paths} has lost a reference in the database, which it may be"
+                );
             }
             AlivePath::Referrer { chain } => {
                 f.write_str("a path that is not to be deleted refers to it")?;
@@ -234,7 +247,27 @@ impl Choice<'_> {
                 todo.extend(referrers.of(number));
             }
         }
-        Ok(DeadPaths::chosen(graph, &is_dead, unregistered))
+        let dead = graph.all().find(|number| is_dead[index(*number)]);
+        let dead = dead.map(|number| &graph.row(number).path);
+        let dead = dead.or_else(|| unregistered.iter().find_map(|file| file.path.as_ref()));
+        let lost = dead.and_then(|dead| {
+            let stays = |path| !is_dead[index(path)];
+            let lost = graph.find_dangling(self.database, stays)?;
+            Some((dead.clone(), graph.row(lost.referrer).path.clone()))
+        });
+        match lost {
+            Some(_) if self.options.skip_alive => {
+                is_dead.fill(false);
+                Ok(DeadPaths::chosen(graph, &is_dead, Vec::new()))
+            }
+            Some((path, referrer)) => Err(DeleteError::Alive {
+                path,
+                obstacle: AlivePath::LostReference {
+                    chain: vec![referrer],
+                },
+            }),
+            None => Ok(DeadPaths::chosen(graph, &is_dead, unregistered)),
+        }
     }
 
     /// Finds the given paths in the store: valid ones, and files without a row.

@@ -55,6 +55,11 @@ impl fmt::Display for DamagedRow {
 }
 
 impl DamagedRow {
+    /// Whether the row is a reference of the valid path [`DamagedRow::path`] to an unknown path.
+    pub fn is_lost_reference(&self) -> bool {
+        self.table == Table::Refs && self.path.is_some()
+    }
+
     /// Describes rows by their number and the first one. Returns `None` if there are none.
     pub fn describe(rows: &[DamagedRow]) -> Option<String> {
         let first = rows.first()?;
@@ -77,6 +82,27 @@ impl DamagedRow {
             row,
             text: Table::Refs.to_string(),
             path: None,
+            reason,
+        }
+    }
+}
+
+impl DamagedRow {
+    pub(super) fn lost_reference(
+        row: i64,
+        text: String,
+        path: &StorePath,
+        reference: Option<i64>,
+    ) -> DamagedRow {
+        let reason = match reference {
+            Some(reference) => format!("reference: there is no row {reference} that parses"),
+            None => "reference: it is not an integer".into(),
+        };
+        DamagedRow {
+            table: Table::Refs,
+            row,
+            text,
+            path: Some(path.clone()),
             reason,
         }
     }

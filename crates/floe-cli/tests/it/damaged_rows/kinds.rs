@@ -269,3 +269,51 @@ pub(super) const KINDS: &[Kind] = &[
         "update ValidPaths set narSize = 0 where id = P",
     ),
 ];
+
+/// Kinds of rows because of which a live path has lost its reference `LEAF`. They have no class.
+pub(super) const LOST_REFERENCES: &[Kind] = &[
+    kind(
+        "lost row",
+        Unreadable,
+        "delete from ValidPaths where path = 'LEAF'",
+    ),
+    kind(
+        "wrong reference",
+        Unreadable,
+        "update Refs set reference = 9999 where \
+        reference = (select id from ValidPaths where path = 'LEAF')",
+    ),
+    kind(
+        "text for a reference",
+        Unreadable,
+        "update Refs set reference = 'x' where \
+        reference = (select id from ValidPaths where path = 'LEAF')",
+    ),
+    kind(
+        "lost path",
+        Unreadable,
+        "update ValidPaths set path = 'x' where path = 'LEAF'",
+    ),
+    kind(
+        "damaged hash part",
+        Unreadable,
+        "update ValidPaths set path = '/nix/store/' || substr('HASH', 2) || 'e-x' \
+        where path = 'LEAF'",
+    ),
+];
+
+/// Kinds of rows whose paths do not parse, and that have the hash part of `LEAF`.
+pub(super) const DAMAGED_NAMES: &[Kind] = &[
+    kind(
+        "line feed at the end",
+        Meaningless,
+        "update ValidPaths set path = path || char(10) \
+        where path = 'LEAF'",
+    ),
+    kind(
+        "other name",
+        Meaningless,
+        "update ValidPaths set path = substr(path, 1, 45) || ' ' \
+        where path = 'LEAF'",
+    ),
+];
