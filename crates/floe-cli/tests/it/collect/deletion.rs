@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
+use floe_testkit::{CommandOutput, Corpus, Nix, Scratch, corpus, nixes, run, scratch};
 
 use super::floe_in;
 use super::garbage_store::{GarbageStore, place};
@@ -216,12 +216,24 @@ fn user(variable: &str) -> User {
     User(cat.stdin(Stdio::piped()).spawn().unwrap())
 }
 
+/// Adds a path that no other store of this machine has. In an environment, a path is a root for the
+/// collections of all tests that run at the same time.
+fn add_unique(store: &Store, scratch: &Scratch) -> Option<String> {
+    let nix = nixes().into_iter().next()?;
+    let file = scratch.join("unique");
+    fs::write(&file, scratch.path().display().to_string()).unwrap();
+    let added = nix.store(&store.root, ["--add".as_ref(), file.as_os_str()]);
+    Some(added.trim().to_owned())
+}
+
 #[test]
 fn own_environment_of_delete_keeps_no_path() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let store = Store::create(corpus, scratch.join("root"));
-    let path = store.corpus.root.clone();
+    let Some(path) = add_unique(&store, &scratch) else {
+        return;
+    };
     let command = format!("/usr/bin/floe delete {path}");
     let mut dry = floe_in(&store.root, &["delete", "--dry-run", &path]);
     run(dry.env("SUDO_COMMAND", &command)).expect(0);
@@ -238,7 +250,9 @@ fn use_by_a_process_is_described_with_its_name() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let store = Store::create(corpus, scratch.join("root"));
-    let path = store.corpus.root.clone();
+    let Some(path) = add_unique(&store, &scratch) else {
+        return;
+    };
     let user = user(&format!("x:{path}/bin"));
     let process = format!("process {} (cat)", user.0.id());
     let described = format!("environment variable TOOL of {process}");
