@@ -3,17 +3,18 @@
 //! A failed step does not stop the others, so that one run shows every failure. The last line on
 //! stdout is `floe: N passed, N failed, N skipped`; programs read it.
 
+mod output;
 mod stages;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use crate::{Outcome, cargo, check, dist, generate, reference_tools};
+use output::{TestOutput, run_tests};
 use stages::{Options, STAGES};
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
@@ -319,73 +320,6 @@ impl Tally {
             self.passed, self.failed, self.skipped
         )
     }
-}
-
-/// Counts in the output of test programs.
-#[derive(Debug, Default, PartialEq)]
-struct TestOutput {
-    passed: usize,
-    failed: usize,
-    ignored: usize,
-    /// Test programs that announced their tests, and those that printed a result.
-    begun: usize,
-    ended: usize,
-    /// Names of failed tests.
-    names: Vec<String>,
-}
-
-impl TestOutput {
-    fn line(&mut self, line: &str) {
-        if let Some(result) = line.strip_prefix("test result: ") {
-            self.ended += 1;
-            // `ok. 3 passed; 0 failed; 1 ignored; …`
-            let counts = result.split_once(". ").map_or("", |(_, counts)| counts);
-            for count in counts.split("; ") {
-                let Some((number, what)) = count.split_once(' ') else {
-                    continue;
-                };
-                let number = number.parse().unwrap_or(0);
-                match what {
-                    "passed" => self.passed += number,
-                    "failed" => self.failed += number,
-                    "ignored" => self.ignored += number,
-                    _ => {}
-                }
-            }
-        } else if let Some(name) = line.strip_prefix("test ") {
-            if let Some(name) = name.strip_suffix(" ... FAILED") {
-                self.names.push(name.into());
-            }
-        } else if let Some(count) = line.strip_prefix("running ")
-            && (count.ends_with(" tests") || count == "1 test")
-        {
-            self.begun += 1;
-        }
-    }
-}
-
-/// Runs a command, copies its stdout line by line, and counts the results in it.
-fn run_tests(command: &mut Command) -> Result<(TestOutput, bool)> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo test")?;
-    let pipe = child.stdout.take().context("cargo test has no stdout")?;
-    let mut seen = TestOutput::default();
-    let mut reader = BufReader::new(pipe);
-    let mut line = Vec::new();
-    while reader
-        .read_until(b'\n', &mut line)
-        .context("cannot read from cargo test")?
-        > 0
-    {
-        // If stdout is closed, go on: the exit code still shows the result.
-        let _ = std::io::stdout().write_all(&line);
-        seen.line(String::from_utf8_lossy(&line).trim_end());
-        line.clear();
-    }
-    let status = child.wait().context("cannot wait for cargo test")?;
-    Ok((seen, status.success()))
 }
 
 #[cfg(test)]
