@@ -33,7 +33,8 @@ struct Subcommand {
 const COMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
-        about: "[--full]  runs everything that CI runs; --full adds the slow tests",
+        about: "[--full]  runs everything that CI runs; --full adds the slow tests, --record \
+                writes the times to docs/dev/test-times.md",
         run: test::command,
     },
     Subcommand {
@@ -78,6 +79,11 @@ enum Outcome {
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let chosen = arguments.first().map(String::as_str);
+    if chosen == Some(test::program::NAME) {
+        let error = test::program::run(&arguments[1..]);
+        eprintln!("xtask: {error}");
+        return ExitCode::FAILURE;
+    }
     let Some(command) = COMMANDS.iter().find(|command| Some(command.name) == chosen) else {
         eprint!("{}", usage());
         return ExitCode::from(2);

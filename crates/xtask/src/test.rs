@@ -4,18 +4,23 @@
 //! stdout is `floe: N passed, N failed, N skipped`; programs read it.
 
 mod output;
+pub(crate) mod program;
 mod stages;
+mod times;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
 use crate::{Outcome, cargo, check, dist, generate, reference_tools};
 use output::{TestOutput, run_tests};
 use stages::{Options, STAGES};
+use times::Times;
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let options = match Options::parse(arguments) {
@@ -27,6 +32,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         ..Tally::default()
     };
     heading("reference tools");
+    let began = Instant::now();
     let mut reference_tools = reference_tools::prepare(root, options.full)?;
     for skip in &reference_tools.missing {
         println!("SKIPPED REFERENCE TOOL: {skip}");
@@ -35,6 +41,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     if reference_tools.missing.is_empty() {
         tally.passed += 1;
     }
+    tally.times.add_stage("reference tools", began.elapsed());
     for stage in STAGES.into_iter().filter(|stage| options.wants(stage)) {
         if stage == "test" {
             let missing = reference_tools.finish();
@@ -42,11 +49,12 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
                 .into_iter()
                 .for_each(|tool| tally.skip_loudly(format!("reference tool {tool}")));
         }
-        tally.run(stage, root, &mut reference_tools.variables);
+        tally.run_timed(stage, root, &mut reference_tools.variables);
     }
     for skip in reference_tools::skips_of_tests(&reference_tools.skips_file)? {
         tally.skip_loudly(skip);
     }
+    tally.show_times(root, options.records)?;
     Ok(tally.end())
 }
 
@@ -114,9 +122,34 @@ pub(crate) struct Tally {
     failures: Vec<String>,
     /// Whether a skip is a failure as well.
     strict: bool,
+    times: Times,
 }
 
 impl Tally {
+    /// Runs a stage and notes its time.
+    fn run_timed(
+        &mut self,
+        stage: &str,
+        root: &Path,
+        variables: &mut Vec<(&'static str, OsString)>,
+    ) {
+        let began = Instant::now();
+        self.run(stage, root, variables);
+        self.times.add_stage(stage, began.elapsed());
+    }
+
+    /// Prints the times, and writes them to the documents if wanted.
+    fn show_times(&self, root: &Path, records: bool) -> Result<()> {
+        let document = self.times.document();
+        println!("\n{document}");
+        if records {
+            let file = root.join("docs/dev/test-times.md");
+            fs::write(&file, document)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
+    }
+
     /// Runs a stage.
     fn run(&mut self, stage: &str, root: &Path, variables: &mut Vec<(&'static str, OsString)>) {
         match stage {
@@ -277,6 +310,7 @@ impl Tally {
     /// Runs a command that runs test programs; each of their tests counts.
     pub(crate) fn tests_of(&mut self, name: &str, command: &mut Command) {
         heading(name);
+        command.envs(program::runner());
         match run_tests(command) {
             Ok((seen, success)) => self.add(seen, success),
             Err(error) => self.fail(format!("test: {error:#}")),
@@ -287,6 +321,7 @@ impl Tally {
         self.passed += seen.passed;
         self.failed += seen.failed;
         self.skipped += seen.ignored;
+        self.times.add_tests(seen.times);
         let named = seen.names.len();
         self.failures
             .extend(seen.names.into_iter().map(|name| format!("test {name}")));

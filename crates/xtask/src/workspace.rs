@@ -29,6 +29,8 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .current_dir(root)
+        // A test program has it, see `run-test-program`.
+        .env_remove("RUSTC_BOOTSTRAP")
         .stdin(Stdio::null());
     command
 }

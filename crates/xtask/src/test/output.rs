@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
+use super::times::{TimedTest, ended_test};
+
 /// Counts in the output of test programs.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct TestOutput {
@@ -16,6 +18,8 @@ pub(super) struct TestOutput {
     pub(super) ended: usize,
     /// Names of failed tests.
     pub(super) names: Vec<String>,
+    /// The tests whose times are known.
+    pub(super) times: Vec<TimedTest>,
 }
 
 impl TestOutput {
@@ -36,10 +40,12 @@ impl TestOutput {
                     _ => {}
                 }
             }
-        } else if let Some(name) = line.strip_prefix("test ") {
-            if let Some(name) = name.strip_suffix(" ... FAILED") {
+        } else if let Some((name, result, time)) = ended_test(line) {
+            if result == "FAILED" {
                 self.names.push(name.into());
             }
+            let name = name.to_owned();
+            self.times.extend(time.map(|time| TimedTest { name, time }));
         } else if let Some(count) = line.strip_prefix("running ")
             && (count.ends_with(" tests") || count == "1 test")
         {

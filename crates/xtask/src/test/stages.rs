@@ -24,6 +24,8 @@ const FULL_STAGES: [&str; 4] = ["dist", "aarch64", "reproduced", "verified crate
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) full: bool,
+    /// Whether to write the times of the run to the documents.
+    pub(super) records: bool,
     /// The only stages to run; empty for all.
     stages: Vec<String>,
 }
@@ -35,13 +37,18 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--full" => options.full = true,
+                "--record" => options.records = true,
                 "--stage" => match arguments.next() {
                     Some(stage) if STAGES.contains(&stage.as_str()) => {
                         options.stages.push(stage.clone());
                     }
                     _ => return Err(format!("--stage takes one of {}", STAGES.join(", "))),
                 },
-                other => return Err(format!("test takes --full and --stage NAME, not {other}")),
+                other => {
+                    return Err(format!(
+                        "test takes --full, --record and --stage NAME, not {other}"
+                    ));
+                }
             }
         }
         Ok(options)
