@@ -84,6 +84,11 @@ pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
         faults.extend(documents::faults(file, &bytes));
         if let Ok(text) = std::str::from_utf8(&bytes) {
             faults.extend(retired::faults(file, text));
+            // Benchmarks write these.
+            let is_generated = file.starts_with("bench/results/");
+            if file.ends_with(".md") && !is_generated {
+                faults.extend(documents::width_faults(file, text));
+            }
         }
         if file.ends_with(".rs") {
             let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -46,6 +46,27 @@ fn holds_path(line: &str, path: &str) -> bool {
     })
 }
 
+/// Checks that no line of prose in a document is too wide. Tables, code blocks and single words
+/// cannot be divided.
+pub(super) fn width_faults(file: &str, text: &str) -> Vec<Fault> {
+    let mut is_code = false;
+    let mut faults = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let words = line.trim_start();
+        is_code ^= words.starts_with("```");
+        let is_whole = words.starts_with('|') || !words.contains(' ');
+        let width = line.chars().count();
+        if !is_code && !is_whole && width > WIDTH_MAX {
+            let why = format!("{width} columns; at most {WIDTH_MAX}");
+            faults.push(Fault::new(file, number + 1, "width", &why));
+        }
+    }
+    faults
+}
+
+/// The widest line of a document, in characters.
+const WIDTH_MAX: usize = 110;
+
 /// Checks that CHANGELOG.md has a section for unreleased changes.
 pub(super) fn changelog_faults(text: &str) -> Vec<Fault> {
     let unreleased = |line: &str| matches!(line.trim_end(), "## Unreleased" | "## [Unreleased]");
@@ -308,5 +329,18 @@ mod tests {
         ] {
             assert_eq!(why(text).len(), 1, "{text}");
         }
+    }
+
+    #[test]
+    fn wide_prose_is_a_fault_and_tables_and_code_are_not() {
+        let wide = "ä ".repeat(56);
+        let lines = |text: &str| -> Vec<usize> {
+            let faults = width_faults("a.md", text);
+            faults.iter().map(|fault| fault.line).collect()
+        };
+        assert_eq!(lines(&format!("short\n{wide}x\n")), [2]);
+        assert_eq!(lines(&"ä ".repeat(55)), [0; 0]);
+        assert_eq!(lines(&format!("| {wide} |\n```\n{wide}x\n```\n")), [0; 0]);
+        assert_eq!(lines(&"x".repeat(200)), [0; 0]);
     }
 }

@@ -67,8 +67,9 @@ pub(super) fn ended_test(line: &str) -> Option<(&str, &str, Option<Duration>)> {
 const INTRODUCTION: &str = "\
 # Times of the tests
 
-`cargo xtask test --record` writes this file: the times of a run from an empty target directory on 2
-cores. A test waits for others that want the machine for themselves, and its time includes this wait.
+`cargo xtask test --record` writes this file: the times of a run from an empty target directory on
+2 cores. A test waits for others that want the machine for themselves, and its time includes this
+wait.
 ";
 
 /// How many tests the table has.
