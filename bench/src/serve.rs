@@ -84,7 +84,7 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
         explanation: EXPLANATION,
         appendix: format!("\n{}", memory_table(&report.rows)),
     };
-    // A row without its rival is no failure: not every machine has every server.
+    // A row without its rival is not a failure: not every machine has every server.
     results.publish(root, &args.run)?;
     Ok(Outcome::Passed)
 }

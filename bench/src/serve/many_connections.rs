@@ -90,7 +90,7 @@ pub(crate) fn run(root: &Path, args: &RunArgs) -> Result<Outcome> {
         let (times, ratios): (Vec<f64>, Vec<f64>) = samples.iter().copied().unzip();
         let ratio = median(&ratios).unwrap_or(f64::NAN);
         println!("| {name} | {:.0} µs | {ratio:.2} |", micros(median(&times)));
-        // A ratio that is no number fails too.
+        // A ratio that is not a number fails too.
         if ratio.is_nan() || ratio > RATIO_MAX {
             outcome = Outcome::Failed;
         }

@@ -322,7 +322,7 @@ mod tests {
         fs::create_dir_all(options.file.parent().unwrap()).unwrap();
         fs::write(
             &options.file,
-            "this is no database, and long enough to be none",
+            "this is not a database, and long enough to be none",
         )
         .unwrap();
         let anew = NarInfoDiskCache::open(&options).unwrap();

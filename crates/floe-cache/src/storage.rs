@@ -107,7 +107,7 @@ pub trait WriteStorage: ReadStorage {
     /// Waits until the names of all objects are on disk.
     fn sync(&self) -> Result<(), Error>;
 
-    /// Deletes an object. An absent object is no error.
+    /// Deletes an object. An absent object is not an error.
     fn delete(&self, name: &str) -> Result<(), Error>;
 
     /// Returns the directory whose file system receives the NARs, if they go to this machine.

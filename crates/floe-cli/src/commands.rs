@@ -33,8 +33,8 @@ use crate::messages;
 
 /// Prints a line of the result on stdout.
 ///
-/// A reader that closes the pipe early, such as `head`, is no failure: the exit code still reports
-/// the outcome of the work.
+/// A reader that closes the pipe early, such as `head`, is not a failure: the exit code still
+/// reports the outcome of the work.
 pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
     match writeln!(io::stdout(), "{line}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -39,7 +39,7 @@ impl<R: BufRead> Iterator for PathLines<R> {
 
 /// Reads all lines of stdin.
 ///
-/// Errors: a line is too long or is no path, or there are too many.
+/// Errors: a line is too long or is not a path, or there are too many.
 pub(crate) fn read_stdin() -> anyhow::Result<Vec<String>> {
     read_all(io::stdin().lock())
 }

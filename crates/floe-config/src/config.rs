@@ -102,7 +102,7 @@ pub struct Config {
     pub unknown_settings: Vec<UnknownSetting>,
 }
 
-/// A name that is no setting, where it has its first value.
+/// A name that is not a setting, where it has its first value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownSetting {
     /// The name.
@@ -127,7 +127,7 @@ impl Config {
     /// Reads the settings from, in this order: the system's file, the user's files, `NIX_CONFIG`,
     /// and `options` as pairs of name and value. Later values override earlier ones.
     ///
-    /// Errors: [`ConfigError`]. A file that does not exist or cannot be read is no error.
+    /// Errors: [`ConfigError`]. A file that does not exist or cannot be read is not an error.
     pub fn load(
         environment: &Environment,
         options: &[(&str, &str)],

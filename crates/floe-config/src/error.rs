@@ -38,7 +38,7 @@ pub enum ConfigError {
         /// The values that the setting accepts.
         allowed: &'static str,
     },
-    /// A name that is no setting of floe.
+    /// A name that is not a setting of floe.
     #[error("cannot show {0}: unknown setting; floe config lists the known ones")]
     Unknown(String),
     /// An environment variable that must be text, and is not UTF-8.
@@ -70,7 +70,7 @@ pub enum ConfigError {
     },
     /// A store that floe cannot serve, by its URI.
     #[error(
-        "cannot serve {0}: it is no local store; give a directory, local, local?root=DIR or auto"
+        "cannot serve {0}: it is not a local store; give a directory, local, local?root=DIR or auto"
     )]
     NotServable(String),
     /// The path of a daemon's socket that does not name the store.

@@ -318,7 +318,7 @@ pub struct OpenCopy<'a> {
     pub sources: Sources,
     /// The target.
     pub target: Arc<dyn Target>,
-    /// The local store behind the target, if it is one and this is no dry run.
+    /// The local store behind the target, if it is one and this is not a dry run.
     pub local_store: Option<Arc<StoreWriter>>,
     /// Whether the target did not exist before this request.
     pub is_new: bool,

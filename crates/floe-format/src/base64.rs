@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(decode("Zm\n8=\n").unwrap(), b"fo", "newlines are skipped");
         assert_eq!(decode("Zm8=!rubbish").unwrap(), b"fo", "= ends the text");
         assert_eq!(decode("Zm9=").unwrap(), b"fo", "spare bits are dropped");
-        assert_eq!(decode("Z").unwrap(), b"", "a single digit is no byte");
+        assert_eq!(decode("Z").unwrap(), b"", "a single digit is not a byte");
     }
 
     #[test]

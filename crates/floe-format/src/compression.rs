@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A name that is no compression method of Nix.
+/// A name that is not a compression method of Nix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown compression method {0:?}")]
 pub struct CompressionError(pub String);

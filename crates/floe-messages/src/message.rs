@@ -60,7 +60,7 @@ pub trait Message<'a>: Encode<'a> {
 }
 
 /// The common interface of messages and other list elements. Generated code implements and calls
-/// it. The defaults are those of elements that are no messages.
+/// it. The defaults are those of elements that are not messages.
 pub trait Encode<'a>: Sized + Clone + Default {
     /// The minimum length in CBOR. Used to reject counts that exceed the remaining bytes.
     const CBOR_MIN: usize = 1;

@@ -136,8 +136,7 @@ impl RemoteError {
         }
     }
 
-    /// Returns the error of a target after which it can receive nothing any more. The refusal of a
-    /// path is none.
+    /// Wraps an error that ends the whole target. The refusal of one path does not.
     pub(crate) fn of_target(self) -> Error {
         match self {
             error @ (RemoteError::Add { .. } | RemoteError::Cancelled) => error.into(),

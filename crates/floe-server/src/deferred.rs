@@ -32,7 +32,7 @@ pub(crate) struct NarTarget {
     pub(crate) narinfo: Arc<CachedNarInfo>,
     /// Whether the URL has the NAR hash, so that it will never mean another NAR.
     pub(crate) is_immutable: bool,
-    /// The tree on disk at the begin of the request.
+    /// The tree on disk when the request began.
     pub(crate) identity: TreeIdentity,
 }
 

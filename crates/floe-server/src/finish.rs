@@ -43,7 +43,7 @@ pub(crate) enum Subject<'a> {
     Parsed(&'a Request<'a>),
     /// A request that a worker responds to. It is kept only if there is a log.
     Deferred(Option<&'a LoggedRequest<'static>>),
-    /// Bytes that are no valid request, or none if the client was refused before it sent any.
+    /// Bytes that are not a valid request, or none if the client was refused before it sent any.
     Invalid(&'a [u8]),
 }
 

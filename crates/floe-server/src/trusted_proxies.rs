@@ -71,10 +71,10 @@ impl TrustedProxies {
         })
     }
 
-    /// Returns the client that `X-Forwarded-For` names: the last address that is no trusted proxy,
-    /// or the first address if all are. The values are those of all fields, in their order.
+    /// Returns the client that `X-Forwarded-For` names: the last address that is not a trusted
+    /// proxy, or the first address if all are. The values are those of all fields, in their order.
     ///
-    /// Returns `None` if the last entry is no address.
+    /// Returns `None` if the last entry is not an address.
     pub(crate) fn client(&self, forwarded_for: &[&[u8]]) -> Option<IpAddr> {
         let entries = forwarded_for.iter().rev();
         let entries = entries.flat_map(|value| value.rsplit(|byte| *byte == b',').map(address));

@@ -91,7 +91,7 @@ pub struct GcResults {
     pub links: u64,
     /// How many bytes hard links save, after the collection.
     pub bytes_saved_by_links: u64,
-    /// The files that could not be removed. They are no valid paths any more.
+    /// The files that could not be removed. They are no longer valid paths.
     pub failures: Vec<DeleteFailure>,
     /// The number of links in `gcroots/auto` to nothing that were removed.
     pub stale_registrations: usize,
@@ -185,7 +185,7 @@ impl Collector {
     /// bytes are freed. The results are complete even after an error.
     ///
     /// Errors: those of locks, of roots and of the database, and [`StoreError::Interrupted`]. A
-    /// file that the system refuses to remove is no error; the results name it.
+    /// file that the system refuses to remove is not an error; the results name it.
     pub fn collect(
         &self,
         settings: &GcSettings,

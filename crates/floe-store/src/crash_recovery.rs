@@ -15,7 +15,7 @@
 //! If a file cannot be removed, for example because another user owns it, recovery continues with
 //! the rest and keeps the roots file. No other record names the paths of the run, and the next run
 //! may have more rights. The price is one listing of the store for each dead run, and none if there
-//! is no dead run.
+//! is not a dead run.
 //!
 //! Not guaranteed: that everything is removed. The next garbage collection deletes the rest.
 

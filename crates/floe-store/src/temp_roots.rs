@@ -190,8 +190,8 @@ impl TempRootsFile {
     }
 
     /// Waits for the end of the collection to which floe sent roots. Paths that are valid
-    /// afterwards stay valid. A wait that times out is no error: after such a time, floe assumes
-    /// that the collector has deleted the garbage that it had found before its reply.
+    /// afterwards stay valid. A wait that times out is not an error: after such a time, floe
+    /// assumes that the collector has deleted the garbage that it had found before its reply.
     pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
         if !self.gc_notified {
             return Ok(());

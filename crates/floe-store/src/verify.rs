@@ -220,7 +220,7 @@ impl StoreReader {
         }
         let entries = entries.and_then(|entries| entries.collect());
         let mut entries: Vec<DirectoryEntry> = entries.io_context("list", directory)?;
-        // A directory is no link. A later Nix may divide the links among directories.
+        // A directory is not a link. A later Nix may divide the links among directories.
         entries.retain(|entry| !entry.is_dir().unwrap_or(false));
         Ok(entries)
     }

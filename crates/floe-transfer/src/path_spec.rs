@@ -74,7 +74,7 @@ impl PathSpec {
     }
 }
 
-/// Returns why a text is no path spec.
+/// Returns why a text is not a path spec.
 fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
     let is_elsewhere = format!("it is not in {store_dir}");
     match error {

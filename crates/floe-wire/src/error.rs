@@ -5,7 +5,7 @@ use crate::version::Version;
 /// A message that does not follow the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The message is not complete. This is no fault: the caller reads on.
+    /// The message is not complete. This is not a fault: the caller reads on.
     #[error("the message ends after {len} bytes")]
     Incomplete {
         /// The number of bytes that are there.

@@ -99,7 +99,7 @@ impl Direction {
     }
 }
 
-/// Returns the length of the data of a packet; 0 if it is no TCP over IPv4.
+/// Returns the length of the data of a packet; 0 if it is not TCP over IPv4.
 pub(super) fn data_len(packet: &[u8]) -> u64 {
     Segment::parse(packet).map_or(0, |segment| segment.data_len)
 }

@@ -270,7 +270,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Waits until the names in a directory are on disk. A directory that this user may not read, and a
-/// file system that syncs no directories, are no errors.
+/// file system that syncs no directories, are not errors.
 fn sync_directory(path: &Path) -> Result<(), Error> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match File::open(path).and_then(|directory| directory.sync_all()) {

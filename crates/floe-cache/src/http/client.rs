@@ -40,7 +40,7 @@ pub(super) struct BulkClient {
 
 impl Clients {
     /// Makes the clients, and the reason if they trust no certificate because they could not read
-    /// any. This is no error yet, because plain HTTP needs no certificates.
+    /// any. This is not an error yet, because plain HTTP needs no certificates.
     ///
     /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), [`Error::File`] for a client
     /// certificate, [`Error::Fetch`].

@@ -28,7 +28,7 @@ impl ContentEncodings {
         };
         *setting = match value {
             "" | "none" => None,
-            // The others are no content encodings that HTTP clients know.
+            // The others are not content encodings that HTTP clients know.
             "br" | "gzip" | "zstd" => {
                 Some(Compression::parse(value).map_err(|error| error.to_string())?)
             }

@@ -61,8 +61,8 @@ pub(super) const NO_ISSUER: &str = "no trusted authority has issued it";
 
 const NO_TLS: &str = "the server does not speak TLS on this port; try http://";
 
-const TLS_END: &str = "the server ended the connection at the begin of TLS; if it does not speak \
-                       TLS, try http://";
+const TLS_END: &str = "the server ended the connection at the beginning of TLS; if it does not \
+                       speak TLS, try http://";
 
 /// The texts of library layers that only add "it failed here" to the next cause.
 const LAYERS: [&str; 8] = [
@@ -76,5 +76,5 @@ const LAYERS: [&str; 8] = [
     "request or response body error",
 ];
 
-/// The begin of the system's errors about names.
+/// The prefix of the system's errors about names.
 const LOOKUP_PREFIX: &str = "failed to lookup address information: ";

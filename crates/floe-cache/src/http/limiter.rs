@@ -198,7 +198,7 @@ impl RequestPermits {
     }
 }
 
-/// The number of hosts from which on those without a request are forgotten. A cache can redirect
+/// Above this many hosts, hosts without a request in flight are forgotten. A cache can redirect
 /// each request to another host.
 const HOSTS_MAX: usize = 1000;
 

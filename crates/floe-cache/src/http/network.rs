@@ -247,9 +247,9 @@ impl Drop for OpenUpload {
 /// How long the end of a session waits until the parts of broken uploads are deleted.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
 
-/// How many chunks of large bodies may wait for their workers, in addition to one for each body: 8
-/// for each of the bodies of 4 workers and for as many prefetched ones, or about 25 MiB. More
-/// workers compete for the processor, so their bodies gain nothing from longer queues.
+/// Chunks of large bodies that may wait in memory beyond one per body: 8 for each of 8 bodies (4
+/// being read, 4 prefetched), about 25 MiB. More workers compete for the processor, so their bodies
+/// gain nothing from longer queues.
 const WAITING_CHUNKS_MAX: usize = 64;
 
 const AUTHORITY_ADVICE: &str = "; name the file of the authority in SSL_CERT_FILE or ssl-cert-file";

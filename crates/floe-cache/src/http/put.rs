@@ -151,7 +151,7 @@ impl HttpCacheShared {
         }
     }
 
-    /// Lets writes try again, at the begin of another copy.
+    /// Lets writes try again, at the beginning of another copy.
     pub(super) fn enable_writes(&self) {
         self.failed_writes.store(0, Ordering::Relaxed);
         *self.writes_disabled_by.lock() = None;

@@ -400,5 +400,5 @@ const QUERIES_MAX: usize = 500;
 const LOW_CONCURRENCY: usize = 4;
 
 /// How many queries in a row must fail, each after all its attempts, before the cache is disabled.
-/// One or two broken narinfos are no reason.
+/// One or two broken narinfos are not a reason.
 const FAILURES_MAX: u32 = 3;

@@ -71,8 +71,8 @@ pub(crate) fn reason(reply: &Reply) -> String {
         }
         StatusCode::CONFLICT => "; another writer may be changing the object, so try again",
         StatusCode::LENGTH_REQUIRED => {
-            "; the server takes no upload without a length, which floe cannot tell before it has \
-             compressed a large NAR"
+            "; the server requires Content-Length, but floe uploads a large NAR while it \
+             compresses it"
         }
         StatusCode::PAYLOAD_TOO_LARGE => {
             "; raise the limit of the server or of the proxy before it (client_max_body_size with \

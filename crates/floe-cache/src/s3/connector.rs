@@ -166,7 +166,7 @@ impl From<object_store::Error> for Cause {
 
 const NO_STORAGE: &str = "a storage has ended before its requests";
 
-/// The begin of the addresses of metadata services, which every machine can have (RFC 3927).
+/// The prefix of link-local addresses (RFC 3927), where cloud metadata services listen.
 const LINK_LOCAL: &str = "169.254.";
 
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);

@@ -89,4 +89,4 @@ impl Sign for S3Signer {
 
 const NO_CONNECTOR: Error = Error::Internal("a signer has no client");
 
-const INVALID_URL: Error = Error::Internal("a URL of a bucket is no URI");
+const INVALID_URL: Error = Error::Internal("a URL of a bucket is not a URI");

@@ -31,7 +31,7 @@ use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 pub struct S3CacheUri {
     /// The name of the bucket.
     pub bucket: String,
-    /// The begin of the names of all objects: empty, or with a slash at its end.
+    /// The prefix of the names of all objects: empty, or with a slash at its end.
     pub prefix: String,
     /// Where the bucket is.
     pub s3: S3Options,
@@ -108,7 +108,7 @@ impl S3CacheUri {
         let region = region.map_or_else(|| DEFAULT_REGION.into(), |it| it.trim().to_owned());
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if region.is_empty() || !region.bytes().all(is_part) {
-            return Err(invalid(format!("{region:?} is no region")));
+            return Err(invalid(format!("{region:?} is not a region")));
         }
         let bucket = self.s3.bucket_url(&self.bucket, &region).map_err(invalid)?;
         let url = format!("{bucket}/{}", encode_name(&self.prefix));

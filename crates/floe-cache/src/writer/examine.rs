@@ -165,7 +165,7 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
 /// narinfos are in memory, usually a few KiB each, and at most `NARINFO_LEN_MAX`.
 const EXAMINED_AT_ONCE: usize = 128;
 
-/// The number of paths from which on a list may need fewer requests.
+/// With at least this many paths, a list may need fewer requests.
 const LISTED_FROM: usize = 20;
 
 /// A page of a list is requested for this many paths: it has up to 1,000 names, but they may be

@@ -65,7 +65,7 @@ pub(crate) struct ServeArgs {
     /// Sign with the key in this file; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_key_file: Vec<PathBuf>,
-    /// Clients ask the cache with the lowest priority first [default: 30]
+    /// Clients try caches with lower numbers first [default: 30]
     #[arg(long, value_name = "N", value_parser = parse_number::<i32>)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,

@@ -33,8 +33,8 @@ pub(crate) fn make_writable(store: &Path) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|error| anyhow!(copy::no_mount_namespace(store, error)))?;
     match mount_remount(store, writable_flags(mounted.f_flag), "") {
-        // The directory is no mount point: it lies on a file system that is mounted read-only as a
-        // whole. Opening the store reports that.
+        // The directory is not a mount point: it lies on a file system that is mounted read-only as
+        // a whole. Opening the store reports that.
         Err(Errno::INVAL) => return Ok(()),
         remounted => remounted.map_err(|error| anyhow!(copy::remount_failed(store, error)))?,
     }

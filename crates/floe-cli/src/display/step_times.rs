@@ -22,7 +22,7 @@ struct Sums {
     query: Duration,
     receive: ReceiveTimes,
     register: Duration,
-    /// The begin of the current commit.
+    /// When the current commit began.
     committing: Option<Instant>,
 }
 

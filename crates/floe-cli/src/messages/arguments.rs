@@ -34,8 +34,8 @@ pub(crate) fn long_line(max: u64) -> String {
 
 pub(crate) fn no_path_in_line(number: usize, line: &str) -> String {
     format!(
-        "cannot read paths from stdin: line {number} of those that are not empty is no store path: \
-         {line:?}; put one path in each line, and no comments"
+        "cannot read paths from stdin: line {number} of those that are not empty is not a store \
+         path: {line:?}; put one path in each line, and no comments"
     )
 }
 

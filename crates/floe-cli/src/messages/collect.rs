@@ -165,9 +165,9 @@ pub(crate) fn writable_files(files: usize, first: &Path) -> String {
 
 pub(crate) fn damaged_links(links: u64) -> String {
     format!(
-        "replaced {} that did not have the contents that their names tell; paths that use such a \
-         link are damaged: floe verify --repair fetches them again",
-        counted(count(links), "damaged link")
+        "replaced {} in .links whose contents did not match their names; paths that use such a \
+         file are damaged: floe verify --repair fetches them again",
+        counted(count(links), "file")
     )
 }
 

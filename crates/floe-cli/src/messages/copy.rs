@@ -25,11 +25,11 @@ pub(crate) const NO_PUSH_TARGET: &str =
     "cannot push: no cache is named; add --to URL, or set push-to in nix.conf";
 
 pub(crate) fn not_a_cache(target: impl Display) -> String {
-    format!("cannot push to {target}: it is no binary cache; use floe copy --to {target}")
+    format!("cannot push to {target}: it is not a binary cache; use floe copy --to {target}")
 }
 
 pub(crate) fn not_watchable(source: impl Display) -> String {
-    format!("cannot watch {source}: it is no local store; name one with --root or --store")
+    format!("cannot watch {source}: it is not a local store; name one with --root or --store")
 }
 
 pub(crate) fn watching(store: &Path) -> String {
@@ -168,9 +168,7 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
         }
         Event::LowSpace { shortage } => format!("not sure whether the copy fits: {shortage}"),
         Event::AvoidedSource { source, error } => {
-            format!(
-                "fetching from other sources than {source}, as far as they have the paths: {error}"
-            )
+            format!("avoiding {source} and using the other sources: {error}")
         }
         Event::NotReused { path, place, error } => {
             let place = place.display();

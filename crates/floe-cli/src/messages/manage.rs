@@ -260,8 +260,8 @@ pub(crate) fn no_link_keeps(path: &str) -> String {
 
 pub(crate) fn not_a_root(text: &str) -> String {
     format!(
-        "cannot uninstall {text:?}: it is no root of this store; floe list shows the links, and a \
-         store path removes all links to it"
+        "cannot uninstall {text:?}: it is not a root of this store; floe list shows the links, and \
+         a store path removes all links to it"
     )
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn ambiguous(name: &str, paths: &[String]) -> String {
 }
 
 pub(crate) fn not_removable(place: impl Display) -> String {
-    format!("cannot uninstall {place}: it is no link; end the process that uses the path")
+    format!("cannot uninstall {place}: it is not a link; end the process that uses the path")
 }
 
 pub(crate) fn current_generation(profile: &Path, number: u64) -> String {
@@ -330,7 +330,7 @@ pub(crate) fn generation_head(number: u64, time: &str, is_current: bool, target:
 pub(crate) fn invalid_generation(number: u64, target: &Path) -> String {
     let target = target.display();
     format!(
-        "generation {number} is no valid path of this store, so its changes are unknown: {target}"
+        "generation {number} is not a valid path of this store, so its changes are unknown: {target}"
     )
 }
 
@@ -369,7 +369,7 @@ pub(crate) fn mixed_generation_specs() -> String {
 }
 
 pub(crate) fn not_a_time(text: &str) -> String {
-    format!("cannot delete what is older than {text:?}: it is no time; give one such as 30d")
+    format!("cannot delete what is older than {text:?}: it is not a time; give one such as 30d")
 }
 
 /// A package whose versions or size differ between two closures.

@@ -61,7 +61,7 @@ pub(crate) fn would_do(participle: &str, summary: &CopySummary, target: impl Dis
 
 /// Follows [`done`] in the same line.
 pub(crate) const NO_ROOT: &str =
-    "; no GC root keeps them from a collection (--out-link LINK and --profile LINK make one)";
+    "; nothing protects them from garbage collection yet (use --out-link or --profile)";
 
 /// A link to a path of a store whose files are elsewhere.
 pub(crate) fn dangling_link(link: &Path, place: &Path, options: &str) -> String {

@@ -131,7 +131,7 @@ pub(crate) fn no_mounts(error: rustix::io::Errno) -> String {
     }
 }
 
-const CHROOT: &str = "the root directory is no mount point, as in a chroot; first mount the \
+const CHROOT: &str = "the root directory is not a mount point, as in a chroot; first mount the \
                       directory of the chroot onto itself (mount --bind DIR DIR), or install into \
                       /nix/store";
 

@@ -315,7 +315,7 @@ fn mounts_in_a_chroot() {
     check_text(
         run::no_mounts(rustix::io::Errno::INVAL),
         &expect![
-            "cannot mount the store: the root directory is no mount point, as in a chroot; first mount the directory of the chroot onto itself (mount --bind DIR DIR), or install into /nix/store"
+            "cannot mount the store: the root directory is not a mount point, as in a chroot; first mount the directory of the chroot onto itself (mount --bind DIR DIR), or install into /nix/store"
         ],
     );
 }
@@ -446,7 +446,7 @@ fn server_messages() {
     check(
         serve_error("https://cache.example.org"),
         &expect![
-            "cannot serve https://cache.example.org: it is no local store; give a directory, local, local?root=DIR or auto"
+            "cannot serve https://cache.example.org: it is not a local store; give a directory, local, local?root=DIR or auto"
         ],
     );
     check(

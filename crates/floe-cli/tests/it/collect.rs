@@ -110,7 +110,7 @@ fn dead_and_live_paths_equal_those_of_nix() {
             let live = gc(root, &[&settings[..], &["--print-live"]].concat()).expect(0);
             let listed = gc(root, &[&settings[..], &["--dry-run", "--json"]].concat()).expect(0);
             assert_eq!(tree(root), before, "a dry run changed the store");
-            // `--print-dead` of Nix deletes files whose names are no paths, so it comes last.
+            // `--print-dead` of Nix deletes files whose names are not paths, so it comes last.
             let theirs = gc_of_nix(&nix, root, &[&settings[..], &["--print-live"]].concat());
             assert_eq!(
                 paths(&live.stdout),
@@ -262,5 +262,5 @@ fn store_that_is_no_store_is_an_error() {
         .stderr_contains("not a number of bytes");
     run(&mut floe(["gc", "--delete-older-than", "soon"]))
         .expect(2)
-        .stderr_contains("it is no time");
+        .stderr_contains("it is not a time");
 }

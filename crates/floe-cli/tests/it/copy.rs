@@ -45,7 +45,7 @@ fn real_place_in_source_stands_for_the_path() {
         let copied = run(copy.arg(named)).expect(0);
         assert_eq!(copied.stdout, format!("{}\n", corpus.root));
     }
-    // A file elsewhere is no package.
+    // A file elsewhere is not a package.
     symlink("/etc", scratch.join("elsewhere")).unwrap();
     let mut copy = floe(["copy", "--from"]);
     copy.arg(corpus.store())

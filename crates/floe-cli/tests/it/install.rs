@@ -309,7 +309,7 @@ fn link_into_store_names_its_path_in_every_command() {
     let link = scratch.join("result").display().to_string();
     let ran = in_scratch(&["copy", "--from", root, "--to", &to, &link]).expect(0);
     assert_eq!(ran.stdout.trim(), corpus.root);
-    // The last one is no base name, so it can only be a file.
+    // The last one is not a base name, so it can only be a file.
     for text in [
         "./result/bin/jq",
         &format!("{root}{}/bin", corpus.root),

@@ -256,12 +256,12 @@ fn names_of_uninstall_are_exact_or_refused() {
     uninstall("./profile")
         .expect(2)
         .stderr_contains("floe profile rollback");
-    // A link that leads to the same path is no reason to remove others.
+    // A link that leads to the same path is not a reason to remove others.
     symlink("result", rooted.scratch.join("alias")).unwrap();
     for other in ["./alias", "./result/usr/bin/jq"] {
         uninstall(other)
             .expect(2)
-            .stderr_contains("it is no root of this store");
+            .stderr_contains("it is not a root of this store");
     }
     uninstall("").expect(2);
     // A failure that removed nothing prints nothing else.

@@ -122,7 +122,7 @@ fn quiet_verbose_and_color_change_only_stderr() {
         command.envs(variable.map(|value| ("NO_COLOR", value)));
         run(&mut command).expect(2).stderr.contains("\u{1b}[")
     };
-    // stderr is no terminal here.
+    // stderr is not a terminal here.
     assert!(!colored(&[], None));
     assert!(colored(&["--color", "always"], None));
     assert!(

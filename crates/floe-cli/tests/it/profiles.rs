@@ -177,7 +177,7 @@ fn impossible_changes_are_refused_and_change_nothing() {
             &["delete-generations", "+0"],
             "the current one always stays",
         ),
-        (&["wipe-history", "--older-than", "x"], "it is no time"),
+        (&["wipe-history", "--older-than", "x"], "it is not a time"),
     ] {
         let ran = run(&mut profiles.floe("kept", arguments));
         assert_ne!(ran.code, Some(0), "{arguments:?}");

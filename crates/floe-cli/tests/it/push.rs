@@ -288,7 +288,7 @@ fn push_without_a_cache_is_refused() {
         ),
         (
             &["push", "--to", "/root", "/nix/store/x"],
-            "it is no binary cache",
+            "it is not a binary cache",
         ),
         (&["push", "--to", "s3://", "x"], "use s3://BUCKET"),
     ] {

@@ -93,10 +93,7 @@ fn bodies_that_stall_come_from_another_source() {
         good.requests_for(".nar.zst").len(),
         cache.corpus.paths.len()
     );
-    let warnings = ran
-        .stderr
-        .matches("fetching from other sources than")
-        .count();
+    let warnings = ran.stderr.matches("and using the other sources").count();
     assert_eq!(warnings, 1, "{}", ran.stderr);
 }
 

@@ -27,7 +27,7 @@ pub(super) trait TomlValue: Sized {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
-/// The text is no number of bytes.
+/// The text is not a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a number of bytes; give one such as 500M or 20G")]
 pub struct NoByteSize;

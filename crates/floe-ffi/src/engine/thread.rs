@@ -135,7 +135,7 @@ impl Engine {
             next => Duration::from_millis(next.saturating_sub(self.shared.now()).max(1)),
         };
         let has_inbox_items = || self.shared.has_inbox_items.load(Ordering::Acquire);
-        // Without room, waiting requests are no reason to stay awake.
+        // Without room, waiting requests are not a reason to stay awake.
         let has_room = room > 0;
         let (begin, spin) = (Instant::now(), &self.shared.engine_spin);
         let came = is_warm && has_room && receiver.spin_for_value(spin.duration(), has_inbox_items);

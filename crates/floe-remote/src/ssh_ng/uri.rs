@@ -159,7 +159,7 @@ fn split_address(address: &str) -> Result<(String, String, Option<u16>), String>
     }
     let port = port.map(|port| {
         let parsed = port.parse::<u16>();
-        parsed.map_err(|_| format!("{port:?} is no port"))
+        parsed.map_err(|_| format!("{port:?} is not a port"))
     });
     let destination = match user {
         Some(user) => format!("{user}@{host}"),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use x509_cert::der::DateTime;
 
-/// The time from which on a login is invalid, in whole seconds.
+/// When a login expires, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expiry(DateTime);
 

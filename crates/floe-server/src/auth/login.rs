@@ -15,7 +15,7 @@ pub struct Login {
     pub secret: SecretHash,
     /// The routes that the login may request.
     pub scopes: Scopes,
-    /// The time from which on the login is invalid.
+    /// When the login expires.
     pub expiry: Option<Expiry>,
 }
 

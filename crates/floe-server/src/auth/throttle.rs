@@ -11,8 +11,8 @@ use crate::caches::lru::LruCache;
 /// The recent failures of the addresses.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    /// The time from which on no failure of an address counts any more. `None` stands for the
-    /// clients of Unix sockets, which have no address.
+    /// When the last failure of an address expires. `None` stands for the clients of Unix sockets,
+    /// which have no address.
     forgotten_at: LruCache<Option<IpAddr>, Instant>,
     warned_at: Option<Instant>,
 }

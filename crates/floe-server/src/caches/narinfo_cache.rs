@@ -179,7 +179,7 @@ impl NarInfoCache {
             || (epoch_advanced && !self.index.read().matches_database_of(&session.store)?)
         {
             // The index is not locked while the database is read, which may take long. If another
-            // thread has updated the index meanwhile, these news may be older, and are read again.
+            // thread has updated the index meanwhile, this delta may be stale, so it is read again.
             loop {
                 let mark = self.index.read().cursor();
                 let news = mark.delta(&session.store)?;

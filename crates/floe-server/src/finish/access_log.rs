@@ -121,7 +121,7 @@ impl Display for RequestId {
     }
 }
 
-/// Returns the beginning of the first line of bytes that are no valid request.
+/// Returns the beginning of the first line of bytes that are not a valid request.
 fn first_line(bytes: &[u8]) -> Cow<'_, str> {
     let line = bytes
         .split(|&byte| byte == b'\n')

@@ -23,7 +23,7 @@ pub enum RouteKind {
     Health,
     /// `/metrics`
     Metrics,
-    /// Everything else, and bytes that are no request.
+    /// Everything else, and bytes that are not a request.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! Finds clients that take the bytes of a response too slowly.
 //!
-//! The time limit for a client that takes nothing is no protection: a client that takes a byte now
-//! and then would hold its connection forever.
+//! The time limit for a client that takes nothing does not protect the server: a client that takes
+//! a byte now and then would hold its connection forever.
 
 use std::time::{Duration, Instant};
 

@@ -282,7 +282,7 @@ impl Deletion<'_> {
         taken
     }
 
-    /// Takes the next files that are no valid paths, and marks them as being deleted.
+    /// Takes the next files that are not valid paths, and marks them as being deleted.
     fn next_unregistered(
         &self,
         remaining: &mut Remaining,

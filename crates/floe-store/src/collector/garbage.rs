@@ -1,4 +1,4 @@
-//! The dead paths of a store: those that no root keeps, and files that are no valid paths.
+//! The dead paths of a store: those that no root keeps, and files that are not valid paths.
 //!
 //! The rules are those of Nix's collector (gc.cc):
 //!
@@ -127,7 +127,7 @@ pub(super) struct DeadPaths {
     pub(super) keeps_all: bool,
 }
 
-/// A file of the store directory that is no valid path.
+/// A file of the store directory that is not a valid path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnregisteredFile {
     pub(super) name: OsString,

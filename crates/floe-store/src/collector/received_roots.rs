@@ -214,7 +214,7 @@ impl<'a> RootsServer<'a> {
                     return Ok(());
                 }
             }
-            // As in Nix, a line that is no path gets the same reply.
+            // As in Nix, a line that is not a path gets the same reply.
             let mut output = stream;
             output.write_all(b"1")?;
         }

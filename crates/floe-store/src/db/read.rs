@@ -252,7 +252,7 @@ impl Database {
     }
 
     /// Calls `visit` with the row numbers of referrer and reference of each reference, and `None`
-    /// for what is no number.
+    /// for what is not a number.
     pub(crate) fn for_each_reference(
         &self,
         visit: &mut dyn FnMut(i64, [Option<i64>; 2]),
@@ -368,7 +368,7 @@ type References = Option<Vec<StorePath>>;
 /// A row of ValidPaths in a list of all rows.
 pub(crate) struct ListedRow {
     pub(crate) row: i64,
-    /// The path, or the bytes that are no path of this store.
+    /// The path, or the bytes that are not a path of this store.
     pub(crate) path: Result<StorePath, Vec<u8>>,
     /// The size of the NAR in bytes, if the row has it.
     pub(crate) nar_size: Option<u64>,

@@ -317,7 +317,7 @@ impl<'a> Links<'a> {
         Ok(())
     }
 
-    /// Notes a link of the administrator to a directory, whose links are no roots. A registered
+    /// Notes a link of the administrator to a directory, whose links are not roots. A registered
     /// root may have been replaced by a directory, which needs no word.
     fn note_directory(&mut self, link: &Entry<'_>, target: PathBuf) {
         let place = link.path();
@@ -418,7 +418,7 @@ fn is_skipped(error: &io::Error) -> bool {
     matches!(error.kind(), NotADirectory | NotFound | PermissionDenied) || is_loop(error)
 }
 
-/// Whether the file is no symbolic link.
+/// Whether the file is not a symbolic link.
 fn is_not_a_link(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
 }

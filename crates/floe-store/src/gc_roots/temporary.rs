@@ -83,7 +83,7 @@ impl Files {
             });
         };
         let files = directory.list().io_context("list", directory.path())?;
-        // Other kinds of files are no files of temporary roots.
+        // Other kinds of files are not files of temporary roots.
         let files = files
             .into_iter()
             .filter(|(_, file_type)| *file_type == FileType::RegularFile);
@@ -103,7 +103,7 @@ impl Files {
     }
 }
 
-/// Reads the process number at the begin of a name.
+/// Reads the process number at the beginning of a name.
 fn process(name: &str) -> Option<u32> {
     let digits = name.find(|c: char| !c.is_ascii_digit());
     name[..digits.unwrap_or(name.len())].parse().ok()

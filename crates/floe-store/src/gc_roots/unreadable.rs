@@ -7,9 +7,10 @@ use std::path::PathBuf;
 pub enum Unreadable {
     /// A link, or a directory or file with roots, that this user may not read.
     Link(PathBuf),
-    /// A link that leads through too many links, or to a name that is too long, so it is no root.
+    /// A link that leads through too many links, or to a name that is too long, so it is not a
+    /// root.
     NoRoot(PathBuf),
-    /// A link in `gcroots` to a directory, whose links are no roots.
+    /// A link in `gcroots` to a directory, whose links are not roots.
     LinkToDirectory(PathBuf),
     /// The beginning of the path of a directory that is nested too deeply.
     TooDeep(PathBuf),

@@ -105,7 +105,7 @@ impl Profile {
                 created: time(found.st_mtime, found.st_mtime_nsec),
                 is_own: is_trusted_owner(found.st_uid),
             })),
-            // Another process has deleted it, or it is no link.
+            // Another process has deleted it, or it is not a link.
             Err(error)
                 if matches!(
                     error.kind(),

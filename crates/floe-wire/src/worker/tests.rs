@@ -12,7 +12,7 @@ use crate::protocol::Protocol;
 
 fn path() -> impl Strategy<Value = StorePath> {
     "[0-9a-df-np-sv-z]{32}-[a-z0-9+._-]{1,20}"
-        .prop_filter_map("a name of dots is no store path", |text| {
+        .prop_filter_map("a name of dots is not a store path", |text| {
             StorePath::parse(&text).ok()
         })
 }

@@ -63,7 +63,7 @@ pub(crate) fn pronouns(text: &str) -> Vec<(&'static str, usize)> {
     found
 }
 
-/// Returns the sentences that open with a relative clause and are no question.
+/// Returns the sentences that open with a relative clause and are not questions.
 pub(crate) fn relative_openings(text: &str) -> Vec<&str> {
     sentences(text)
         .into_iter()

@@ -46,6 +46,18 @@ const RETIRED_WORDS: &[(&str, &str, &str)] = &[
     ("surroundings", "", "environment"),
 ];
 
+/// Phrases that no native speaker uses, with their successors.
+const RETIRED_PHRASES: &[(&str, &str)] = &[
+    (
+        concat!("from which", " on"),
+        "`above this many`, or `when … expires`",
+    ),
+    (
+        concat!("the be", "gin of"),
+        "`the beginning of`, or `the prefix of`",
+    ),
+];
+
 /// Names of other libraries: an associated type, and a method of hickory-proto.
 const FOREIGN: &[(&str, &str)] = &[
     ("::", "Item"),
@@ -64,6 +76,11 @@ pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
         let pronouns = prose::pronouns(&paragraph.text);
         for (pronoun, _) in pronouns.into_iter().filter(|(_, count)| *count > 0) {
             let why = format!("`{pronoun}` stands for an actor; name it");
+            faults.push(Fault::new(file, paragraph.line, "words", &why));
+        }
+        let text = paragraph.text.to_lowercase();
+        for (phrase, successor) in RETIRED_PHRASES.iter().filter(|it| text.contains(it.0)) {
+            let why = format!("`{phrase}` is not English; use {successor}");
             faults.push(Fault::new(file, paragraph.line, "words", &why));
         }
         for sentence in prose::relative_openings(&paragraph.text) {
@@ -179,6 +196,18 @@ mod tests {
         }
         let items = "let items = 1;";
         assert_eq!(found("crates/floe-copy/src/b.rs", items).len(), 1);
+    }
+
+    #[test]
+    fn retired_phrases_are_faults() {
+        for phrase in RETIRED_PHRASES.iter().map(|it| it.0) {
+            assert_eq!(found("a.md", &format!("It is {phrase} it.")).len(), 1);
+            assert_eq!(found("a.rs", &format!("// {phrase} it\n")).len(), 1);
+        }
+        assert_eq!(
+            found("a.md", "at the beginning of it, from then on"),
+            [""; 0]
+        );
     }
 
     #[test]

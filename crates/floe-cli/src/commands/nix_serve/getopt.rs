@@ -20,7 +20,7 @@ pub(super) enum Argument {
     },
     /// `+RTS … -RTS`.
     HaskellRuntime,
-    /// An argument that is no option.
+    /// An argument that is not an option.
     Positional(OsString),
 }
 

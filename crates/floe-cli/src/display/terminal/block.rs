@@ -29,8 +29,8 @@ impl Block {
         begin
     }
 
-    /// Moves the cursor to the begin of the first line, and erases the rest of the screen. After a
-    /// resize, a line may take several rows.
+    /// Moves the cursor to the beginning of the first line, and erases the rest of the screen.
+    /// After a resize, a line may take several rows.
     fn to_begin(&self, columns: usize) -> String {
         if self.lines.is_empty() {
             return String::new();

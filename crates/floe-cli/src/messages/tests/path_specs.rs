@@ -1,4 +1,4 @@
-//! Messages about texts that are no store paths.
+//! Messages about texts that are not store paths.
 
 use floe_format::StoreDir;
 use floe_transfer::PathSpec;

@@ -135,7 +135,7 @@ fn register(root: &Path, output: &str, deriver: &str) {
     database.execute(insert, row).unwrap();
 }
 
-/// Adds files that are no valid paths.
+/// Adds files that are not valid paths.
 fn add_unregistered(store: &Path, paths: &[String]) {
     for name in ["junk", ".hidden", "-", "trash"] {
         fs::write(store.join(name), "junk").unwrap();

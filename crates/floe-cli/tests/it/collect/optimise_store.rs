@@ -132,7 +132,8 @@ fn writable_and_damaged_files_are_reported() {
         assert_eq!(ran.json()[count], planned[count], "{count}");
     }
     assert!(
-        ran.stderr.contains("replaced 1 damaged link"),
+        ran.stderr
+            .contains("replaced 1 file in .links whose contents did not match"),
         "{}",
         ran.stderr
     );

@@ -120,7 +120,7 @@ fn copy_uses_configured_keys() {
 #[test]
 fn serve_and_verify_ignore_nix_conf() {
     let Some(corpus) = corpus("jq") else { return };
-    let machine = machine_with_nix_conf("this is no configuration");
+    let machine = machine_with_nix_conf("this is not a configuration");
     machine.floe(&["config"]).expect(2);
     let store = corpus.store().display().to_string();
     let args = [

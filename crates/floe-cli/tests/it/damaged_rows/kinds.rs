@@ -17,7 +17,7 @@ pub(super) enum Class {
     NamesPath,
     /// The row belongs to `PATH`, of which no information can be read.
     Unreadable,
-    /// The outputs of `PATH`, which are no part of its information.
+    /// The outputs of `PATH`, which are not part of its information.
     Outputs,
     /// The row of `PATH` has no size.
     NoSize,

@@ -47,7 +47,7 @@ fn https_to_a_plain_http_port_suggests_http() {
         ),
         (
             b"",
-            "ended the connection at the begin of TLS; if it does not speak TLS, try http://",
+            "ended the connection at the beginning of TLS; if it does not speak TLS, try http://",
         ),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -33,7 +33,7 @@ fn log_has_the_client_that_nginx_names() {
         let listing = narinfo.replace(".narinfo", ".ls");
         assert_eq!(client.request("GET", &listing, INVENTED).status, 200);
     }
-    // The second client is no proxy, so its field is not believed.
+    // The second client is not a proxy, so its field is not believed.
     let mut logged = server.logged(4, "remoteAddress");
     logged.sort();
     let expected = ["127.0.0.5", "127.0.0.5", "127.0.0.9", "127.0.0.9"];

@@ -107,7 +107,7 @@ fn connection_without_valid_header_is_closed_and_counted() {
     }
     let count = 4;
     assert_eq!(server.logged(count, "reason"), ["proxyHeader"; 4]);
-    // A header of an address that is no proxy is no request.
+    // A header of an address that is not a proxy is not a request.
     let mut stranger = server.server.connect_from(5);
     stranger.send(b"PROXY TCP4 198.51.100.7 192.0.2.1 1 2\r\nGET / HTTP/1.0\r\n\r\n");
     assert_eq!(stranger.read_response(false).unwrap().status, 400);

@@ -12,7 +12,7 @@ pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(without_tokens(&without_logins(text)))
 }
 
-/// Returns the first line of bytes that are no valid request without the value of a field
+/// Returns the first line of bytes that are not a valid request without the value of a field
 /// `Authorization`.
 pub(super) fn without_credentials(line: Cow<'_, str>) -> Cow<'_, str> {
     let is_field = |name: &str| {
@@ -59,7 +59,7 @@ fn without_tokens(text: &str) -> String {
 /// The characters that end a word of a target, of a URL or of a line.
 const WORD_ENDS: [char; 10] = ['/', '?', '#', ' ', '&', '=', ',', ';', '"', '\''];
 
-/// A shorter word, such as one in the name of a package, is no token. A token that is cut at the
+/// A shorter word, such as one in the name of a package, is not a token. A token that is cut at the
 /// end of a line may have fewer characters than a whole one.
 const TOKEN_LEN_MIN: usize = 16;
 

@@ -53,7 +53,7 @@ fn write_request(
     end_apache_line(out, format, fields);
 }
 
-/// Appends the line for bytes that are no valid request, or for a client that was refused before
+/// Appends the line for bytes that are not a valid request, or for a client that was refused before
 /// it has sent any. Instead of the request it has the beginning of the first line.
 fn write_refusal(out: &mut String, format: LogFormat, bytes: &[u8], finished: &Finished<'_>) {
     let line = match first_line(bytes) {

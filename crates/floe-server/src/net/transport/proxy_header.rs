@@ -15,7 +15,7 @@ pub(super) enum ProxyPreamble {
     Awaited(Vec<u8>),
     /// The address of the client, if the header names one.
     Received(Option<IpAddr>),
-    /// The bytes are no header, or the connection has ended within it.
+    /// The bytes are not a header, or the connection has ended within it.
     Invalid,
 }
 
