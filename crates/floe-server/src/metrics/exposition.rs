@@ -25,7 +25,7 @@ pub(super) fn text(metrics: &Metrics) -> String {
     add_limits(&mut families, metrics);
     add_security(&mut families, metrics);
     metrics.process.add_to(&mut families);
-    families.text()
+    families.into_text()
 }
 
 fn add_responses(families: &mut Families, metrics: &Metrics) {

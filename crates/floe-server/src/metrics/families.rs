@@ -1,9 +1,6 @@
-//! Metrics with their descriptions, as the crate `prometheus` encodes them.
+//! Metrics with their descriptions, in the text format of Prometheus, version 0.0.4.
 
-use prometheus::TextEncoder;
-use prometheus::proto::{
-    self, Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType,
-};
+use std::fmt::Write as _;
 
 /// The names and values of labels.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -11,7 +8,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 /// Metrics in the order of their output.
 #[derive(Debug, Default)]
 pub(super) struct Families {
-    list: Vec<MetricFamily>,
+    text: String,
 }
 
 /// A histogram with cumulative counts.
@@ -30,15 +27,9 @@ impl Families {
         help: &str,
         samples: impl IntoIterator<Item = (Labels, f64)>,
     ) {
-        let samples = samples.into_iter().map(|(labels, value)| {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            let mut metric = labelled(labels);
-            metric.set_counter(counter);
-            metric
+        self.family(name, help, "counter", samples, |families, labels, value| {
+            families.sample(name, labels, value);
         });
-        let samples = samples.collect();
-        self.add(name, help, (MetricType::COUNTER, samples));
     }
 
     pub(super) fn gauge(
@@ -47,15 +38,9 @@ impl Families {
         help: &str,
         samples: impl IntoIterator<Item = (Labels, f64)>,
     ) {
-        let samples = samples.into_iter().map(|(labels, value)| {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            let mut metric = labelled(labels);
-            metric.set_gauge(gauge);
-            metric
+        self.family(name, help, "gauge", samples, |families, labels, value| {
+            families.sample(name, labels, value);
         });
-        let samples = samples.collect();
-        self.add(name, help, (MetricType::GAUGE, samples));
     }
 
     pub(super) fn histogram(
@@ -64,13 +49,23 @@ impl Families {
         help: &str,
         samples: impl IntoIterator<Item = (Labels, Histogram)>,
     ) {
-        let samples = samples.into_iter().map(|(labels, histogram)| {
-            let mut metric = labelled(labels);
-            metric.set_histogram(encode(histogram));
-            metric
-        });
-        let samples = samples.collect();
-        self.add(name, help, (MetricType::HISTOGRAM, samples));
+        self.family(
+            name,
+            help,
+            "histogram",
+            samples,
+            |families, labels, value| {
+                let bounds = value.buckets.iter();
+                let bounds = bounds.map(|(bound, count)| (bound.to_string(), *count));
+                for (bound, count) in bounds.chain([("+Inf".to_owned(), value.count)]) {
+                    let mut labels = labels.clone();
+                    labels.push(("le", bound));
+                    families.sample(&format!("{name}_bucket"), &labels, count);
+                }
+                families.sample(&format!("{name}_sum"), labels, value.sum);
+                families.sample(&format!("{name}_count"), labels, value.count);
+            },
+        );
     }
 
     pub(super) fn single_counter(&mut self, name: &str, help: &str, value: f64) {
@@ -82,51 +77,43 @@ impl Families {
     }
 
     /// Returns the metrics as text.
-    pub(super) fn text(&self) -> String {
-        // The encoder refuses only metrics without a name or without samples, which `add` leaves
-        // out.
-        TextEncoder::new()
-            .encode_to_string(&self.list)
-            .unwrap_or_default()
+    pub(super) fn into_text(self) -> String {
+        self.text
     }
 
-    fn add(&mut self, name: &str, help: &str, (kind, samples): (MetricType, Vec<Metric>)) {
-        if samples.is_empty() {
-            return;
+    /// Adds the samples of a metric after its description. A metric without samples is left out.
+    fn family<T>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: &str,
+        samples: impl IntoIterator<Item = (Labels, T)>,
+        add: impl Fn(&mut Families, &Labels, T),
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_some() {
+            let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+            // Writing into a text cannot fail.
+            let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         }
-        let mut family = MetricFamily::default();
-        family.set_name(name.into());
-        family.set_help(help.into());
-        family.set_field_type(kind);
-        family.set_metric(samples);
-        self.list.push(family);
+        for (labels, value) in samples {
+            add(self, &labels, value);
+        }
     }
-}
 
-fn labelled(labels: Labels) -> Metric {
-    let pairs = labels.into_iter().map(|(name, value)| {
-        let mut pair = LabelPair::default();
-        pair.set_name(name.into());
-        pair.set_value(value);
-        pair
-    });
-    let mut metric = Metric::default();
-    metric.set_label(pairs.collect());
-    metric
-}
-
-fn encode(histogram: Histogram) -> proto::Histogram {
-    let buckets = histogram.buckets.into_iter().map(|(bound, count)| {
-        let mut bucket = Bucket::default();
-        bucket.set_upper_bound(bound);
-        bucket.set_cumulative_count(count);
-        bucket
-    });
-    let mut encoded = proto::Histogram::default();
-    encoded.set_bucket(buckets.collect());
-    encoded.set_sample_count(histogram.count);
-    encoded.set_sample_sum(histogram.sum);
-    encoded
+    fn sample(&mut self, name: &str, labels: &Labels, value: impl std::fmt::Display) {
+        self.text.push_str(name);
+        for (number, (label, value)) in labels.iter().enumerate() {
+            let separator = if number == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+            let value = value.replace('\n', "\\n");
+            let _ = write!(self.text, "{separator}{label}=\"{value}\"");
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +126,7 @@ mod tests {
         families.gauge("none", "No samples.", []);
         families.single_counter("one_total", "One \\ sample.", 1.0);
         let expected = "# HELP one_total One \\\\ sample.\n# TYPE one_total counter\none_total 1\n";
-        assert_eq!(families.text(), expected);
+        assert_eq!(families.into_text(), expected);
     }
 
     #[test]
@@ -147,10 +134,27 @@ mod tests {
         let mut families = Families::default();
         let labels = vec![("name", "a\"\\\n".into())];
         families.gauge("gauge", "A label.", [(labels, 0.5)]);
-        let text = families.text();
+        let text = families.into_text();
         assert!(
             text.ends_with("gauge{name=\"a\\\"\\\\\\n\"} 0.5\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn histogram_has_buckets_sum_and_count() {
+        let mut families = Families::default();
+        let labels: Labels = vec![("route", "nar".into())];
+        let histogram = Histogram {
+            buckets: vec![(0.005, 1), (1.0, 3)],
+            count: 4,
+            sum: 2.5,
+        };
+        families.histogram("time", "A time.", [(labels, histogram)]);
+        let expected = "# HELP time A time.\n# TYPE time histogram\n\
+            time_bucket{route=\"nar\",le=\"0.005\"} 1\ntime_bucket{route=\"nar\",le=\"1\"} 3\n\
+            time_bucket{route=\"nar\",le=\"+Inf\"} 4\ntime_sum{route=\"nar\"} 2.5\n\
+            time_count{route=\"nar\"} 4\n";
+        assert_eq!(families.into_text(), expected);
     }
 }
