@@ -136,6 +136,11 @@ impl Environment {
         self.directory(NIX_DAEMON_SOCKET_PATH)
     }
 
+    /// The directory for temporary files that `TMPDIR` names.
+    pub(crate) fn temporary_dir(&self) -> Option<PathBuf> {
+        self.directory(TMPDIR)
+    }
+
     /// The options of ssh that `NIX_SSHOPTS` holds.
     ///
     /// Errors: [`ConfigError::NotUtf8`].
@@ -350,6 +355,9 @@ const NIX_DAEMON_SOCKET_PATH: &str = "NIX_DAEMON_SOCKET_PATH";
 
 /// The variable that holds options of ssh.
 const NIX_SSHOPTS: &str = "NIX_SSHOPTS";
+
+/// The variable that names the directory for temporary files.
+const TMPDIR: &str = "TMPDIR";
 
 /// The variable that names the store directory.
 pub(crate) const NIX_STORE_DIR: &str = "NIX_STORE_DIR";

@@ -40,6 +40,7 @@ impl Environment {
             home: self.home().map(Path::to_owned),
             daemon_socket: self.daemon_socket(),
             ssh_options: self.ssh_options()?.unwrap_or_default().to_owned(),
+            temporary_dir: self.temporary_dir(),
         })
     }
 }

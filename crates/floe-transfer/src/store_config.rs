@@ -97,6 +97,8 @@ pub struct UriContext {
     pub daemon_socket: Option<PathBuf>,
     /// Further options of ssh, as a shell would split them.
     pub ssh_options: String,
+    /// The directory for temporary files, if it is not `/tmp`.
+    pub temporary_dir: Option<PathBuf>,
 }
 
 /// The options for opening a source.

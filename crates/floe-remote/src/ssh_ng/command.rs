@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_store::WrittenFile;
@@ -28,6 +28,8 @@ pub(super) struct SshCommand {
     pub(super) remote_store: Option<String>,
     /// Further options of ssh.
     pub(super) options: Vec<String>,
+    /// The directory for the file of known hosts.
+    pub(super) temporary_dir: PathBuf,
 }
 
 impl SshCommand {
@@ -58,7 +60,7 @@ impl SshCommand {
         let mut command = Command::new("ssh");
         command.arg(&self.destination).args(["-x", "-T"]);
         let known_hosts = match &self.host_key {
-            Some(key) => Some(KnownHosts::create(&self.host, key)?),
+            Some(key) => Some(KnownHosts::create(&self.temporary_dir, &self.host, key)?),
             None => None,
         };
         // ssh obeys the first of several values.
@@ -101,9 +103,8 @@ fn remote_command(program: &[String]) -> String {
 pub(super) struct KnownHosts(TempPath);
 
 impl KnownHosts {
-    fn create(host: &str, key: &str) -> io::Result<KnownHosts> {
-        let directory = std::env::temp_dir();
-        let (file, path) = WrittenFile::create_temporary(&directory, "floe-known-hosts-", "")?;
+    fn create(directory: &Path, host: &str, key: &str) -> io::Result<KnownHosts> {
+        let (file, path) = WrittenFile::create_temporary(directory, "floe-known-hosts-", "")?;
         file.complete(|file| writeln!(file, "{host} {key}"))?;
         Ok(KnownHosts(path))
     }

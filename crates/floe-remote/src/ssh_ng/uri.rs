@@ -60,6 +60,10 @@ impl SshUri {
                 remote_program: vec![program.into()],
                 remote_store: None,
                 options,
+                temporary_dir: context
+                    .temporary_dir
+                    .clone()
+                    .unwrap_or_else(|| "/tmp".into()),
             },
             dir: context.store_dir.clone().unwrap_or_default(),
             priority: 0,

@@ -20,6 +20,11 @@ const LAYERS: &[&[&str]] = &[
     &["floe-ffi", "floe-cli"],
 ];
 
+/// Returns the names of all crates that floe ships.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    LAYERS.iter().copied().flatten().copied()
+}
+
 /// Crates that other crates use only in tests.
 const TEST_ONLY: &[&str] = &["floe-testkit"];
 

@@ -6,22 +6,19 @@
 use super::Fault;
 use super::code::Pattern::{Attribute, Letters, Path};
 use super::code::{Pattern, lines_with, tokens, without_tests};
-use super::{plain_threads, shared_directories, written_files};
+use super::{layers, plain_threads, shared_directories, written_files};
 use crate::generate::GENERATED;
 
-/// Crates that must not read the environment. The command line reads it and passes options.
-const LIBRARIES: &[&str] = &[
-    "floe-format",
-    "floe-hash",
-    "floe-queue",
-    "floe-messages",
-    "floe-store",
-    "floe-transfer",
-    "floe-cache",
-    "floe-copy",
-    "floe-server",
-    "floe-config",
-];
+/// Crates of grammars and state machines alone.
+const PURE: &[&str] = &["floe-format", "floe-messages", "floe-wire"];
+
+/// The crates that may read the environment. The command line reads it and passes options to all
+/// others.
+const READERS_OF_ENVIRONMENT: &[&str] = &["floe-bench", "floe-cli", "floe-ffi"];
+
+fn is_library(package: &str) -> bool {
+    layers::all().any(|name| name == package) && !READERS_OF_ENVIRONMENT.contains(&package)
+}
 
 /// A longer file has more than one subject.
 const LINES_MAX: usize = 500;
@@ -70,9 +67,7 @@ struct Ban {
 const BANS: &[Ban] = &[
     Ban {
         rule: "pure",
-        applies: |place| {
-            matches!(place.package, "floe-format" | "floe-messages") && place.is_shipped
-        },
+        applies: |place| PURE.contains(&place.package) && place.is_shipped,
         patterns: &[
             Path("std", "fs"),
             Path("std", "net"),
@@ -86,7 +81,7 @@ const BANS: &[Ban] = &[
     },
     Ban {
         rule: "environment",
-        applies: |place| LIBRARIES.contains(&place.package) && place.is_shipped,
+        applies: |place| is_library(place.package) && place.is_shipped,
         patterns: &[
             Path("env", "var"),
             Path("env", "var_os"),
