@@ -120,7 +120,7 @@ mod tests {
             (404, "create the directory"),
             (405, "takes no uploads"),
             (409, "create the directory"),
-            (411, "without a length"),
+            (411, "requires Content-Length"),
             (413, "client_max_body_size"),
             (507, "free some space"),
         ] {

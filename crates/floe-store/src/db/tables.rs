@@ -27,8 +27,8 @@ pub(crate) enum MissingTables {
 pub(super) enum Tables {
     /// It has the tables of Nix.
     OfNix,
-    /// It has no tables: a power cut during the creation of the store leaves such a file, and so
-    /// does a failed restore.
+    /// It has no table of paths: a power cut during the creation of the store leaves such a file,
+    /// and so does a failed restore. Each command of the newest Nix then makes its further tables.
     None,
     /// It has other tables.
     Foreign,
@@ -37,17 +37,31 @@ pub(super) enum Tables {
 impl Tables {
     pub(super) fn of(connection: &Connection) -> rusqlite::Result<Tables> {
         // One query, because another process may create the tables meanwhile.
-        let query = "select count(*), coalesce(max(name = 'ValidPaths'), 0) \
-             from sqlite_schema where type = 'table'";
-        let (count, is_of_nix): (i64, bool) =
-            connection.query_row(query, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(match (count, is_of_nix) {
-            (_, true) => Tables::OfNix,
-            (0, false) => Tables::None,
-            (_, false) => Tables::Foreign,
+        let query = "select name from sqlite_schema where type = 'table'";
+        let mut statement = connection.prepare(query)?;
+        let names = statement.query_map((), |row| row.get(0))?;
+        let names: Vec<String> = names.collect::<rusqlite::Result<_>>()?;
+        let is_of_other = |name: &String| {
+            !name.starts_with("sqlite_") && !FURTHER_TABLES.contains(&name.as_str())
+        };
+        Ok(match names.iter().any(|name| name == "ValidPaths") {
+            true => Tables::OfNix,
+            false if names.iter().any(is_of_other) => Tables::Foreign,
+            false => Tables::None,
         })
     }
 }
+
+/// The tables of all versions of Nix beside that of the paths (schema.sql,
+/// ca-specific-schema.sql).
+const FURTHER_TABLES: [&str; 6] = [
+    "Refs",
+    "DerivationOutputs",
+    "Realisations",
+    "RealisationsRefs",
+    "BuildTraceV3",
+    "SchemaMigrations",
+];
 
 /// Creates the tables of a database that has none. A database of another program is refused.
 pub(super) fn make_tables(
