@@ -3,7 +3,6 @@
 mod auth;
 mod bench;
 mod collect;
-pub(crate) mod examples;
 mod manage;
 mod nix_copy_closure;
 pub(crate) mod nix_serve;
@@ -41,7 +40,7 @@ pub(crate) use transfer::{TransferArgs, TrustArgs};
 
 /// Copies Nix closures between stores and binary caches, without needing Nix
 #[derive(Debug, Parser)]
-#[command(name = "floe", version, max_term_width = 100, after_help = examples::help("floe"))]
+#[command(name = "floe", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
@@ -54,59 +53,44 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Install closures of store paths from binary caches
-    #[command(after_help = examples::help("floe-install"))]
     Install(InstallArgs),
     /// Copy closures between stores and binary caches
-    #[command(after_help = examples::help("floe-copy"))]
     Copy(CopyArgs),
     /// Push closures of the local store to a binary cache
-    #[command(after_help = examples::help("floe-push"))]
     Push(Box<PushArgs>),
     /// Run a program of a store path, after installing the path if necessary
-    #[command(after_help = examples::help("floe-run"))]
     Run(Box<RunArgs>),
     /// Run a shell or a command with the programs of store paths in PATH
-    #[command(after_help = examples::help("floe-shell"))]
     Shell(Box<ShellArgs>),
     /// List the paths that links and profiles keep, with their sizes
-    #[command(after_help = examples::help("floe-list"))]
     List(ListArgs),
     /// Remove a link or a profile's entry, so that a collection can free what only it keeps
-    #[command(after_help = examples::help("floe-uninstall"))]
     Uninstall(UninstallArgs),
     /// List the GC roots, and what each keeps
-    #[command(after_help = examples::help("floe-roots"))]
     Roots(RootsArgs),
     /// List, switch and delete the generations of a profile
-    #[command(subcommand, after_help = examples::help("floe-profile"))]
+    #[command(subcommand)]
     Profile(ProfileCommand),
     /// Delete the paths that no root keeps
-    #[command(after_help = examples::help("floe-gc"))]
     Gc(GcArgs),
     /// Delete given paths that nothing keeps
-    #[command(after_help = examples::help("floe-delete"))]
     Delete(DeleteArgs),
     /// Replace equal files of a store by hard links, which saves space
-    #[command(after_help = examples::help("floe-optimise"), visible_alias = "optimize")]
+    #[command(visible_alias = "optimize")]
     Optimise(OptimiseArgs),
     /// Check a store: contents against hashes, and the database against the disk
-    #[command(after_help = examples::help("floe-verify"))]
     Verify(VerifyArgs),
     /// Show the metadata of paths in a store or binary cache
-    #[command(after_help = examples::help("floe-info"))]
     Info(InfoArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
-    #[command(after_help = examples::help("floe-config"))]
     Config(ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
-    #[command(after_help = examples::help("floe-serve"), args_conflicts_with_subcommands = true)]
+    #[command(args_conflicts_with_subcommands = true)]
     Serve(Box<ServeArgs>),
     /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
-    #[command(after_help = examples::help("floe-nix-copy-closure"))]
     NixCopyClosure(NixCopyClosureArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]
-    #[command(override_help = nix_serve::help())]
     NixServe {
         #[arg(
             value_name = "OPTION",
@@ -116,26 +100,23 @@ pub(crate) enum Command {
         args: Vec<OsString>,
     },
     /// Make and convert keys that sign binary caches
-    #[command(subcommand, after_help = examples::help("floe-key"))]
+    #[command(subcommand)]
     Key(KeyCommand),
     /// Time programs and compare them
-    #[command(subcommand, after_help = examples::help("floe-bench"))]
+    #[command(subcommand)]
     Bench(BenchCommand),
     /// Print a completion script for a shell
-    #[command(after_help = examples::help("floe-completions"))]
     Completions {
         /// The shell that will run the script
         shell: Shell,
     },
     /// Print the manual page, or write the pages of all commands into a directory
-    #[command(after_help = examples::help("floe-man"))]
     Man {
         /// Write floe.1, floe-install.1 and so on into this directory, such as
         /// ~/.local/share/man/man1
         dir: Option<PathBuf>,
     },
     /// Show floe at work: copy it into a cache, install it from there, verify and run it
-    #[command(after_help = examples::help("floe-demo"))]
     Demo {
         /// Keep all files in this directory, which must not exist yet
         #[arg(long, value_name = "DIR")]
@@ -362,13 +343,11 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Print a new secret key; store it in a file that only its owner can read
-    #[command(after_help = examples::help("floe-key-generate"))]
     Generate {
         /// The name of the key, such as cache.example.org-1
         name: String,
     },
     /// Read a secret key, and print its public key
-    #[command(after_help = examples::help("floe-key-public"))]
     Public {
         /// The file of the secret key; without it, stdin
         file: Option<PathBuf>,

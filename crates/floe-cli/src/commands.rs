@@ -16,20 +16,41 @@ mod mount;
 pub(crate) mod nix_copy_closure;
 pub(crate) mod nix_serve;
 pub(crate) mod optimise;
+mod pages;
 pub(crate) mod push;
 pub(crate) mod run;
 pub(crate) mod run_copy;
 pub(crate) mod serve;
 pub(crate) mod verify;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 
 use anyhow::{Context as _, anyhow};
+use clap::{CommandFactory as _, FromArgMatches as _};
 use nix::errno::Errno;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+use crate::args::Cli;
 use crate::messages;
+use crate::page::Page;
+
+/// Returns the command line with the examples of all commands.
+pub(crate) fn command_line() -> clap::Command {
+    pages::with_examples(Cli::command())
+}
+
+/// Parses a command line.
+///
+/// Errors: those of clap, which are also the texts of `--help` and `--version`.
+pub(crate) fn parse<T: Into<OsString> + Clone>(
+    line: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let mut command = command_line();
+    let matches = command.try_get_matches_from_mut(line)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
 
 /// Prints a line of the result on stdout.
 ///
@@ -72,3 +93,26 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     filled.map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
     Ok(bytes)
 }
+
+/// The manual pages of all commands, in the order of `floe --help`.
+pub(crate) const PAGES: &[&[Page]] = &[
+    install::page::PAGES,
+    copy::page::PAGES,
+    push::page::PAGES,
+    run::page::PAGES,
+    manage::page::PAGES,
+    manage::profile::page::PAGES,
+    gc::page::PAGES,
+    delete::page::PAGES,
+    optimise::page::PAGES,
+    verify::page::PAGES,
+    info::page::PAGES,
+    config::page::PAGES,
+    serve::page::PAGES,
+    nix_copy_closure::page::PAGES,
+    nix_serve::page::PAGES,
+    key::page::PAGES,
+    bench::page::PAGES,
+    manual::own_pages::PAGES,
+    demo::page::PAGES,
+];

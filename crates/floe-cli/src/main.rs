@@ -10,26 +10,26 @@ mod links;
 mod messages;
 mod open_files;
 mod options;
+mod page;
 mod path_lines;
 mod times;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
 use clap_complete::CompleteEnv;
 
-use args::{BenchCommand, Cli, Command, LogFormat};
+use args::{BenchCommand, Command, LogFormat};
 
 fn main() -> ExitCode {
     if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {
         return exit_code(commands::nix_serve::run(&args));
     }
     // A shell asks for completions by this variable.
-    CompleteEnv::with_factory(Cli::command)
+    CompleteEnv::with_factory(commands::command_line)
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
     let line = commands::nix_copy_closure::command_line(std::env::args_os());
-    let cli = match Cli::try_parse_from(line) {
+    let cli = match commands::parse(line) {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage(error, std::env::args_os()),
     };

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand, ValueEnum};
 use floe_server::auth::{Expiry, Scope, Scopes};
 
-use super::examples;
 use crate::exit::UsageError;
 use crate::messages::auth as messages;
 
@@ -14,20 +13,17 @@ use crate::messages::auth as messages;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ServeCommand {
     /// Make and remove the logins that clients of a server need
-    #[command(subcommand, after_help = examples::help("floe-serve-auth"))]
+    #[command(subcommand)]
     Auth(AuthCommand),
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum AuthCommand {
     /// Add a user; the password comes from the terminal or from stdin
-    #[command(after_help = examples::help("floe-serve-auth-add-user"))]
     AddUser(NewLoginArgs),
     /// Add a random token, and print it once
-    #[command(after_help = examples::help("floe-serve-auth-add-token"))]
     AddToken(NewLoginArgs),
     /// Remove a login
-    #[command(after_help = examples::help("floe-serve-auth-remove"))]
     Remove {
         #[command(flatten)]
         file: LoginFileArgs,
@@ -35,7 +31,6 @@ pub(crate) enum AuthCommand {
         name: String,
     },
     /// Print the name, kind, scopes and expiry of each login
-    #[command(after_help = examples::help("floe-serve-auth-list"))]
     List(LoginFileArgs),
 }
 

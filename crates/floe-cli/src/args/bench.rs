@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{examples, parse_number};
+use super::parse_number;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Time programs that copy a closure, and test whether they differ
-    #[command(after_help = examples::help("floe-bench-copy"))]
     Copy(Box<BenchCopyArgs>),
 }
 

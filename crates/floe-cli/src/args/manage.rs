@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::{LocalStoreArgs, OptionArgs, OutputArgs, examples};
+use super::{LocalStoreArgs, OptionArgs, OutputArgs};
 use crate::completions;
 
 /// The local store, and how its contents are shown.
@@ -57,16 +57,12 @@ pub(crate) struct UninstallArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileCommand {
     /// List the generations, as nix-env --list-generations does
-    #[command(after_help = examples::help("floe-profile-list"))]
     List(ProfileArgs),
     /// Show what each generation changed
-    #[command(after_help = examples::help("floe-profile-history"))]
     History(ProfileArgs),
     /// Show the versions and sizes that each generation changed in the closure
-    #[command(after_help = examples::help("floe-profile-diff-closures"))]
     DiffClosures(ProfileArgs),
     /// Switch to the generation before the current one
-    #[command(after_help = examples::help("floe-profile-rollback"))]
     Rollback {
         #[command(flatten)]
         profile: ProfileArgs,
@@ -76,7 +72,6 @@ pub(crate) enum ProfileCommand {
         to: Option<u64>,
     },
     /// Switch to a generation
-    #[command(after_help = examples::help("floe-profile-switch"))]
     Switch {
         #[command(flatten)]
         profile: ProfileArgs,
@@ -86,7 +81,6 @@ pub(crate) enum ProfileCommand {
         generation: u64,
     },
     /// Delete all generations except the current one
-    #[command(after_help = examples::help("floe-profile-wipe-history"))]
     WipeHistory {
         #[command(flatten)]
         profile: ProfileArgs,
@@ -98,7 +92,6 @@ pub(crate) enum ProfileCommand {
         dry_run: bool,
     },
     /// Delete generations: numbers, old, 30d for those before, or +5 to keep five
-    #[command(after_help = examples::help("floe-profile-delete-generations"))]
     DeleteGenerations {
         #[command(flatten)]
         profile: ProfileArgs,

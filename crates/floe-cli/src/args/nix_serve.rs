@@ -3,8 +3,6 @@
 //! The text of `--help` is the only list of them. The parser reads their names, their values and
 //! the reasons of its warnings from this text.
 
-use super::examples;
-
 /// An option of nix-serve.
 #[derive(Debug)]
 pub(crate) struct OptionEntry {
@@ -62,7 +60,7 @@ pub(crate) fn entries() -> impl Iterator<Item = OptionEntry> {
     })
 }
 
-/// Returns the text of `--help`.
+/// Returns the text of `--help` before the examples.
 pub(crate) fn help() -> String {
     format!(
         "Serves a Nix store as a binary cache: floe under the name nix-serve.\n\n\
@@ -70,10 +68,8 @@ pub(crate) fn help() -> String {
          {APPLIED}\n\
          {IGNORED_HEADING}:\n\
          {IGNORED}  +RTS ... -RTS\n      {NO_HASKELL}\n\n\
-         Environment: {}\n\n\
-         {}",
+         Environment: {}\n",
         ENVIRONMENT.join(", "),
-        examples::help("nix-serve"),
     )
 }
 
@@ -97,7 +93,7 @@ const APPLIED: &str = "  -l, --listen HOST:PORT|:PORT|[IPV6]:PORT|SOCKET
   --store STORE
       the store: auto, local, a directory, local?root=DIR; daemon means the store behind it
   --priority N
-      clients ask the cache with the lowest priority first [default: 30]
+      clients try caches with lower numbers first [default: 30]
   --path PATH
       serve below this path, such as /cache
   --timeout SECONDS

@@ -6,6 +6,7 @@
 //! 4. Print the results as a table, and write them to the requested files.
 
 mod closure;
+pub(crate) mod page;
 mod perf;
 mod scenario;
 mod variant;

@@ -1,5 +1,7 @@
 //! `floe config`: shows the settings and the origins of their values.
 
+pub(crate) mod page;
+
 use floe_cache::{Proxies, ProxyVar};
 use floe_config::{ConfigError, SettingEntry, setting_note};
 use serde_json::{Map, Value, json};

@@ -1,5 +1,7 @@
 //! `floe copy`: copies closures between stores and binary caches.
 
+pub(crate) mod page;
+
 use anyhow::bail;
 use floe_copy::{CopyRequest, RequestedPaths};
 

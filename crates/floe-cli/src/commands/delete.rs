@@ -1,5 +1,7 @@
 //! `floe delete`: deletes given paths that nothing keeps.
 
+pub(crate) mod page;
+
 use std::fs;
 
 use anyhow::anyhow;

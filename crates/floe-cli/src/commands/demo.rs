@@ -6,6 +6,8 @@
 //! 4. Verify the store, and run the installed floe.
 //! 5. Change one byte in the cache, and show that an install refuses it.
 
+pub(crate) mod page;
+
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};

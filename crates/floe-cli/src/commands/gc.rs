@@ -2,6 +2,7 @@
 
 mod collection;
 mod old_generations;
+pub(crate) mod page;
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal as _};

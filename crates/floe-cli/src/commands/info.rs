@@ -1,5 +1,7 @@
 //! `floe info`: shows the metadata of paths in a store or cache.
 
+pub(crate) mod page;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

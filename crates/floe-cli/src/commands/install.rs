@@ -1,5 +1,7 @@
 //! `floe install`: copies closures from binary caches into a store.
 
+pub(crate) mod page;
+
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};

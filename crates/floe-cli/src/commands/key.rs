@@ -1,5 +1,7 @@
 //! `floe key`: makes and converts the keys that sign binary caches, in Nix's text form.
 
+pub(crate) mod page;
+
 use std::io::Read as _;
 
 use anyhow::{Context as _, anyhow};

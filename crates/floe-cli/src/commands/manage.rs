@@ -2,6 +2,7 @@
 //! `profile`.
 
 pub(crate) mod list;
+pub(crate) mod page;
 pub(crate) mod profile;
 pub(crate) mod roots;
 pub(crate) mod uninstall;

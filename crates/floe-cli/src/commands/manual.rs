@@ -4,22 +4,21 @@
 //! program.
 
 mod nix_serve;
+pub(crate) mod own_pages;
 mod page;
-mod references;
 mod synopsis;
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use clap_mangen::roff::{Roff, bold, roman};
 use floe_store::write_file;
 
 use super::print;
-use crate::args::Cli;
 use crate::messages;
 
 /// Prints a completion script.
@@ -48,7 +47,7 @@ pub(crate) fn man(dir: Option<&Path>) -> anyhow::Result<()> {
 /// `floe-install`.
 fn command_line() -> Command {
     // A page about `floe help` would only repeat the other pages.
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = super::command_line().disable_help_subcommand(true);
     command.build();
     command
 }

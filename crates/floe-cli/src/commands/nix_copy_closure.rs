@@ -1,5 +1,7 @@
 //! `floe nix-copy-closure`: `floe copy` with the options of Nix's command, also under its name.
 
+pub(crate) mod page;
+
 use std::ffi::OsString;
 use std::path::Path;
 

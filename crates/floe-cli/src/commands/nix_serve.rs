@@ -4,6 +4,7 @@
 mod command_line;
 mod daemon;
 mod getopt;
+pub(crate) mod page;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! `floe optimise`: replaces equal files of a store by hard links.
 
+pub(crate) mod page;
+
 use std::sync::Arc;
 
 use floe_copy::check_writable;

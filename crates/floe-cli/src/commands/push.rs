@@ -1,5 +1,7 @@
 //! `floe push`: copies closures of the local store into a binary cache, compressed and signed.
 
+pub(crate) mod page;
+
 use std::path::PathBuf;
 
 use anyhow::bail;

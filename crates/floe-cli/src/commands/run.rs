@@ -7,6 +7,7 @@
 mod clone_mount;
 mod main_program;
 mod mount_store;
+pub(crate) mod page;
 mod protect;
 mod root_tree;
 mod user_namespace;

@@ -5,6 +5,7 @@ mod auth;
 mod check;
 pub(super) mod identity;
 pub(super) mod limits;
+pub(crate) mod page;
 mod pid_file;
 pub(super) mod process;
 mod settings;

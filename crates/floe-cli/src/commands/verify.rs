@@ -1,6 +1,7 @@
 //! `floe verify`: finds what `nix-store --verify --check-contents` finds. With `--repair`, it
 //! fetches damaged and missing paths again.
 
+pub(crate) mod page;
 mod remote;
 
 use std::collections::BTreeSet;

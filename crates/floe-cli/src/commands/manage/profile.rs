@@ -2,6 +2,7 @@
 
 mod closure_diff;
 mod default_profile;
+pub(crate) mod page;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

@@ -4,9 +4,8 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::references::{self, FILES};
-use super::{NAME, entry, name, nix_serve, synopsis};
-use crate::args::examples;
+use super::super::pages as page;
+use super::{entry, name, nix_serve, synopsis};
 use crate::exit_code::EXIT_CODES;
 
 /// Renders the page of a command.
@@ -32,7 +31,7 @@ pub(super) fn render(command: &Command) -> anyhow::Result<String> {
 
 /// Returns the sections after the options.
 fn common_sections(command: &Command) -> Roff {
-    let page = name(command);
+    let name_of_page = name(command);
     let mut roff = Roff::new();
     if command.has_subcommands() {
         roff.control("SH", ["COMMANDS"]);
@@ -45,7 +44,7 @@ fn common_sections(command: &Command) -> Roff {
     for (code, meaning) in EXIT_CODES {
         entry(&mut roff, &code.to_string(), meaning);
     }
-    let files: Vec<_> = FILES.iter().filter(|it| it.pages.contains(&page)).collect();
+    let files = page::files(name_of_page);
     if !files.is_empty() {
         roff.control("SH", ["FILES"]);
     }
@@ -53,7 +52,7 @@ fn common_sections(command: &Command) -> Roff {
         entry(&mut roff, file.names, file.content);
     }
     roff.control("SH", ["EXAMPLES"]);
-    for example in examples::of_page(page) {
+    for example in page::examples(name_of_page) {
         roff.control("PP", []);
         roff.text([roman(format!("{}:", example.purpose))]);
         // Keeps the command line in one line, so that a reader can copy it.
@@ -62,11 +61,15 @@ fn common_sections(command: &Command) -> Roff {
         roff.control("fi", []).control("RE", []);
     }
     roff.control("SH", ["SEE ALSO"]);
-    let see_also = match page {
-        NAME => command.get_subcommands().map(reference).collect(),
-        _ => references::see_also(page),
+    let see_also = match name_of_page {
+        page::MAIN => command
+            .get_subcommands()
+            .map(reference)
+            .collect::<Vec<_>>()
+            .join(", "),
+        page => page::see_also(page).join(", "),
     };
-    roff.text([roman(see_also.join(", "))]);
+    roff.text([roman(see_also)]);
     roff
 }
 

@@ -13,6 +13,7 @@ use floe_server::{CertificateFiles, Listen, TlsOptions};
 use super::getopt::{self, Argument};
 use crate::args::nix_serve::{self as table, Effect};
 use crate::args::{parse_seconds, parse_timeout};
+use crate::commands::pages::nix_serve_help;
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
 
@@ -71,7 +72,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
                 written,
                 value,
             } => match (entry.key(), entry.effect) {
-                ("help", _) => return Ok(Request::Print(table::help())),
+                ("help", _) => return Ok(Request::Print(nix_serve_help())),
                 ("version", _) => return Ok(Request::Print(VERSION.into())),
                 (_, Effect::Ignored) => options.ignore(&written, entry.help),
                 (key, Effect::Applied) => options

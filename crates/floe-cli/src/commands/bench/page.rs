@@ -1,0 +1,24 @@
+//! The manual pages of `floe bench` and `floe bench-copy`.
+
+use crate::page::{Example, Page};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[
+    Page {
+        name: "floe-bench",
+        examples: &[COPY],
+        files: &[],
+        see_also: &["floe-bench-copy(1)"],
+    },
+    Page {
+        name: "floe-bench-copy",
+        examples: &[COPY],
+        files: &[],
+        see_also: &["perf(1)"],
+    },
+];
+
+const COPY: Example = Example::new(
+    "Compare floe with Nix for a closure of cache.nixos.org",
+    "floe bench copy --path HASH --scenario cache-tmpfs=https://cache.nixos.org",
+);

@@ -1,0 +1,20 @@
+//! The manual page of `floe info`.
+
+use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[Page {
+    name: "floe-info",
+    examples: &[
+        Example::new(
+            "Ask a cache for a path",
+            "floe info --from https://cache.nixos.org HASH",
+        ),
+        Example::new(
+            "Print the closure of a valid path as JSON",
+            "floe info --recursive --json /nix/store/HASH-NAME",
+        ),
+    ],
+    files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS],
+    see_also: &["floe-copy(1)", "nix.conf(5)"],
+}];

@@ -1,0 +1,26 @@
+//! The manual page of `floe install`.
+
+use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[Page {
+    name: "floe-install",
+    examples: &[
+        Example::new(
+            "Install a program from cache.nixos.org into a store of your own",
+            "floe install --root ~/nix-root /nix/store/HASH-hello-2.12.1",
+        )
+        .on_main_page(),
+        Example::new(
+            "Install from another cache, and keep the closure from the garbage collector",
+            "floe install --from https://cache.example.org --trusted-public-keys NAME:KEY \
+             -o result HASH",
+        ),
+        Example::new(
+            "Show what would be fetched and written",
+            "floe install --dry-run --root ~/nix-root HASH",
+        ),
+    ],
+    files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS],
+    see_also: &["floe-copy(1)", "floe-verify(1)", "nix.conf(5)"],
+}];

@@ -1,0 +1,28 @@
+//! The manual pages of `floe completions` and `floe man`.
+
+use crate::page::{Example, Page};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[
+    Page {
+        name: "floe-completions",
+        examples: &[Example::new(
+            "Complete commands and options in this bash",
+            "source <(floe completions bash)",
+        )],
+        files: &[],
+        see_also: &["floe-man(1)"],
+    },
+    Page {
+        name: "floe-man",
+        examples: &[
+            Example::new("Read the manual page of floe", "floe man | man -l -"),
+            Example::new(
+                "Write the pages of all commands where man finds them",
+                "floe man ~/.local/share/man/man1",
+            ),
+        ],
+        files: &[],
+        see_also: &["man(1)"],
+    },
+];
