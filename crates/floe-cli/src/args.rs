@@ -30,7 +30,7 @@ pub(crate) use manage::{
 };
 pub(crate) use nix_copy_closure::NixCopyClosureArgs;
 pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_port};
-pub(crate) use output::OutputArgs;
+pub(crate) use output::{OutputArgs, log_format};
 pub(crate) use paths::{PathArgs, read_paths};
 pub(crate) use push::PushArgs;
 pub(crate) use run::{ProgramArgs, RunArgs, ShellArgs};
@@ -45,7 +45,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    output: OutputArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -122,50 +122,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
-}
-
-impl Cli {
-    /// Returns how much to print on stderr.
-    pub(crate) fn output(&self) -> OutputArgs {
-        let own = match &self.command {
-            Command::Install(args) => args.transfer.output,
-            Command::Copy(args) => args.transfer.output,
-            Command::Push(args) => args.output,
-            Command::Run(args) => args.program.output,
-            Command::Shell(args) => args.program.output,
-            Command::List(args) => args.store.output,
-            Command::Uninstall(args) => args.store.output,
-            Command::Roots(args) => args.store.output,
-            Command::Profile(command) => command.args().store.output,
-            Command::Gc(args) => args.store.output,
-            Command::Delete(args) => args.store.output,
-            Command::Optimise(args) => args.store.output,
-            Command::Verify(args) => args.output,
-            Command::Info(args) => args.output,
-            _ => OutputArgs::default(),
-        };
-        own.or(self.output)
-    }
-
-    /// Returns the format of stderr.
-    ///
-    /// `nix-serve` has an option of the same name for its access log. There, this option must stand
-    /// before the command.
-    pub(crate) fn log_format(&self) -> LogFormat {
-        let log = match &self.command {
-            Command::Install(args) => args.transfer.log,
-            Command::Copy(args) => args.transfer.log,
-            Command::Push(args) => args.log,
-            Command::Run(args) => args.program.log,
-            Command::Shell(args) => args.program.log,
-            Command::Verify(args) => args.log,
-            Command::Info(args) => args.log,
-            Command::Serve(args) => args.log,
-            _ => LogArgs::default(),
-        };
-        let requested = log.log_format.or(self.log.log_format);
-        requested.unwrap_or(LogFormat::Text)
-    }
 }
 
 #[derive(Debug, Args)]

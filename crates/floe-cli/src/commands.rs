@@ -32,7 +32,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use nix::errno::Errno;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::args::Cli;
+use crate::args::{self, Cli, LogFormat, OutputArgs};
 use crate::messages;
 use crate::page::Page;
 
@@ -41,15 +41,28 @@ pub(crate) fn command_line() -> clap::Command {
     pages::with_examples(Cli::command())
 }
 
+/// A command line.
+#[derive(Debug)]
+pub(crate) struct CommandLine {
+    pub(crate) cli: Cli,
+    pub(crate) output: OutputArgs,
+    pub(crate) log_format: LogFormat,
+}
+
 /// Parses a command line.
 ///
 /// Errors: those of clap, which are also the texts of `--help` and `--version`.
 pub(crate) fn parse<T: Into<OsString> + Clone>(
     line: impl IntoIterator<Item = T>,
-) -> Result<Cli, clap::Error> {
+) -> Result<CommandLine, clap::Error> {
     let mut command = command_line();
     let matches = command.try_get_matches_from_mut(line)?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok(CommandLine {
+        cli,
+        output: OutputArgs::of_line(&matches),
+        log_format: args::log_format(&matches),
+    })
 }
 
 /// Prints a line of the result on stdout.
@@ -116,3 +129,48 @@ pub(crate) const PAGES: &[&[Page]] = &[
     manual::own_pages::PAGES,
     demo::page::PAGES,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::display::Verbosity;
+
+    #[test]
+    fn innermost_output_options_count() {
+        for (line, verbosity, format) in [
+            ("floe gc", Verbosity::Normal, LogFormat::Text),
+            ("floe -q gc", Verbosity::Quiet, LogFormat::Text),
+            ("floe -q gc -v", Verbosity::Paths, LogFormat::Text),
+            (
+                "floe -vv profile list",
+                Verbosity::Requests,
+                LogFormat::Text,
+            ),
+            ("floe profile list -q", Verbosity::Quiet, LogFormat::Text),
+            (
+                "floe --log-format json gc",
+                Verbosity::Normal,
+                LogFormat::Json,
+            ),
+            (
+                "floe info --log-format json x",
+                Verbosity::Normal,
+                LogFormat::Json,
+            ),
+            (
+                "floe --log-format json info --log-format text x",
+                Verbosity::Normal,
+                LogFormat::Text,
+            ),
+            (
+                "floe nix-serve --log-format json",
+                Verbosity::Normal,
+                LogFormat::Text,
+            ),
+        ] {
+            let parsed = parse(line.split(' ')).unwrap();
+            assert_eq!(parsed.output.verbosity(), verbosity, "{line}");
+            assert_eq!(parsed.log_format, format, "{line}");
+        }
+    }
+}

@@ -29,15 +29,15 @@ fn main() -> ExitCode {
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
     let line = commands::nix_copy_closure::command_line(std::env::args_os());
-    let cli = match commands::parse(line) {
-        Ok(cli) => cli,
+    let line = match commands::parse(line) {
+        Ok(line) => line,
         Err(error) => return exit::report_usage(error, std::env::args_os()),
     };
-    if cli.log_format() == LogFormat::Json {
+    if line.log_format == LogFormat::Json {
         display::set_json();
     }
-    let output = cli.output();
-    display::set_output(output.verbosity(), output.color());
+    display::set_output(line.output.verbosity(), line.output.color());
+    let cli = line.cli;
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),
         Command::Copy(args) => commands::copy::run(args),

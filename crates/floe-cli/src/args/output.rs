@@ -1,7 +1,8 @@
 //! How much a command prints on stderr, and in which colors.
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches as _};
 
+use super::LogFormat;
 use crate::display::{ColorChoice, Verbosity};
 
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -19,8 +20,18 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Returns the arguments of the innermost command, completed by those before it.
+    pub(crate) fn of_line(line: &ArgMatches) -> OutputArgs {
+        levels(line).fold(OutputArgs::default(), |before, level| {
+            // Not every command has them.
+            let has_arguments = level.try_contains_id("quiet").is_ok();
+            let own = has_arguments.then(|| OutputArgs::from_arg_matches(level).ok());
+            own.flatten().unwrap_or_default().or(before)
+        })
+    }
+
     /// Returns these arguments, completed by those before the command.
-    pub(crate) fn or(self, before: OutputArgs) -> OutputArgs {
+    fn or(self, before: OutputArgs) -> OutputArgs {
         let is_set = self.quiet || self.verbose > 0;
         let (quiet, verbose) = match is_set {
             true => (self.quiet, self.verbose),
@@ -45,4 +56,23 @@ impl OutputArgs {
     pub(crate) fn color(self) -> ColorChoice {
         self.color.unwrap_or(ColorChoice::Auto)
     }
+}
+
+/// Returns the format of stderr that the innermost command has, or one before it.
+///
+/// `nix-serve` has an option of the same name for its access log. There, this option must stand
+/// before the command.
+pub(crate) fn log_format(line: &ArgMatches) -> LogFormat {
+    let chosen = levels(line).filter_map(|level| {
+        let format = level.try_get_one::<LogFormat>("log_format");
+        format.ok().flatten().copied()
+    });
+    chosen.last().unwrap_or(LogFormat::Text)
+}
+
+/// Returns the arguments of floe, those of its command, and so on.
+fn levels(line: &ArgMatches) -> impl Iterator<Item = &ArgMatches> {
+    std::iter::successors(Some(line), |level| {
+        level.subcommand().map(|(_, below)| below)
+    })
 }
