@@ -112,7 +112,7 @@ impl Disk {
 const KEEPING_ROOT: &str = "warning: keeping the root ";
 
 #[test]
-fn root_beside_its_store_is_kept_when_the_disk_is_mounted_elsewhere() {
+fn root_beside_its_store_survives_another_mount_point() {
     let Some(disk) = Disk::create() else { return };
     let script = "
         mounted; cp -a root \"$M/root\"; mv root old
