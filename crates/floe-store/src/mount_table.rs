@@ -40,8 +40,8 @@ impl MountTable {
         self.find(number).map(|mount| &*mount.point)
     }
 
-    /// Whether a file system with this number is mounted at a directory. The place of a file system
-    /// that the system mounts at the first access does not count.
+    /// Whether a file system with this number is mounted at a directory. An autofs mount does
+    /// not count, because its own file system is not mounted yet.
     pub(crate) fn is_mounted(&self, number: u64, point: &Path) -> bool {
         let mount = self.find(number);
         mount.is_some_and(|mount| mount.point == point && !mount.is_autofs)

@@ -55,8 +55,8 @@ pub enum StoreEvent {
         /// The defect.
         reason: LostRecord,
     },
-    /// The record of a new root on another file system could not be written. While that file system
-    /// is not mounted, a collection deletes what the root keeps.
+    /// The record of a new root could not be written. While the file system of the root is not
+    /// mounted, a collection deletes the closure of the root.
     RootNotRecorded {
         /// The message of the error.
         error: String,

@@ -99,8 +99,9 @@ pub(crate) fn below_empty_directory(roots: &HiddenRoots, directory: &Path) -> St
 
 pub(crate) fn root_not_recorded(error: &str) -> String {
     format!(
-        "skipping the record of a root on another file system: {error}; a collection deletes what \
-         the root keeps while that file system is not mounted"
+        "skipping the record of a root: {}; a collection deletes its closure while its file system \
+         is not mounted",
+        escaped(error)
     )
 }
 
@@ -389,6 +390,25 @@ mod tests {
     #[test]
     fn control_characters_of_links_are_escaped() {
         assert_eq!(kept_by("/a/e\x1b[31m\nü", None), "/a/e\\u{1b}[31m\\nü");
+    }
+
+    #[test]
+    fn control_characters_of_unmounted_roots_are_escaped() {
+        let roots = HiddenRoots {
+            count: 1,
+            first: "/a\nfloe: b".into(),
+            link: "/c\nd".into(),
+        };
+        for warning in [
+            not_mounted(&roots, Path::new("/m\nn")),
+            below_empty_directory(&roots, Path::new("/m\nn")),
+            failed_root("e\nf"),
+        ] {
+            assert!(
+                !warning.contains('\n') && warning.contains("\\n"),
+                "{warning}"
+            );
+        }
     }
 
     #[test]

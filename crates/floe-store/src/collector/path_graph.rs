@@ -111,7 +111,7 @@ impl DamagedNames {
     }
 }
 
-/// Returns the hash part with which a name begins, whatever follows.
+/// Returns the hash part at the beginning of a name.
 fn leading_hash_part(name: &OsStr) -> Option<HashPart> {
     let first = name.as_bytes().get(..HashPart::LEN)?;
     HashPart::parse(str::from_utf8(first).ok()?)

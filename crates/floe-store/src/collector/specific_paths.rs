@@ -101,7 +101,7 @@ impl fmt::Display for AlivePath {
                 let paths = paths.join(" -> ");
                 return write!(
                     f,
-                    "{paths} has lost a reference in the database, which it may be"
+                    "{paths} has lost a reference in the database, which may be this path"
                 );
             }
             AlivePath::Referrer { chain } => {

@@ -122,8 +122,7 @@ fn version(file: &Path) -> io::Result<Version> {
 
 const NAME: &str = "db.sqlite";
 
-/// Of the largest databases, a copy would take more time and space than a user expects of a command
-/// that only reads.
+/// A copy of a larger database takes too much time and space for a command that changes nothing.
 const SIZE_MAX: u64 = 2 << 30;
 
 const ATTEMPTS_MAX: usize = 3;

@@ -117,8 +117,8 @@ pub(crate) struct RootSearch<'a> {
     pub(crate) database: &'a Database,
     pub(crate) runtime_roots: RuntimeRoots,
     /// Whether to remove what Nix's collector removes: links in `gcroots/auto` that point to
-    /// nothing, and the files of temporary roots of dead processes; and whether to record the roots
-    /// on other file systems. The caller must hold the lock of the collector.
+    /// nothing, and the files of temporary roots of dead processes; and whether to record the
+    /// roots. The caller must hold the lock of the collector.
     pub(crate) removes_stale: bool,
     pub(crate) failed_roots: FailedRoots,
 }

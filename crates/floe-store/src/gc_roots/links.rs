@@ -80,7 +80,7 @@ impl<'a> Links<'a> {
     }
 
     /// Lets the search remove links in `gcroots/auto` that point to nothing, and update the records
-    /// of roots on other file systems.
+    /// of roots.
     pub(super) fn with_changes(mut self) -> Links<'a> {
         self.update = Some(RecordUpdate::begin(&self.recorded));
         self

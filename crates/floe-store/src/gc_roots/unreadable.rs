@@ -32,8 +32,7 @@ pub enum Unreadable {
         /// The directory of the first one.
         directory: PathBuf,
     },
-    /// The record of a root on another file system could not be written, with the message of the
-    /// error.
+    /// The record of a root could not be written, with the message of the error.
     NotRecorded(String),
     /// Parts of `/proc` of this many processes.
     Processes(usize),

@@ -419,7 +419,7 @@ fn failing_record_gives_a_warning_and_collection_continues() {
         make(&records);
         let script = "mounted; register \"$M/result\"; floe gc; has_path; rm \"$M/result\"";
         let ran = disk.run(None, script).expect(0);
-        let warning = "warning: skipping the record of a root on another file system: cannot open ";
+        let warning = "warning: skipping the record of a root: cannot open ";
         assert_eq!(
             ran.stderr.matches(warning).count(),
             2,
