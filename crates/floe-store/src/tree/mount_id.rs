@@ -28,7 +28,8 @@ pub(crate) struct Examined {
     /// The type and the permissions.
     pub(crate) mode: u32,
     pub(crate) size: u64,
-    pub(crate) links: u64,
+    /// The number of hard links. Their type in `stat` depends on the architecture.
+    pub(crate) links: usize,
     /// The mount. `None` for a file whose device alone is known: in an overlay, files have other
     /// devices than their directory.
     pub(crate) mount: Option<MountId>,
@@ -59,7 +60,7 @@ pub(crate) fn examine(parent: impl AsFd, name: &CStr) -> Result<Examined, Errno>
     Ok(Examined {
         mode: found.st_mode,
         size: u64::try_from(found.st_size).unwrap_or(0),
-        links: found.st_nlink,
+        links: usize::try_from(found.st_nlink).unwrap_or(usize::MAX),
         mount: is_directory.then_some(MountId::Device(found.st_dev)),
     })
 }
@@ -72,7 +73,7 @@ fn describe(found: &Statx) -> Examined {
     Examined {
         mode,
         size: found.stx_size,
-        links: u64::from(found.stx_nlink),
+        links: usize::try_from(found.stx_nlink).unwrap_or(usize::MAX),
         mount: match has_id {
             true => Some(MountId::Mount(found.stx_mnt_id)),
             false => is_directory.then_some(MountId::Device(device)),
