@@ -117,7 +117,7 @@ impl SmallDisk {
     /// Makes room for Nix: the newest one fills a disk with less than 8 MiB by its file `reserved`,
     /// and then has no space to open the database.
     fn enlarge(&self) {
-        self.mount.remount("size=200m");
+        self.mount.remount("size=400m");
     }
 
     /// Asserts that only the live paths exist.
