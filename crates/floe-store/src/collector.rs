@@ -164,7 +164,7 @@ impl Collector {
         // On a full disk, opening the database may need the space.
         remove_reserved(&layout)?;
         let scope = options.lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, options, MissingTables::Refuse);
+        let database = Database::open_writable(&layout, &options.database(MissingTables::Refuse));
         let database = database.map_err(|error| error.into_no_space_to_collect(None))?;
         if options.fsync_metadata {
             database.sync_each_commit()?;

@@ -43,14 +43,25 @@ use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
 use rustix::fs::{FlockOperation, Mode};
 
 use crate::error::{IoContext, StoreError};
+use crate::events::StoreEvents;
 use crate::layout::StoreLayout;
 use crate::locks::{
     LockWait, LockWaitScope, is_interrupted, open_lock_file, try_lock, wait_for_database,
 };
-use crate::options::WriteOptions;
 use crate::written_file::WrittenFile;
 use damaged_rows::SkippedRows;
 use tables::{SCHEMA, Tables, make_tables};
+
+/// The options of a database that is opened for writing.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseOptions {
+    /// Whether a new database keeps a write-ahead log.
+    pub(crate) use_wal: bool,
+    /// Whether the database survives a crash of the system.
+    pub(crate) fsync: bool,
+    pub(crate) missing: MissingTables,
+    pub(crate) events: StoreEvents,
+}
 
 /// An open database.
 #[derive(Debug)]
@@ -71,8 +82,7 @@ impl Database {
     /// and those of the system and of SQLite.
     pub(crate) fn open_writable(
         layout: &StoreLayout,
-        options: &WriteOptions,
-        missing: MissingTables,
+        options: &DatabaseOptions,
     ) -> Result<Database, StoreError> {
         let schema_file = layout.database_dir().join("schema");
         let is_new = !check_schema(&schema_file)?;
@@ -81,12 +91,12 @@ impl Database {
             // SQLite would let the umask decide which users may read the database and its log.
             create_world_readable(&file)?;
         }
-        let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
+        let mut connection = open::for_writing(&file, is_new, options.use_wal)
             .map_err(|source| database_error("open", &file, source))?;
         let has_tables = retry_while_busy(is_new, || prepare(&mut connection, is_new, options))
             .map_err(|source| database_error("prepare", &file, source))?;
         if !has_tables {
-            make_tables(layout, &connection, &file, is_new, (options, missing))?;
+            make_tables(layout, &connection, &file, is_new, options)?;
         }
         if is_new {
             // The rename makes the schema file appear complete. A process that finds an empty file
@@ -349,13 +359,13 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 fn prepare(
     connection: &mut Connection,
     is_new: bool,
-    options: &WriteOptions,
+    options: &DatabaseOptions,
 ) -> rusqlite::Result<bool> {
     connection.busy_handler(Some(wait_for_database))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     // With `normal`, a crash of the system may lose the newest rows but never the file. With `off`,
     // it may lose the whole database.
-    let synchronous = match options.fsync_metadata {
+    let synchronous = match options.fsync {
         true => "normal",
         false => "off",
     };
@@ -363,7 +373,7 @@ fn prepare(
     // The directory of temporary files may be on the same full disk.
     connection.pragma_update(None, "temp_store", "memory")?;
     let use_wal = match is_new {
-        true => options.use_sqlite_wal,
+        true => options.use_wal,
         // A store that a Nix with use-sqlite-wal = false made stays in its mode: a change needs
         // exclusive access, and both modes work.
         false => open::journal_mode(connection)? == "wal",

@@ -33,9 +33,8 @@ use rustix::fs::{Access, access};
 
 use crate::directory::{Directory, Entry, NewMode};
 use crate::error::{IoContext, StoreError};
+use crate::events::{StoreEvent, StoreEvents};
 use crate::layout::StoreLayout;
-use crate::options::StoreEvent;
-use crate::writer::StoreWriter;
 pub(crate) use found::RootSearch;
 pub use found::{FoundRoots, Root, RuntimeRoots};
 pub(crate) use links::FailedRoots;
@@ -121,6 +120,36 @@ impl IndirectGcRoot {
         entry.replace_link(Path::new(&layout.store_dir.full_path(path)))
     }
 
+    /// Makes the link and registers it as a root. A running collector has already read the
+    /// permanent roots, so the caller must protect the path by a temporary root.
+    pub(crate) fn register(
+        &self,
+        layout: &StoreLayout,
+        path: &StorePath,
+        events: &StoreEvents,
+    ) -> Result<(), StoreError> {
+        self.check_place(layout)?;
+        let (directory, name) = Directory::create_parent(&self.0)?;
+        let entry = directory.entry(name);
+        self.recheck(layout, &entry)?;
+        let auto = layout.state_dir.join(AUTO);
+        let auto = Directory::open_or_create(&auto, NewMode::Shared)?;
+        let name = auto_root_name(&self.0);
+        let registration = auto.entry(&name);
+        let may_be_removed = !entry.exists() && registration.exists();
+        entry.replace_link(Path::new(&layout.store_dir.full_path(path)))?;
+        registration.replace_link(&self.0)?;
+        if may_be_removed {
+            create_link_under_new_name(&self.0, &auto, &name)?;
+        }
+        // A collection keeps records whose registrations exist.
+        if let Err(error) = RecordedRoots::new(layout).update(&self.0, path) {
+            let error = error.to_string();
+            events.send(StoreEvent::RootNotRecorded { error });
+        }
+        Ok(())
+    }
+
     /// Checks the place by its name alone.
     fn check_place(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = &self.0;
@@ -137,41 +166,6 @@ impl IndirectGcRoot {
             ExistingLink::To(target) if is_in_store(layout, &target) => Ok(()),
             _ => Err(StoreError::NotARoot(self.0.clone())),
         }
-    }
-}
-
-impl StoreWriter {
-    /// Makes `link` a symbolic link to the logical store path and registers it as a root. Replaces
-    /// an existing link atomically.
-    ///
-    /// Errors: those of [`IndirectGcRoot::check`], because another process may have used the place
-    /// meanwhile, and those of the system.
-    pub fn add_gc_root(&self, link: &IndirectGcRoot, path: &StorePath) -> Result<(), StoreError> {
-        // A running collector has already read the permanent roots. A temporary root still protects
-        // the path.
-        self.add_temp_roots([path].into_iter())?;
-        link.check_place(self.layout())?;
-        let (directory, name) = Directory::create_parent(&link.0)?;
-        let entry = directory.entry(name);
-        link.recheck(self.layout(), &entry)?;
-        let auto = self.layout().state_dir.join(AUTO);
-        let auto = Directory::open_or_create(&auto, NewMode::Shared)?;
-        let name = auto_root_name(&link.0);
-        let registration = auto.entry(&name);
-        let may_be_removed = !entry.exists() && registration.exists();
-        entry.replace_link(Path::new(&self.layout().store_dir.full_path(path)))?;
-        registration.replace_link(&link.0)?;
-        if may_be_removed {
-            create_link_under_new_name(&link.0, &auto, &name)?;
-        }
-        // A collection keeps records whose registrations exist.
-        if let Err(error) = RecordedRoots::new(self.layout()).update(&link.0, path) {
-            let error = error.to_string();
-            self.events.send(StoreEvent::RootNotRecorded { error });
-        }
-        // A collector that began after the first call may have read the permanent roots before the
-        // link existed. The second call makes sure that it knows the temporary root.
-        self.add_temp_roots([path].into_iter())
     }
 }
 

@@ -21,6 +21,7 @@ mod crash_recovery;
 mod db;
 mod directory;
 mod error;
+mod events;
 mod free_space;
 mod gc_roots;
 mod hashing;
@@ -56,6 +57,7 @@ pub use collector::{
 pub use db::{BuildTrace, DamagedRow, Realisation, Table};
 pub use directory::is_trusted_owner;
 pub use error::{DatabaseReader, StoreError, is_out_of_space};
+pub use events::{LostRecord, StoreEvent, StoreEvents};
 pub use free_space::FileSystem;
 pub use gc_roots::{
     FoundRoots, HiddenRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
@@ -67,13 +69,12 @@ pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use locks::LockWait;
 pub use open_beneath::open_beneath;
 pub use optimise::{OptimiseObserver, OptimiseResults};
-pub use options::{StoreEvent, StoreEvents, WriteOptions};
+pub use options::WriteOptions;
 pub use profile::{FoundProfiles, Generation, GenerationSpec, Generations, Profile};
 pub use reader::StoreReader;
 pub use reference_graph::{ClosureSize, ReferenceGraph};
 pub use register::{RegisterOutcome, StagedPath};
 pub use regular_file::{open_regular_file, read_regular_file};
-pub use sync_record::LostRecord;
 pub use temp_roots::{ProgramRoot, TempRoots};
 pub use verify::{Damage, ProblemCause, Verification, VerifyObserver, VerifyProblem};
 pub use writer::StoreWriter;

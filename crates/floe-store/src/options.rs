@@ -1,11 +1,9 @@
 //! Options for opening a store for writing: settings of nix.conf, the way to wait for locks, and
 //! the receiver of events.
 
-use std::fmt;
-use std::sync::Arc;
-
+use crate::db::{DatabaseOptions, MissingTables};
+use crate::events::StoreEvents;
 use crate::locks::LockWait;
-use crate::sync_record::LostRecord;
 use crate::temp_roots::TempRoots;
 
 /// The options of a store writer.
@@ -35,57 +33,6 @@ pub struct WriteOptions {
     pub events: StoreEvents,
 }
 
-/// An event of a store that is opened for writing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreEvent {
-    /// The system was restarted. The writer hashes paths whose files may not have reached the disk.
-    CheckingPaths {
-        /// The number of paths.
-        paths: usize,
-    },
-    /// The database had no tables, and floe has made them. The rows of paths are lost.
-    LostRows {
-        /// The number of trees in the store directory that have no row now.
-        trees: usize,
-    },
-    /// The record of paths whose files may not have reached the disk is lost. Paths that a crash
-    /// of the system has damaged before stay unnoticed.
-    LostSyncRecord {
-        /// The defect.
-        reason: LostRecord,
-    },
-    /// The record of a new root could not be written. While the file system of the root is not
-    /// mounted, a collection deletes the closure of the root.
-    RootNotRecorded {
-        /// The message of the error.
-        error: String,
-    },
-}
-
-/// The receiver of [`StoreEvent`]s. The default drops them.
-#[derive(Clone, Default)]
-pub struct StoreEvents(Option<Arc<dyn Fn(StoreEvent) + Send + Sync>>);
-
-impl StoreEvents {
-    /// Sends the events to `receiver`.
-    pub fn new(receiver: impl Fn(StoreEvent) + Send + Sync + 'static) -> StoreEvents {
-        StoreEvents(Some(Arc::new(receiver)))
-    }
-
-    pub(crate) fn send(&self, event: StoreEvent) {
-        if let Some(receiver) = &self.0 {
-            receiver(event);
-        }
-    }
-}
-
-impl fmt::Debug for StoreEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreEvents").finish_non_exhaustive()
-    }
-}
-
 impl Default for WriteOptions {
     /// Nix's defaults. The group has none here, because its number depends on the system.
     fn default() -> WriteOptions {
@@ -99,6 +46,18 @@ impl Default for WriteOptions {
             sync_before_registering: false,
             lock_wait: LockWait::default(),
             events: StoreEvents::default(),
+        }
+    }
+}
+
+impl WriteOptions {
+    /// The options that concern the database.
+    pub(crate) fn database(&self, missing: MissingTables) -> DatabaseOptions {
+        DatabaseOptions {
+            use_wal: self.use_sqlite_wal,
+            fsync: self.fsync_metadata,
+            missing,
+            events: self.events.clone(),
         }
     }
 }

@@ -19,8 +19,7 @@ use crate::gc_roots::{
     read_existing_link,
 };
 use crate::layout::StoreLayout;
-use crate::locks::PathLock;
-use crate::writer::StoreWriter;
+use crate::locks::{LockWait, PathLock};
 pub use found::FoundProfiles;
 pub use generations::{Generation, GenerationSpec, Generations};
 
@@ -70,6 +69,43 @@ impl Profile {
     /// The path of the profile.
     pub fn path(&self) -> &Path {
         &self.place
+    }
+
+    /// Makes a path the newest generation and switches to it. Returns the number of the generation.
+    /// If the newest generation already is this path, no further one is made. Otherwise `add_root`
+    /// makes the root of the new one.
+    pub(crate) fn set(
+        &self,
+        layout: &StoreLayout,
+        path: &StorePath,
+        lock_wait: &LockWait,
+        add_root: impl FnOnce(&IndirectGcRoot) -> Result<(), StoreError>,
+    ) -> Result<u64, StoreError> {
+        let directory = Arc::new(Directory::create_parent(&self.place)?.0);
+        let _lock = PathLock::acquire(&directory, self.name(), lock_wait)?;
+        self.recheck(layout, &directory)?;
+        let wanted = PathBuf::from(layout.store_dir.full_path(path));
+        let latest = self.latest_generation(&directory)?;
+        let is_there = |number: &u64| {
+            let name = self.generation_name(*number);
+            let link = directory.entry(&name);
+            link.read_link().is_ok_and(|target| target == wanted)
+        };
+        let number = match latest.filter(is_there) {
+            Some(number) => number,
+            None => {
+                let latest = latest.unwrap_or(0);
+                let place = |number| self.place.with_file_name(self.generation_name(number));
+                let number = latest + 1;
+                if number > GENERATION_MAX {
+                    return Err(StoreError::LastGeneration(place(latest)));
+                }
+                add_root(&IndirectGcRoot::check(layout, &place(number))?)?;
+                number
+            }
+        };
+        self.link_to(&directory, number)?;
+        Ok(number)
     }
 
     fn name(&self) -> &OsStr {
@@ -133,45 +169,6 @@ impl Profile {
         let name = self.generation_name(number);
         let profile: Entry<'_> = directory.entry(self.name());
         profile.replace_link(Path::new(&name))
-    }
-}
-
-impl StoreWriter {
-    /// Makes a path the newest generation of a profile and switches to it. Returns the number of
-    /// the generation. If the newest generation already is this path, no further one is made.
-    ///
-    /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and those of the system.
-    pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
-        self.add_temp_roots([path].into_iter())?;
-        let directory = Arc::new(Directory::create_parent(&profile.place)?.0);
-        let _lock = PathLock::acquire(&directory, profile.name(), &self.lock_wait)?;
-        profile.recheck(self.layout(), &directory)?;
-        let wanted = PathBuf::from(self.layout().store_dir.full_path(path));
-        let latest = profile.latest_generation(&directory)?;
-        let is_there = |number: &u64| {
-            let name = profile.generation_name(*number);
-            let link = directory.entry(&name);
-            link.read_link().is_ok_and(|target| target == wanted)
-        };
-        let number = match latest.filter(is_there) {
-            Some(number) => number,
-            None => {
-                let latest = latest.unwrap_or(0);
-                let place = |number| {
-                    let name = profile.generation_name(number);
-                    profile.place.with_file_name(name)
-                };
-                let number = latest + 1;
-                if number > GENERATION_MAX {
-                    return Err(StoreError::LastGeneration(place(latest)));
-                }
-                let link = IndirectGcRoot::check(self.layout(), &place(number))?;
-                self.add_gc_root(&link, path)?;
-                number
-            }
-        };
-        profile.link_to(&directory, number)?;
-        Ok(number)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A store as a source: queries to its database, and the NARs of its paths.
+//! A store as a source: queries to its database, its roots, and the NARs of its paths.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::db::{BusyPolicy, DamagedRow, Database, LockedDatabase, has_no_trees};
 use crate::error::StoreError;
+use crate::gc_roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots};
 use crate::layout::StoreLayout;
 use crate::locks::LockWait;
 use crate::tree;
@@ -120,6 +121,39 @@ impl StoreReader {
     /// Returns the valid paths that refer to a path.
     pub fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
         self.database().referrers(path)
+    }
+
+    /// Finds all roots: links, temporary roots, and the files that processes use. Changes nothing.
+    ///
+    /// Errors: those of the database, of the directories of roots, and of the roots daemon.
+    pub fn find_roots(&self, runtime_roots: RuntimeRoots) -> Result<FoundRoots, StoreError> {
+        self.root_search(&self.database(), runtime_roots, FailedRoots::Skip)
+            .find_all()
+    }
+
+    /// Finds the roots that are links in `gcroots` and `profiles`, and those outside that these
+    /// name.
+    ///
+    /// Errors: those of the database, and those of the directories of roots.
+    pub fn find_links(&self) -> Result<FoundRoots, StoreError> {
+        self.root_search(&self.database(), RuntimeRoots::Proc, FailedRoots::Skip)
+            .find_links()
+    }
+
+    /// Returns a search that changes nothing.
+    pub(crate) fn root_search<'a>(
+        &'a self,
+        database: &'a Database,
+        runtime_roots: RuntimeRoots,
+        failed_roots: FailedRoots,
+    ) -> RootSearch<'a> {
+        RootSearch {
+            layout: &self.layout,
+            database,
+            runtime_roots,
+            removes_stale: false,
+            failed_roots,
+        }
     }
 
     /// The place of a path on disk.

@@ -14,11 +14,11 @@ use rustix::fs::syncfs;
 
 use crate::db::Database;
 use crate::error::{IoContext as _, StoreError};
+use crate::events::{LostRecord, StoreEvent};
 use crate::layout::StoreLayout;
 use crate::locks::LockWait;
-use crate::options::StoreEvent;
 use crate::reader::StoreReader;
-use crate::sync_record::{LostRecord, SyncRecord, boot_id, had_record, lock_record};
+use crate::sync_record::{SyncRecord, boot_id, had_record, lock_record};
 use crate::verify::{Damage, VerifyObserver};
 use crate::writer::StoreWriter;
 

@@ -43,15 +43,6 @@ pub(crate) struct SyncRecord {
     pub(crate) damaged: BTreeSet<StorePath>,
 }
 
-/// The reason why a store that had a record has none any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LostRecord {
-    /// The file is gone.
-    Deleted,
-    /// The record names rows that the database does not have: one of both was replaced.
-    BeyondDatabase,
-}
-
 impl SyncRecord {
     /// Reads the record. Returns `None` if there is none. A record that does not parse, or is no
     /// regular file, distrusts all rows.

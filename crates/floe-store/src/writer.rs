@@ -19,10 +19,13 @@ use rustix::io::Errno;
 
 use crate::db::{Database, LockedDatabase, MissingTables};
 use crate::error::{IoContext, StoreError};
+use crate::events::StoreEvents;
+use crate::gc_roots::IndirectGcRoot;
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, open_lock_file};
 use crate::new_store::{NewStore, create_directories, lock_store};
-use crate::options::{StoreEvents, WriteOptions};
+use crate::options::WriteOptions;
+use crate::profile::Profile;
 use crate::temp_roots::SharedTempRoots;
 use crate::tree::TreeWriter;
 use crate::tree::links::{TreeLinks, UnusedLinks, open_links, remove_unused_links};
@@ -92,7 +95,7 @@ impl StoreWriter {
         }
         reserve_space(&layout.database_dir().join("reserved"));
         let scope = lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, options, MissingTables::Create)?;
+        let database = Database::open_writable(&layout, &options.database(MissingTables::Create))?;
         drop(scope);
         let temp_roots = options.temp_roots.open(&layout)?;
         let mut writer = StoreWriter {
@@ -161,6 +164,30 @@ impl StoreWriter {
     /// has found to be garbage, unless a valid path refers to it.
     pub fn wait_for_gc(&self) -> Result<(), StoreError> {
         self.temp_roots.file.lock().wait_for_gc(&self.lock_wait)
+    }
+
+    /// Makes `link` a symbolic link to the logical store path and registers it as a root. Replaces
+    /// an existing link atomically.
+    ///
+    /// Errors: those of [`IndirectGcRoot::check`], because another process may have used the place
+    /// meanwhile, and those of the system.
+    pub fn add_gc_root(&self, link: &IndirectGcRoot, path: &StorePath) -> Result<(), StoreError> {
+        self.add_temp_roots([path].into_iter())?;
+        link.register(&self.layout, path, &self.events)?;
+        // A collector that began after the first call may have read the permanent roots before the
+        // link existed. The second call makes sure that it knows the temporary root.
+        self.add_temp_roots([path].into_iter())
+    }
+
+    /// Makes a path the newest generation of a profile and switches to it. Returns the number of
+    /// the generation. If the newest generation already is this path, no further one is made.
+    ///
+    /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and those of the system.
+    pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
+        self.add_temp_roots([path].into_iter())?;
+        profile.set(&self.layout, path, &self.lock_wait, |root| {
+            self.add_gc_root(root, path)
+        })
     }
 
     /// Whether a collector may still remove the tree of a path that is not valid. The collector

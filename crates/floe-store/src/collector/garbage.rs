@@ -26,9 +26,7 @@ use super::GcSettings;
 use super::path_graph::{PathGraph, PathNumber, index};
 use crate::db::{DamagedRow, Database};
 use crate::error::{IoContext as _, StoreError};
-use crate::gc_roots::{
-    FailedRoots, FoundRoots, RootPlace, RootSearch, StaleRegistration, Unreadable,
-};
+use crate::gc_roots::{FailedRoots, FoundRoots, RootPlace, StaleRegistration, Unreadable};
 use crate::layout::StoreLayout;
 use crate::list_directory::list_directory;
 use crate::reader::StoreReader;
@@ -67,11 +65,7 @@ impl StoreReader {
     /// [`StoreReader::find_roots`].
     pub fn check_roots(&self, settings: &GcSettings) -> Result<(), StoreError> {
         let database = self.database();
-        let search = RootSearch::read_only(
-            (self.layout(), &database),
-            settings.runtime_roots,
-            FailedRoots::Stop,
-        );
+        let search = self.root_search(&database, settings.runtime_roots, FailedRoots::Stop);
         let found = search.find_permanent()?;
         found.check_registered(settings.ignore_unregistered_roots)
     }
@@ -86,11 +80,7 @@ impl StoreReader {
         ignored: &HashSet<PathBuf>,
     ) -> Result<Garbage, StoreError> {
         let (layout, database) = (self.layout(), self.database());
-        let search = RootSearch::read_only(
-            (layout, &database),
-            settings.runtime_roots,
-            FailedRoots::Stop,
-        );
+        let search = self.root_search(&database, settings.runtime_roots, FailedRoots::Stop);
         let mut roots = search.find_permanent()?;
         roots.check_registered(settings.ignore_unregistered_roots)?;
         let is_ignored = |place: &RootPlace| match place {

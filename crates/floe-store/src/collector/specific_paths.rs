@@ -12,7 +12,7 @@ use super::path_graph::{Edges, PathGraph, PathNumber, index};
 use super::{Collector, GcObserver, GcResults, GcSettings};
 use crate::db::Database;
 use crate::error::StoreError;
-use crate::gc_roots::{FailedRoots, Root, RootPlace, RootSearch};
+use crate::gc_roots::{FailedRoots, Root, RootPlace};
 use crate::layout::StoreLayout;
 use crate::reader::StoreReader;
 
@@ -161,11 +161,7 @@ impl StoreReader {
         settings: &GcSettings,
     ) -> Result<Vec<DeadFile>, DeleteError> {
         let database = self.database();
-        let search = RootSearch::read_only(
-            (self.layout(), &database),
-            settings.runtime_roots,
-            FailedRoots::Stop,
-        );
+        let search = self.root_search(&database, settings.runtime_roots, FailedRoots::Stop);
         let mut found = search.find_permanent()?;
         found.check_registered(options.settings(settings).ignore_unregistered_roots)?;
         let temporary = search.find_temporary(&mut found.unreadable)?;

@@ -73,7 +73,7 @@ mod tests {
             use_sqlite_wal: false,
             ..WriteOptions::default()
         };
-        drop(Database::open_writable(&layout, &options, MissingTables::Create).unwrap());
+        drop(Database::open_writable(&layout, &options.database(MissingTables::Create)).unwrap());
         let directory = layout.database_dir().join("db.sqlite.lock");
         let open = || Database::open_for_reading(&layout, BusyPolicy::Timeout(Duration::ZERO));
 

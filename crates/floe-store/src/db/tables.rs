@@ -6,11 +6,11 @@ use std::path::Path;
 use floe_format::StorePath;
 use rusqlite::Connection;
 
-use super::{database_error, retry_while_busy};
+use super::{DatabaseOptions, database_error, retry_while_busy};
 use crate::directory::Directory;
 use crate::error::{IoContext as _, StoreError};
+use crate::events::StoreEvent;
 use crate::layout::StoreLayout;
-use crate::options::{StoreEvent, WriteOptions};
 
 /// Whether a database without tables gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) fn make_tables(
     connection: &Connection,
     file: &Path,
     is_new: bool,
-    (options, missing): (&WriteOptions, MissingTables),
+    options: &DatabaseOptions,
 ) -> Result<(), StoreError> {
     let error = |source| database_error("prepare", file, source);
     match Tables::of(connection).map_err(error)? {
@@ -78,7 +78,7 @@ pub(super) fn make_tables(
         // After a power cut, the schema file may be there and the tables may not.
         Tables::None | Tables::OfNix => {}
     }
-    if !is_new && missing == MissingTables::Refuse {
+    if !is_new && options.missing == MissingTables::Refuse {
         let database = file.to_path_buf();
         return Err(StoreError::NoTables { database });
     }

@@ -7,6 +7,7 @@ use floe_format::{StoreDir, StorePath};
 
 use super::*;
 use crate::locks::LockWait;
+use crate::options::WriteOptions;
 
 /// An empty store, and options whose cancel flag is already set.
 fn interrupted() -> (tempfile::TempDir, StoreLayout, WriteOptions) {
@@ -31,7 +32,8 @@ fn interrupt_ends_wait_for_database_creation() {
     fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
     let began = Instant::now();
     let _scope = options.lock_wait.enter_scope();
-    let error = Database::open_writable(&layout, &options, MissingTables::Create).unwrap_err();
+    let error =
+        Database::open_writable(&layout, &options.database(MissingTables::Create)).unwrap_err();
     assert!(matches!(error, StoreError::Interrupted), "{error}");
     assert!(began.elapsed() < CREATE_TIMEOUT / 2);
 }
@@ -40,8 +42,9 @@ fn interrupt_ends_wait_for_database_creation() {
 fn reader_ignores_interrupt_of_earlier_writer_on_its_thread() {
     let (_root, layout, options) = interrupted();
     let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
-    let writer =
-        Mutex::new(Database::open_writable(&layout, &options, MissingTables::Create).unwrap());
+    let writer = Mutex::new(
+        Database::open_writable(&layout, &options.database(MissingTables::Create)).unwrap(),
+    );
     let locked = LockedDatabase::lock(&writer, &options.lock_wait);
     assert!(!locked.is_valid(&path).unwrap());
     drop(locked);
@@ -59,7 +62,8 @@ fn reader_ignores_interrupt_of_earlier_writer_on_its_thread() {
 fn reader_recovers_the_journal_of_a_crashed_writer() {
     let (_root, layout, options) = interrupted();
     let file = layout.database_dir().join("db.sqlite");
-    let writer = Database::open_writable(&layout, &options, MissingTables::Create).unwrap();
+    let writer =
+        Database::open_writable(&layout, &options.database(MissingTables::Create)).unwrap();
     let change = "pragma cache_size = 1; begin exclusive; \
          with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) \
          insert into ValidPaths (path, hash, registrationTime) \
@@ -96,7 +100,8 @@ fn synchronous_pragma_follows_fsync_metadata() {
             fsync_metadata,
             ..WriteOptions::default()
         };
-        let database = Database::open_writable(&layout, &options, MissingTables::Create).unwrap();
+        let database =
+            Database::open_writable(&layout, &options.database(MissingTables::Create)).unwrap();
         let connection = &database.connection;
         let found = connection.pragma_query_value(None, "synchronous", |row| row.get(0));
         assert_eq!(found, Ok(expected));

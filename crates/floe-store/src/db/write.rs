@@ -237,9 +237,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         fs::create_dir_all(layout.database_dir()).unwrap();
-        let database =
-            Database::open_writable(&layout, &WriteOptions::default(), MissingTables::Create)
-                .unwrap();
+        let database = Database::open_writable(
+            &layout,
+            &WriteOptions::default().database(MissingTables::Create),
+        )
+        .unwrap();
         let connection = &database.connection;
         let pages: i64 = connection
             .pragma_query_value(None, "page_count", |row| row.get(0))

@@ -12,7 +12,6 @@ use super::{processes, roots_daemon, temporary};
 use crate::db::Database;
 use crate::error::StoreError;
 use crate::layout::StoreLayout;
-use crate::reader::StoreReader;
 
 /// A root of a valid path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,53 +63,6 @@ impl FoundRoots {
     }
 }
 
-impl StoreReader {
-    /// Finds all roots: links, temporary roots, and the files that processes use. Changes nothing.
-    ///
-    /// Errors: those of the database, of the directories of roots, and of the roots daemon.
-    pub fn find_roots(&self, runtime_roots: RuntimeRoots) -> Result<FoundRoots, StoreError> {
-        let database = self.database();
-        let search =
-            RootSearch::read_only((self.layout(), &database), runtime_roots, FailedRoots::Skip);
-        let mut found = search.find_permanent()?;
-        let temporary = search.find_temporary(&mut found.unreadable)?;
-        let all = temporary.iter().map(|root| Root {
-            place: root.place.clone(),
-            path: root.path.clone(),
-        });
-        let all: BTreeSet<Root> = all.collect();
-        found.roots = search.sorted(found.roots, temporary)?;
-        let valid: BTreeSet<&Root> = found.roots.iter().collect();
-        found.not_valid = all
-            .into_iter()
-            .filter(|root| !valid.contains(root))
-            .collect();
-        Ok(found)
-    }
-
-    /// Finds the roots that are links in `gcroots` and `profiles`, and those outside that these
-    /// name.
-    ///
-    /// Errors: those of the database, and those of the directories of roots.
-    pub fn find_links(&self) -> Result<FoundRoots, StoreError> {
-        let database = self.database();
-        let search = RootSearch::read_only(
-            (self.layout(), &database),
-            RuntimeRoots::Proc,
-            FailedRoots::Skip,
-        );
-        let mut unreadable = Vec::new();
-        let (candidates, stale) = search.find_candidates(&mut unreadable)?;
-        let roots = search.sorted(Vec::new(), candidates)?;
-        Ok(FoundRoots {
-            roots,
-            stale,
-            unreadable,
-            ..FoundRoots::default()
-        })
-    }
-}
-
 /// The search for the roots of a store.
 pub(crate) struct RootSearch<'a> {
     pub(crate) layout: &'a StoreLayout,
@@ -123,24 +75,38 @@ pub(crate) struct RootSearch<'a> {
     pub(crate) failed_roots: FailedRoots,
 }
 
-impl<'a> RootSearch<'a> {
-    /// Returns a search that changes nothing.
-    pub(crate) fn read_only(
-        (layout, database): (&'a StoreLayout, &'a Database),
-        runtime_roots: RuntimeRoots,
-        failed_roots: FailedRoots,
-    ) -> RootSearch<'a> {
-        RootSearch {
-            layout,
-            database,
-            runtime_roots,
-            removes_stale: false,
-            failed_roots,
-        }
-    }
-}
-
 impl RootSearch<'_> {
+    /// Finds all roots: links, temporary roots, and the files that processes use.
+    pub(crate) fn find_all(&self) -> Result<FoundRoots, StoreError> {
+        let mut found = self.find_permanent()?;
+        let temporary = self.find_temporary(&mut found.unreadable)?;
+        let all = temporary.iter().map(|root| Root {
+            place: root.place.clone(),
+            path: root.path.clone(),
+        });
+        let all: BTreeSet<Root> = all.collect();
+        found.roots = self.sorted(found.roots, temporary)?;
+        let valid: BTreeSet<&Root> = found.roots.iter().collect();
+        found.not_valid = all
+            .into_iter()
+            .filter(|root| !valid.contains(root))
+            .collect();
+        Ok(found)
+    }
+
+    /// Finds the links in `gcroots` and `profiles`, and those outside that these name.
+    pub(crate) fn find_links(&self) -> Result<FoundRoots, StoreError> {
+        let mut unreadable = Vec::new();
+        let (candidates, stale) = self.find_candidates(&mut unreadable)?;
+        let roots = self.sorted(Vec::new(), candidates)?;
+        Ok(FoundRoots {
+            roots,
+            stale,
+            unreadable,
+            ..FoundRoots::default()
+        })
+    }
+
     /// Finds the roots of valid paths that are not temporary, sorted.
     pub(crate) fn find_permanent(&self) -> Result<FoundRoots, StoreError> {
         let mut unreadable = Vec::new();
