@@ -42,13 +42,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
 use rustix::fs::{FlockOperation, Mode};
 
+use crate::disk::{StoreLayout, WrittenFile};
 use crate::error::{IoContext, StoreError};
 use crate::events::StoreEvents;
-use crate::layout::StoreLayout;
 use crate::locks::{
     LockWait, LockWaitScope, is_interrupted, open_lock_file, try_lock, wait_for_database,
 };
-use crate::written_file::WrittenFile;
 use damaged_rows::SkippedRows;
 use tables::{SCHEMA, Tables, make_tables};
 

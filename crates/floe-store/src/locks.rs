@@ -18,7 +18,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::directory::Directory;
+use crate::disk::Directory;
 use crate::error::{IoContext, StoreError};
 
 /// Opens a lock file that only its owner may open, and creates it if it does not exist, as Nix

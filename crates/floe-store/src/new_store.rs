@@ -16,10 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::db::remove_stale_lock_directory;
-use crate::directory::Directory;
+use crate::disk::{Directory, StoreLayout, list_directory};
 use crate::error::{IoContext as _, StoreError};
-use crate::layout::StoreLayout;
-use crate::list_directory::list_directory;
 use crate::locks::{LockWait, open_lock_file, try_lock};
 
 /// Creates Nix's directories with Nix's modes, whatever the umask. Returns those that did not

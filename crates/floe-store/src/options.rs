@@ -4,7 +4,7 @@
 use crate::db::{DatabaseOptions, MissingTables};
 use crate::events::StoreEvents;
 use crate::locks::LockWait;
-use crate::temp_roots::TempRoots;
+use crate::roots::TempRoots;
 
 /// The options of a store writer.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@
 //! outside the tree.
 
 pub(crate) mod dump;
+mod hashing;
 pub(crate) mod links;
-pub(crate) mod mount_id;
 mod optimise;
 pub mod plan;
 pub(crate) mod remove;
@@ -17,6 +17,7 @@ pub(crate) mod temporary_tree;
 pub(crate) mod unpack;
 
 pub use dump::{CHUNK_LEN, dump_path, list_tree};
+pub(crate) use hashing::{hash_all, hash_tree};
 pub(crate) use optimise::{LinkedTree, TreeOptimiser};
 pub use remove::remove_tree;
 pub(crate) use remove::{remove_and_count, tree_bytes};

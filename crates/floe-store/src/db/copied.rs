@@ -15,7 +15,7 @@ use rustix::fs::Mode;
 
 use super::immutable::open_immutable;
 use super::{is_empty, may_write, side_file};
-use crate::written_file::WrittenFile;
+use crate::disk::WrittenFile;
 
 /// A file beside a database with transactions that the database does not have, or with those that
 /// it must lose.

@@ -60,8 +60,8 @@ mod tests {
 
     use super::*;
     use crate::db::{AccessMode, Database, MissingTables};
+    use crate::disk::StoreLayout;
     use crate::error::StoreError;
-    use crate::layout::StoreLayout;
     use crate::options::WriteOptions;
 
     #[test]

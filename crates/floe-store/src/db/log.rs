@@ -17,10 +17,9 @@ use rustix::fs::Mode;
 
 use super::readers::find_readers;
 use super::{Database, side_file};
+use crate::disk::{WrittenFile, free_bytes};
 use crate::error::{DatabaseReader, StoreError, is_out_of_space};
-use crate::free_space::free_bytes;
 use crate::locks::LockWait;
-use crate::written_file::WrittenFile;
 
 impl Database {
     /// Truncates the log if it is large beside the free space.

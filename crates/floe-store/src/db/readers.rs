@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::side_file;
+use crate::disk::list_directory;
 use crate::error::DatabaseReader;
-use crate::list_directory::list_directory;
 
 /// Returns the other processes that read the database now. If the system does not tell which of
 /// them hold a lock, returns all that have the database open.

@@ -7,10 +7,9 @@ use floe_format::StorePath;
 use rusqlite::Connection;
 
 use super::{DatabaseOptions, database_error, retry_while_busy};
-use crate::directory::Directory;
+use crate::disk::{Directory, StoreLayout};
 use crate::error::{IoContext as _, StoreError};
 use crate::events::StoreEvent;
-use crate::layout::StoreLayout;
 
 /// Whether a database without tables gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
     use crate::db::MissingTables;
-    use crate::layout::StoreLayout;
+    use crate::disk::StoreLayout;
     use crate::options::WriteOptions;
 
     /// The paths of a chain, in which each refers to the one before.

@@ -11,9 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::lock_wait::LockWait;
 use super::{open_lock_file, try_lock};
-use crate::directory::Directory;
+use crate::disk::{Directory, StoreLayout};
 use crate::error::{IoContext, StoreError};
-use crate::layout::StoreLayout;
 
 /// The open lock file. The lock is released when the value is dropped.
 #[derive(Debug)]

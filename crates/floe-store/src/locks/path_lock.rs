@@ -12,9 +12,8 @@ use rustix::fs::FlockOperation;
 
 use super::lock_wait::LockWait;
 use super::try_lock;
-use crate::directory::{Directory, Entry};
+use crate::disk::{Directory, Entry, StoreLayout};
 use crate::error::{IoContext, StoreError};
-use crate::layout::StoreLayout;
 
 /// The lock on one path, `<path>.lock`. A process holds it while it creates or deletes
 /// a store path or changes a profile. Dropping the value releases the lock. It also removes the

@@ -19,8 +19,8 @@ use rustix::process::geteuid;
 
 use super::dump::{as_path, check_depth, dump_node, open_directory};
 use super::links::{LinkCandidate, TreeLinks};
-use super::mount_id::check_same_mount;
 use super::unpack::{is_sealed_directory, seal_directory};
+use crate::disk::mount_id::check_same_mount;
 use crate::error::{IoContext as _, StoreError};
 
 /// Links the files of one tree.

@@ -12,9 +12,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::mount_id::{Examined, MountId, examine, mount_of_parent, mounted_error, place_of};
+use crate::disk::list_directory;
+use crate::disk::mount_id::{Examined, MountId, examine, mount_of_parent, mounted_error, place_of};
 use crate::error::{IoContext, StoreError};
-use crate::list_directory::list_directory;
 
 /// Removes a file or directory, sealed or not, and returns how many bytes this frees. Never follows
 /// a symbolic link. Other processes may remove it at the same time.

@@ -11,9 +11,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Stat, renameat, statat};
 use rustix::io::Errno;
 
-use super::mount_id::check_same_mount;
 use super::remove::{names, open_to_empty, remove_and_count};
 use super::unpack::seal_directory;
+use crate::disk::mount_id::check_same_mount;
 use crate::error::{IoContext as _, StoreError};
 
 /// Moves the files of the tree `new` to their places in the tree at `place`, and removes the other

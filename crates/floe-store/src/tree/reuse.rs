@@ -24,8 +24,8 @@ use super::dump::{CHUNK_LEN, as_path, check_depth, is_executable, open_directory
 use super::links::FileHasher;
 use super::temporary_tree::TemporaryTree;
 use super::unpack::{TreeBuilder, TreeWriter};
+use crate::disk::WrittenFile;
 use crate::error::{IoContext, StoreError};
-use crate::written_file::WrittenFile;
 
 /// The way to reuse the files of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

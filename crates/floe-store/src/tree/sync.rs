@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::disk::list_directory;
 use crate::error::{IoContext as _, StoreError};
-use crate::list_directory::list_directory;
 
 /// Waits until all files and directories of a tree are on disk. A symbolic link reaches the disk
 /// with its directory.

@@ -28,8 +28,8 @@ use rustix::io::Errno;
 use super::dump::as_path;
 use super::links::{FileHasher, LinkCandidate, TreeLinks, symlink_hash};
 use super::temporary_tree::TemporaryTree;
+use crate::disk::{UnfinishedFile, WrittenFile};
 use crate::error::{IoContext, StoreError};
-use crate::written_file::{UnfinishedFile, WrittenFile};
 
 /// Writes the tree of one path under a temporary name. The tree is removed unless
 /// [`TreeWriter::finish`] succeeds.

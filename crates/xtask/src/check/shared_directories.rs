@@ -32,14 +32,12 @@ pub(super) fn applies(file: &str) -> bool {
 }
 
 const SHARED: &[&str] = &[
-    "crates/floe-store/src/collector/received_roots.rs",
-    "crates/floe-store/src/gc_roots",
+    "crates/floe-store/src/collect/collector/received_roots.rs",
+    "crates/floe-store/src/roots",
     "crates/floe-store/src/locks",
-    "crates/floe-store/src/profile",
-    "crates/floe-store/src/temp_roots",
     "crates/floe-cli/src/commands/gc",
     "crates/floe-cli/src/commands/manage",
 ];
 
 /// `/proc` belongs to the system.
-const EXEMPT: &[&str] = &["crates/floe-store/src/gc_roots/processes.rs"];
+const EXEMPT: &[&str] = &["crates/floe-store/src/roots/gc_roots/processes.rs"];

@@ -315,7 +315,7 @@ mod tests {
             for file in [
                 "crates/floe-cli/tests/it/main.rs",
                 "crates/floe-testkit/src/lib.rs",
-                "crates/floe-store/src/written_file.rs",
+                "crates/floe-store/src/disk/written_file.rs",
             ] {
                 assert_eq!(rules(file, code), [""; 0], "{file}: {code}");
             }
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn shared_directories_are_not_used_by_path() {
-        let profile = "crates/floe-store/src/profile/generations.rs";
+        let profile = "crates/floe-store/src/roots/profile/generations.rs";
         for code in [
             "fs::remove_file(path)",
             "std::fs::rename(a, b)",

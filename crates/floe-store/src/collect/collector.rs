@@ -1,0 +1,364 @@
+//! The garbage collector: deletes the paths that no root keeps.
+//!
+//! The collector deletes the same files as `nix-store --gc` of the newest Nix. Its order of locks
+//! is Nix's (gc.cc), so collectors and builders of all Nix versions may run at the same time:
+//!
+//! 1. Remove the file `reserved`, so that SQLite can work on a full disk.
+//! 2. Acquire `gc.lock`. From now on a process with a new temporary root connects to the socket.
+//! 3. Create the socket.
+//! 4. Find the roots and the dead paths.
+//! 5. Delete rows and files (`deletion`), then the links in `.links` that no path uses.
+//!
+//! A kill at any moment leaves paths that are whole, and files without a row, which the next
+//! collection deletes.
+//!
+//! Not guaranteed: that no dead path stays. A path that a process used for a moment stays until the
+//! next collection.
+
+mod deletion;
+mod garbage;
+mod path_graph;
+mod received_roots;
+mod specific_paths;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use floe_format::{HashPart, StorePath};
+use parking_lot::Mutex;
+use rustix::fs::{Access, access};
+
+use crate::db::{DamagedRow, Database, LockedDatabase, MissingTables};
+use crate::disk::{Directory, StoreLayout};
+use crate::error::{IoContext as _, StoreError};
+use crate::locks::{GcLock, LockWait};
+use crate::new_store::lock_store;
+use crate::options::WriteOptions;
+use crate::roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable};
+use crate::tree::links::{UnusedLinks, remove_unused_links};
+use crate::write::{
+    Recovery, open_store_directory, refuse_daemon_owned, refuse_symlinks, reserve_space,
+};
+use deletion::{Deletion, Remover};
+use garbage::DeadPaths;
+pub use garbage::{DeadFile, Garbage};
+use received_roots::{ReceivedRoots, RootsServer};
+pub use specific_paths::{AlivePath, DeleteError, DeleteOptions};
+
+/// The settings that decide which paths are garbage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcSettings {
+    /// Whether a live derivation keeps its outputs (`keep-outputs`).
+    pub keep_outputs: bool,
+    /// Whether a live path keeps its deriver (`keep-derivations`).
+    pub keep_derivations: bool,
+    /// Where the paths that running processes use are found.
+    pub runtime_roots: RuntimeRoots,
+    /// Whether to delete paths that a root names and the database does not have. Otherwise such a
+    /// root stops the deletion.
+    pub ignore_unregistered_roots: bool,
+}
+
+impl Default for GcSettings {
+    /// Nix's defaults.
+    fn default() -> GcSettings {
+        GcSettings {
+            keep_outputs: false,
+            keep_derivations: true,
+            runtime_roots: RuntimeRoots::Proc,
+            ignore_unregistered_roots: false,
+        }
+    }
+}
+
+/// The result of a collection.
+#[derive(Debug, Default)]
+pub struct GcResults {
+    /// The number of deleted paths and other files of the store directory.
+    pub paths: u64,
+    /// The sum of the sizes of their files, in bytes. Files with other hard links than the one in
+    /// `.links` count as nothing, as in Nix.
+    pub bytes_freed: u64,
+    /// Dead paths that stay because they refer to each other in a circle, which only a damaged
+    /// database has.
+    pub circular: Vec<StorePath>,
+    /// The number of links in `.links` that were removed.
+    pub links: u64,
+    /// How many bytes hard links save, after the collection.
+    pub bytes_saved_by_links: u64,
+    /// The files that could not be removed. They are no longer valid paths.
+    pub failures: Vec<DeleteFailure>,
+    /// The number of links in `gcroots/auto` to nothing that were removed.
+    pub stale_registrations: usize,
+    /// The places that could not be read. They may have held further roots.
+    pub unreadable: Vec<Unreadable>,
+    /// The rows of the database that do not parse. The paths that they name stay.
+    pub damaged_rows: Vec<DamagedRow>,
+}
+
+/// A file that could not be removed completely.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot delete {path}: {source}")]
+pub struct DeleteFailure {
+    /// Its place on disk.
+    pub path: PathBuf,
+    /// The first error of the system.
+    pub source: io::Error,
+}
+
+/// Receives the progress of a collection, from several threads, and can stop it.
+pub trait GcObserver: Sync {
+    /// Called once, before the first deletion, with the number of dead paths and other files, and
+    /// with the sum of the NAR sizes of the valid ones.
+    fn started(&self, _paths: u64, _nar_bytes: u64, _unreadable: &[Unreadable]) {}
+
+    /// Called after each deletion, with the NAR size.
+    fn deleted(&self, _name: &Path, _nar_bytes: u64) {}
+
+    /// Called often. `false` ends the collection.
+    fn should_continue(&self) -> bool {
+        true
+    }
+}
+
+/// An observer that ignores the progress.
+impl GcObserver for () {}
+
+/// A store that is opened for deletions.
+#[derive(Debug)]
+pub struct Collector {
+    layout: StoreLayout,
+    directory: OwnedFd,
+    database: Mutex<Database>,
+    lock_wait: LockWait,
+    /// Held shared while the store is open, so that no process migrates the database.
+    _big_lock: File,
+}
+
+impl Collector {
+    /// Opens an existing store.
+    ///
+    /// Errors: [`StoreError::NoStore`], [`StoreError::SymlinkedStore`],
+    /// [`StoreError::DaemonOwned`], [`StoreError::Schema`], and those of the system and of SQLite.
+    pub fn open(layout: StoreLayout, options: &WriteOptions) -> Result<Collector, StoreError> {
+        let database = layout.database_dir().join("db.sqlite");
+        if !database.exists() && !layout.database_dir().join("schema").exists() {
+            return Err(StoreError::NoStore {
+                path: layout.real_store_dir,
+                database,
+            });
+        }
+        if !options.allow_symlinked_store {
+            refuse_symlinks(&layout.real_store_dir)?;
+        }
+        refuse_daemon_owned(&layout)?;
+        // Otherwise paths would lose their rows and keep their files.
+        let store = &layout.real_store_dir;
+        access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
+        let big_lock = lock_store(&layout, &options.lock_wait, &mut Vec::new())?;
+        // On a full disk, opening the database may need the space.
+        remove_reserved(&layout)?;
+        let scope = options.lock_wait.enter_scope();
+        let database = Database::open_writable(&layout, &options.database(MissingTables::Refuse));
+        let database = database.map_err(|error| error.into_no_space_to_collect(None))?;
+        if options.fsync_metadata {
+            database.sync_each_commit()?;
+        }
+        drop(scope);
+        let directory =
+            open_store_directory(&layout.real_store_dir, options.allow_symlinked_store)?;
+        Ok(Collector {
+            directory,
+            database: Mutex::new(database),
+            lock_wait: options.lock_wait.clone(),
+            _big_lock: big_lock,
+            layout,
+        })
+    }
+
+    /// Deletes all dead paths, or some: it ends after the deletion with which more than `max_freed`
+    /// bytes are freed. The results are complete even after an error.
+    ///
+    /// Errors: those of locks, of roots and of the database, and [`StoreError::Interrupted`]. A
+    /// file that the system refuses to remove is not an error; the results name it.
+    pub fn collect(
+        &self,
+        settings: &GcSettings,
+        max_freed: Option<u64>,
+        observer: &dyn GcObserver,
+    ) -> (GcResults, Result<(), StoreError>) {
+        self.with_roots(settings, |collection| {
+            let dead = collection.find_dead(settings, observer)?;
+            // The files of a dead run may be those of a path that has lost its row.
+            let is_whole = max_freed.is_none() && !dead.keeps_all;
+            // As in Nix, a limit of 0 bytes deletes no path.
+            if max_freed != Some(0) {
+                collection.delete(dead, max_freed, observer)?;
+            }
+            collection.finish(is_whole)
+        })
+    }
+
+    /// Acquires the locks, finds the roots, and runs a collection that processes can send roots to.
+    fn with_roots<E: From<StoreError>>(
+        &self,
+        settings: &GcSettings,
+        run: impl FnOnce(&Collection<'_>) -> Result<(), E>,
+    ) -> (GcResults, Result<(), E>) {
+        let results = Mutex::new(GcResults::default());
+        let collected = self.lock_and_run(settings, &results, run);
+        reserve_space(&self.layout.database_dir().join("reserved"));
+        (results.into_inner(), collected)
+    }
+
+    fn lock_and_run<E: From<StoreError>>(
+        &self,
+        settings: &GcSettings,
+        results: &Mutex<GcResults>,
+        run: impl FnOnce(&Collection<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        remove_reserved(&self.layout)?;
+        let lock = GcLock::open(&self.layout)?;
+        lock.wait(&self.lock_wait, || {
+            Ok(lock.try_acquire_exclusive()?.then_some(()))
+        })?;
+        let received = ReceivedRoots::default();
+        let server = RootsServer::bind(&self.layout, &received)?;
+        thread::scope(|scope| {
+            let _running = server.start(scope)?;
+            let database = LockedDatabase::lock(&self.database, &self.lock_wait);
+            let search = RootSearch {
+                layout: &self.layout,
+                database: &database,
+                runtime_roots: settings.runtime_roots,
+                removes_stale: true,
+                failed_roots: FailedRoots::Stop,
+            };
+            let roots = search.find_permanent()?;
+            results.lock().stale_registrations = roots.stale.len();
+            roots.check_registered(settings.ignore_unregistered_roots)?;
+            let temporary = search.find_temporary(&mut Vec::new())?;
+            let temporary = temporary.iter().map(|root| root.path.hash_part());
+            received.state.lock().temporary.extend(temporary);
+            results.lock().unreadable.clone_from(&roots.unreadable);
+            let ran = run(&Collection {
+                store: self,
+                database: &database,
+                received: &received,
+                roots,
+                results,
+            });
+            results.lock().damaged_rows = database.skipped_rows();
+            database.truncate_large_log();
+            ran
+        })
+    }
+}
+
+/// A collection that holds its locks and knows its roots.
+struct Collection<'a> {
+    store: &'a Collector,
+    database: &'a Database,
+    received: &'a ReceivedRoots,
+    roots: FoundRoots,
+    results: &'a Mutex<GcResults>,
+}
+
+impl Collection<'_> {
+    fn find_dead(
+        &self,
+        settings: &GcSettings,
+        observer: &dyn GcObserver,
+    ) -> Result<DeadPaths, StoreError> {
+        let layout = &self.store.layout;
+        let dead = DeadPaths::find(
+            layout,
+            self.database,
+            settings,
+            &self.roots,
+            &self.temporary(),
+        )?;
+        observer.started(dead.len(), dead.nar_bytes(), &self.roots.unreadable);
+        self.results.lock().circular.clone_from(&dead.circular);
+        Ok(dead)
+    }
+
+    /// The hash parts of the temporary roots that are known now.
+    fn temporary(&self) -> HashSet<HashPart> {
+        self.received.state.lock().temporary.clone()
+    }
+
+    fn delete(
+        &self,
+        dead: DeadPaths,
+        max_freed: Option<u64>,
+        observer: &dyn GcObserver,
+    ) -> Result<(), StoreError> {
+        let remover = Remover {
+            layout: &self.store.layout,
+            directory: self.store.directory.as_fd(),
+            roots: self.received,
+            observer,
+            results: self.results,
+            has_skipped: AtomicBool::new(false),
+        };
+        let deletion = Deletion {
+            database: self.database,
+            remover,
+            max_freed,
+        };
+        deletion.run(dead)
+    }
+
+    /// Removes the links in `.links` that no path uses, and after a whole collection the records of
+    /// floe's dead runs.
+    fn finish(&self, is_whole: bool) -> Result<(), StoreError> {
+        let layout = &self.store.layout;
+        let UnusedLinks {
+            removed,
+            bytes_saved,
+            failures,
+        } = remove_unused_links(&layout.links_dir())?;
+        let mut results = self.results.lock();
+        results.links += removed;
+        results.bytes_saved_by_links = bytes_saved;
+        let failures = failures.into_iter();
+        let failures = failures.map(|(path, source)| DeleteFailure { path, source });
+        results.failures.extend(failures);
+        let has_failures = !results.failures.is_empty();
+        drop(results);
+        if is_whole && !has_failures {
+            let recovery = Recovery {
+                layout,
+                database: self.database,
+                // The collection has deleted the trees.
+                claim: &|_, _| Err(StoreError::Interrupted),
+            };
+            recovery.recover_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        reserve_space(&self.layout.database_dir().join("reserved"));
+    }
+}
+
+/// Removes the file that keeps space for a collection on a full disk.
+fn remove_reserved(layout: &StoreLayout) -> Result<(), StoreError> {
+    let directory = Directory::open(&layout.database_dir())?;
+    let reserved = directory.entry("reserved".as_ref());
+    match reserved.remove() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).io_context("remove", reserved.path())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,153 @@
+//! Links equal files of all valid paths through `.links`, as `nix-store --optimise` does, on all
+//! cores.
+
+mod dry_run;
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use floe_format::StorePath;
+use parking_lot::Mutex;
+use rustix::fs::{Dir, syncfs};
+
+use crate::db::DamagedRow;
+use crate::error::{IoContext as _, StoreError};
+use crate::tree::links::open_links;
+use crate::tree::{LinkedTree, TreeOptimiser, hash_all};
+use crate::write::StoreWriter;
+use floe_hash::hash_pool::Worker;
+
+/// The result of [`StoreWriter::optimise`].
+#[derive(Debug, Default)]
+pub struct OptimiseResults {
+    /// The number of files that became links to existing files.
+    pub files_linked: u64,
+    /// The sum of their sizes, in bytes. As in Nix, a file with further hard links counts too.
+    pub bytes_freed: u64,
+    /// Files that their owner may write. They stay as they are, because another program may have
+    /// changed them.
+    pub writable: Vec<PathBuf>,
+    /// The number of damaged files in `.links` that were replaced. The paths that use them are
+    /// damaged.
+    pub damaged_links: u64,
+    /// The paths of which some files could not be linked.
+    pub failures: Vec<StoreError>,
+    /// The rows of the database that do not parse. Their paths stay as they are.
+    pub damaged_rows: Vec<DamagedRow>,
+}
+
+/// Receives the progress, from several threads, and can stop it.
+pub trait OptimiseObserver: Sync {
+    /// Called once with the number of paths and the sum of their NAR sizes, before the first path.
+    fn started(&self, _paths: u64, _nar_bytes: u64) {}
+
+    /// Called after each path with its NAR size.
+    fn path_done(&self, _nar_bytes: u64) {}
+
+    /// Called before each path. `false` ends the work.
+    fn should_continue(&self) -> bool {
+        true
+    }
+}
+
+/// An observer that ignores the progress.
+impl OptimiseObserver for () {}
+
+impl StoreWriter {
+    /// Links equal files of all valid paths. `jobs` limits the number of paths in work at once.
+    ///
+    /// Errors: those of the database and of `.links`, and [`StoreError::Interrupted`]. The results
+    /// have the paths whose files could not be read or linked.
+    pub fn optimise(
+        &self,
+        jobs: Option<NonZeroUsize>,
+        observer: &dyn OptimiseObserver,
+    ) -> Result<OptimiseResults, StoreError> {
+        let paths = self.protected_paths()?;
+        // A power cut must not replace a file that is on disk by one that is not.
+        let store = &self.layout().real_store_dir;
+        syncfs(&*self.directory).io_context("sync", store)?;
+        let directory = self.layout().links_dir();
+        let links = open_links(&directory)?;
+        let linked = inodes(&links).io_context("list", &directory)?;
+        observer.started(paths.len() as u64, paths.iter().map(|path| path.1).sum());
+        let results = Mutex::new(OptimiseResults::default());
+        let len = |(_, nar_size): &(StorePath, u64)| *nar_size;
+        let is_complete = hash_all(
+            paths,
+            jobs,
+            &|| observer.should_continue(),
+            &len,
+            &|(path, nar_size), worker| {
+                let optimised = self.optimise_path(path, &links, &linked, worker);
+                results.lock().add(optimised);
+                observer.path_done(*nar_size);
+            },
+        );
+        results.lock().damaged_rows = self.database().skipped_rows();
+        match is_complete {
+            true => Ok(std::mem::take(&mut *results.lock())),
+            false => Err(StoreError::Interrupted),
+        }
+    }
+
+    /// Returns the valid paths with their NAR sizes, after making them temporary roots.
+    fn protected_paths(&self) -> Result<Vec<(StorePath, u64)>, StoreError> {
+        let mut paths = self.database().paths_with_nar_sizes()?;
+        for some in paths.chunks(ROOTS_AT_ONCE) {
+            self.add_temp_roots(some.iter().map(|(path, _)| path))?;
+        }
+        self.wait_for_gc()?;
+        let valid = self.database().paths_with_nar_sizes()?;
+        let valid: HashSet<StorePath> = valid.into_iter().map(|(path, _)| path).collect();
+        paths.retain(|(path, _)| valid.contains(path));
+        Ok(paths)
+    }
+
+    fn optimise_path(
+        &self,
+        path: &StorePath,
+        links: &Arc<OwnedFd>,
+        linked: &HashSet<u64>,
+        worker: &Worker,
+    ) -> Result<LinkedTree, StoreError> {
+        let temporary = self.tree_writer(path).into_empty_tree();
+        let temporary = temporary.location().file_name().unwrap_or_default();
+        let mut optimiser = TreeOptimiser {
+            store: self.directory.as_fd(),
+            links,
+            linked,
+            temporary: &format!("{}-link", temporary.to_string_lossy()),
+            worker,
+            buffer: &mut Vec::new(),
+        };
+        optimiser.optimise(path.as_str(), &self.layout().real_path(path))
+    }
+}
+
+impl OptimiseResults {
+    fn add(&mut self, optimised: Result<LinkedTree, StoreError>) {
+        match optimised {
+            Ok(tree) => {
+                self.files_linked += tree.files;
+                self.bytes_freed += tree.bytes;
+                self.writable.extend(tree.writable);
+                self.damaged_links += tree.damaged_links;
+            }
+            Err(error) => self.failures.push(error),
+        }
+    }
+}
+
+/// Returns the inodes of the files of a directory.
+fn inodes(directory: &OwnedFd) -> rustix::io::Result<HashSet<u64>> {
+    Dir::read_from(directory)?
+        .map(|entry| Ok(entry?.ino()))
+        .collect()
+}
+
+/// A running collector receives each root alone, so an interrupt should not wait for all of them.
+const ROOTS_AT_ONCE: usize = 1000;

@@ -1,0 +1,13 @@
+//! Queries to a store, and its verification. None of them changes the store.
+
+mod build_log;
+mod live;
+mod reader;
+mod reference_graph;
+mod verify;
+
+pub use build_log::{BuildLog, find_logged_derivation};
+pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
+pub use reader::StoreReader;
+pub use reference_graph::{ClosureSize, ReferenceGraph};
+pub use verify::{Damage, ProblemCause, Verification, VerifyObserver, VerifyProblem};

@@ -1,0 +1,17 @@
+//! Changes of a store that add or repair paths, and the recovery after a crash.
+
+mod add_to_store;
+mod crash_recovery;
+mod recovered_trees;
+mod register;
+mod repair;
+mod restart_check;
+mod sync_record;
+mod writer;
+
+pub(crate) use crash_recovery::Recovery;
+pub use register::{RegisterOutcome, StagedPath};
+pub use writer::StoreWriter;
+pub(crate) use writer::{
+    open_store_directory, refuse_daemon_owned, refuse_symlinks, reserve_space,
+};
