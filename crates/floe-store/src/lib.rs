@@ -20,7 +20,7 @@ mod disk;
 mod error;
 mod events;
 mod locks;
-mod new_store;
+mod open_store;
 mod options;
 mod query;
 mod roots;

@@ -2,6 +2,7 @@
 
 mod add_to_store;
 mod crash_recovery;
+mod derivation_checks;
 mod recovered_trees;
 mod register;
 mod repair;
@@ -12,6 +13,3 @@ mod writer;
 pub(crate) use crash_recovery::Recovery;
 pub use register::{RegisterOutcome, StagedPath};
 pub use writer::StoreWriter;
-pub(crate) use writer::{
-    open_store_directory, refuse_daemon_owned, refuse_symlinks, reserve_space,
-};

@@ -22,28 +22,24 @@ mod received_roots;
 mod specific_paths;
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use floe_format::{HashPart, StorePath};
 use parking_lot::Mutex;
-use rustix::fs::{Access, access};
 
-use crate::db::{DamagedRow, Database, LockedDatabase, MissingTables};
-use crate::disk::{Directory, StoreLayout};
-use crate::error::{IoContext as _, StoreError};
-use crate::locks::{GcLock, LockWait};
-use crate::new_store::lock_store;
+use crate::db::{DamagedRow, Database};
+use crate::disk::StoreLayout;
+use crate::error::StoreError;
+use crate::locks::GcLock;
+use crate::open_store::{Purpose, WritableStore, remove_reserved, reserve_space};
 use crate::options::WriteOptions;
 use crate::roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable};
 use crate::tree::links::{UnusedLinks, remove_unused_links};
-use crate::write::{
-    Recovery, open_store_directory, refuse_daemon_owned, refuse_symlinks, reserve_space,
-};
+use crate::write::Recovery;
 use deletion::{Deletion, Remover};
 use garbage::DeadPaths;
 pub use garbage::{DeadFile, Garbage};
@@ -132,12 +128,7 @@ impl GcObserver for () {}
 /// A store that is opened for deletions.
 #[derive(Debug)]
 pub struct Collector {
-    layout: StoreLayout,
-    directory: OwnedFd,
-    database: Mutex<Database>,
-    lock_wait: LockWait,
-    /// Held shared while the store is open, so that no process migrates the database.
-    _big_lock: File,
+    store: WritableStore,
 }
 
 impl Collector {
@@ -146,39 +137,8 @@ impl Collector {
     /// Errors: [`StoreError::NoStore`], [`StoreError::SymlinkedStore`],
     /// [`StoreError::DaemonOwned`], [`StoreError::Schema`], and those of the system and of SQLite.
     pub fn open(layout: StoreLayout, options: &WriteOptions) -> Result<Collector, StoreError> {
-        let database = layout.database_dir().join("db.sqlite");
-        if !database.exists() && !layout.database_dir().join("schema").exists() {
-            return Err(StoreError::NoStore {
-                path: layout.real_store_dir,
-                database,
-            });
-        }
-        if !options.allow_symlinked_store {
-            refuse_symlinks(&layout.real_store_dir)?;
-        }
-        refuse_daemon_owned(&layout)?;
-        // Otherwise paths would lose their rows and keep their files.
-        let store = &layout.real_store_dir;
-        access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
-        let big_lock = lock_store(&layout, &options.lock_wait, &mut Vec::new())?;
-        // On a full disk, opening the database may need the space.
-        remove_reserved(&layout)?;
-        let scope = options.lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, &options.database(MissingTables::Refuse));
-        let database = database.map_err(|error| error.into_no_space_to_collect(None))?;
-        if options.fsync_metadata {
-            database.sync_each_commit()?;
-        }
-        drop(scope);
-        let directory =
-            open_store_directory(&layout.real_store_dir, options.allow_symlinked_store)?;
-        Ok(Collector {
-            directory,
-            database: Mutex::new(database),
-            lock_wait: options.lock_wait.clone(),
-            _big_lock: big_lock,
-            layout,
-        })
+        let store = WritableStore::open(layout, options, Purpose::Collect)?;
+        Ok(Collector { store })
     }
 
     /// Deletes all dead paths, or some: it ends after the deletion with which more than `max_freed`
@@ -212,7 +172,7 @@ impl Collector {
     ) -> (GcResults, Result<(), E>) {
         let results = Mutex::new(GcResults::default());
         let collected = self.lock_and_run(settings, &results, run);
-        reserve_space(&self.layout.database_dir().join("reserved"));
+        reserve_space(&self.store.layout);
         (results.into_inner(), collected)
     }
 
@@ -222,18 +182,19 @@ impl Collector {
         results: &Mutex<GcResults>,
         run: impl FnOnce(&Collection<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        remove_reserved(&self.layout)?;
-        let lock = GcLock::open(&self.layout)?;
-        lock.wait(&self.lock_wait, || {
+        let layout = &self.store.layout;
+        remove_reserved(layout)?;
+        let lock = GcLock::open(layout)?;
+        lock.wait(&self.store.lock_wait, || {
             Ok(lock.try_acquire_exclusive()?.then_some(()))
         })?;
         let received = ReceivedRoots::default();
-        let server = RootsServer::bind(&self.layout, &received)?;
+        let server = RootsServer::bind(layout, &received)?;
         thread::scope(|scope| {
             let _running = server.start(scope)?;
-            let database = LockedDatabase::lock(&self.database, &self.lock_wait);
+            let database = self.store.database();
             let search = RootSearch {
-                layout: &self.layout,
+                layout,
                 database: &database,
                 runtime_roots: settings.runtime_roots,
                 removes_stale: true,
@@ -247,7 +208,7 @@ impl Collector {
             received.state.lock().temporary.extend(temporary);
             results.lock().unreadable.clone_from(&roots.unreadable);
             let ran = run(&Collection {
-                store: self,
+                store: &self.store,
                 database: &database,
                 received: &received,
                 roots,
@@ -262,7 +223,7 @@ impl Collector {
 
 /// A collection that holds its locks and knows its roots.
 struct Collection<'a> {
-    store: &'a Collector,
+    store: &'a WritableStore,
     database: &'a Database,
     received: &'a ReceivedRoots,
     roots: FoundRoots,
@@ -347,18 +308,6 @@ impl Collection<'_> {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        reserve_space(&self.layout.database_dir().join("reserved"));
-    }
-}
-
-/// Removes the file that keeps space for a collection on a full disk.
-fn remove_reserved(layout: &StoreLayout) -> Result<(), StoreError> {
-    let directory = Directory::open(&layout.database_dir())?;
-    let reserved = directory.entry("reserved".as_ref());
-    match reserved.remove() {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).io_context("remove", reserved.path())
-        }
-        _ => Ok(()),
+        reserve_space(&self.store.layout);
     }
 }

@@ -69,7 +69,7 @@ impl StoreWriter {
         let paths = self.protected_paths()?;
         // A power cut must not replace a file that is on disk by one that is not.
         let store = &self.layout().real_store_dir;
-        syncfs(&*self.directory).io_context("sync", store)?;
+        syncfs(&*self.store.directory).io_context("sync", store)?;
         let directory = self.layout().links_dir();
         let links = open_links(&directory)?;
         let linked = inodes(&links).io_context("list", &directory)?;
@@ -117,7 +117,7 @@ impl StoreWriter {
         let temporary = self.tree_writer(path).into_empty_tree();
         let temporary = temporary.location().file_name().unwrap_or_default();
         let mut optimiser = TreeOptimiser {
-            store: self.directory.as_fd(),
+            store: self.store.directory.as_fd(),
             links,
             linked,
             temporary: &format!("{}-link", temporary.to_string_lossy()),

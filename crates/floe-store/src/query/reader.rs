@@ -3,21 +3,19 @@
 use std::path::PathBuf;
 
 use floe_format::{HashPart, PathInfo, StorePath};
-use parking_lot::Mutex;
 
-use crate::db::{BusyPolicy, DamagedRow, Database, LockedDatabase, has_no_trees};
+use crate::db::{DamagedRow, Database, LockedDatabase};
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
 use crate::locks::LockWait;
+use crate::open_store::OpenStore;
 use crate::roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots};
 use crate::tree;
 
 /// A store opened for reading. Several threads may share it.
 #[derive(Debug)]
 pub struct StoreReader {
-    layout: StoreLayout,
-    database: Mutex<Database>,
-    lock_wait: LockWait,
+    store: OpenStore,
 }
 
 impl StoreReader {
@@ -33,24 +31,13 @@ impl StoreReader {
     ///
     /// Errors: also [`StoreError::Interrupted`].
     pub fn open_with(layout: StoreLayout, lock_wait: LockWait) -> Result<StoreReader, StoreError> {
-        let scope = lock_wait.enter_scope();
-        let database = match Database::open_for_reading(&layout, BusyPolicy::CurrentScope) {
-            // A power cut during the creation of the store leaves a database like this. A store
-            // with trees has lost its rows.
-            Err(StoreError::NoTables { .. }) if has_no_trees(&layout) => Database::empty(&layout)?,
-            opened => opened?.0,
-        };
-        drop(scope);
-        Ok(StoreReader {
-            layout,
-            database: Mutex::new(database),
-            lock_wait,
-        })
+        let store = OpenStore::for_reading(layout, lock_wait)?;
+        Ok(StoreReader { store })
     }
 
     /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
-        &self.layout
+        &self.store.layout
     }
 
     /// Returns the registered information about a path, or `None` if the path is not valid.
@@ -148,7 +135,7 @@ impl StoreReader {
         failed_roots: FailedRoots,
     ) -> RootSearch<'a> {
         RootSearch {
-            layout: &self.layout,
+            layout: self.layout(),
             database,
             runtime_roots,
             removes_stale: false,
@@ -158,7 +145,7 @@ impl StoreReader {
 
     /// The place of a path on disk.
     pub fn real_path(&self, path: &StorePath) -> PathBuf {
-        self.layout.real_path(path)
+        self.layout().real_path(path)
     }
 
     /// Writes the NAR of a path to `sink`, in chunks.
@@ -167,10 +154,10 @@ impl StoreReader {
         path: &StorePath,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        tree::dump_path(&self.layout.real_path(path), sink)
+        tree::dump_path(&self.layout().real_path(path), sink)
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
-        LockedDatabase::lock(&self.database, &self.lock_wait)
+        self.store.database()
     }
 }

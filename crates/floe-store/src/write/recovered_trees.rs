@@ -26,9 +26,9 @@ use crate::tree::TemporaryTree;
 
 impl StoreWriter {
     /// Removes or claims the files of runs that were killed. Returns whether there were any.
-    pub(crate) fn recover_crashed_runs(&self) -> bool {
+    pub(super) fn recover_crashed_runs(&self) -> bool {
         let recovery = Recovery {
-            layout: &self.layout,
+            layout: self.layout(),
             database: &self.database(),
             claim: &|path, place| self.claim(path, place),
         };

@@ -13,20 +13,13 @@
 //! wait for each other's downloads.
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::{self, Read as _};
-use std::path::Path;
 
-use floe_format::derivation::{
-    DERIVATION_LEN_MAX, Derivation, DerivationError, DerivationHashCache,
-};
-use floe_format::store_path::DERIVATION_EXTENSION;
 use floe_format::{PathInfo, StorePath};
 
 use super::writer::{Durability, StoreWriter};
 use crate::db::{Database, Registration};
 use crate::disk::mount_id::check_no_mounts;
-use crate::disk::open_regular_file_nofollow;
-use crate::error::{IoContext, StoreError, is_system_wide};
+use crate::error::{IoContext, StoreError};
 use crate::locks::PathLock;
 use crate::tree::{TemporaryTree, has_many_files, remove_tree, sync_tree};
 
@@ -110,7 +103,7 @@ impl StoreWriter {
         }
         let mut registrations = Vec::new();
         for (StagedPath { info, .. }, _) in &*renamed {
-            match self.derivation_outputs(info) {
+            match self.derivations.outputs(self.layout(), info) {
                 Ok(outputs) => registrations.push(Registration { info, outputs }),
                 Err(error @ StoreError::Derivation { .. }) => {
                     outcome.refused.push((info.path.clone(), error));
@@ -154,9 +147,9 @@ impl StoreWriter {
             for tree in trees {
                 sync_tree(tree)?;
             }
-            return rustix::fs::fsync(&self.directory).io_context("sync", store);
+            return rustix::fs::fsync(&self.store.directory).io_context("sync", store);
         }
-        rustix::fs::syncfs(&self.directory).io_context("sync", store)
+        rustix::fs::syncfs(&self.store.directory).io_context("sync", store)
     }
 
     fn move_into_place(&self, staged: &mut StagedPath) -> Result<(), StoreError> {
@@ -215,64 +208,6 @@ impl StoreWriter {
             false => Ok(LockOutcome::Acquired(lock)),
         }
     }
-
-    /// Returns the outputs of a derivation after a check that their paths follow from its contents.
-    /// Returns none for other paths.
-    pub(crate) fn derivation_outputs(
-        &self,
-        info: &PathInfo,
-    ) -> Result<Vec<(String, StorePath)>, StoreError> {
-        if !info.path.is_derivation() {
-            return Ok(Vec::new());
-        }
-        let mut global_error = None;
-        let mut read = |path: &StorePath| self.read_derivation(path, &mut global_error);
-        let path = &info.path;
-        self.checked_outputs(path, &mut read).map_err(|source| {
-            let path = path.clone();
-            global_error.unwrap_or(StoreError::Derivation { path, source })
-        })
-    }
-
-    fn checked_outputs(
-        &self,
-        path: &StorePath,
-        read: &mut dyn FnMut(&StorePath) -> Result<Derivation, DerivationError>,
-    ) -> Result<Vec<(String, StorePath)>, DerivationError> {
-        let (dir, name) = (&self.layout().store_dir, derivation_name(path));
-        let derivation = read(path)?;
-        let mut cache = self.modulo_cache.lock();
-        if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
-            // The cache may hold hashes that follow from an invalid derivation.
-            *cache = DerivationHashCache::default();
-            return Err(error);
-        }
-        let outputs = derivation.output_paths(dir, name).into_iter();
-        Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
-    }
-
-    /// Reads and parses a derivation. Stores an error that concerns more than this file in
-    /// `global_error`.
-    fn read_derivation(
-        &self,
-        path: &StorePath,
-        global_error: &mut Option<StoreError>,
-    ) -> Result<Derivation, DerivationError> {
-        let file = self.layout().real_path(path);
-        let text = read_plain_file(&file).map_err(|source| {
-            let reason = source.to_string();
-            if is_system_wide(&source) {
-                *global_error = Some(StoreError::Io {
-                    action: "read",
-                    path: file.clone(),
-                    source,
-                });
-            }
-            let path = path.clone();
-            DerivationError::Read { path, reason }
-        })?;
-        Derivation::parse(&text, &self.layout().store_dir, derivation_name(path))
-    }
 }
 
 /// Sorts a batch so that references come before their referrers. If the locks do not suffice for
@@ -305,23 +240,6 @@ enum LockOutcome {
     /// Another process holds the lock, or a collector is about to remove the tree.
     Busy,
     Valid,
-}
-
-/// Reads a file of an untrusted tree. Follows no symbolic link, and reads at most one byte more
-/// than a derivation may have.
-fn read_plain_file(path: &Path) -> io::Result<Vec<u8>> {
-    let file = open_regular_file_nofollow(path)?;
-    let mut text = Vec::new();
-    let most = DERIVATION_LEN_MAX as u64 + 1;
-    file.take(most).read_to_end(&mut text)?;
-    Ok(text)
-}
-
-/// The name that a derivation and its outputs use.
-fn derivation_name(path: &StorePath) -> &str {
-    path.name()
-        .strip_suffix(DERIVATION_EXTENSION)
-        .unwrap_or(path.name())
 }
 
 /// Keeps the paths whose references are all valid or kept as well, in their order.

@@ -27,7 +27,7 @@ impl StoreWriter {
     /// Errors: those of the system, and [`StoreError::Interrupted`].
     pub fn record_damaged(&self, paths: &[(StorePath, Damage)]) -> Result<(), StoreError> {
         let layout = self.layout();
-        let _lock = lock_record(layout, &self.lock_wait)?;
+        let _lock = lock_record(layout, &self.store.lock_wait)?;
         let mut record = SyncRecord::read(layout)?.unwrap_or_default();
         let names = paths.iter().map(|(path, _)| path.clone());
         record.damaged.extend(names);
@@ -157,7 +157,7 @@ impl StoreWriter {
 
     /// Replaces all that is registered about a path whose row does not parse.
     fn replace_row(&self, info: &PathInfo) -> Result<(), StoreError> {
-        let outputs = match self.derivation_outputs(info) {
+        let outputs = match self.derivations.outputs(self.layout(), info) {
             // The contents contradict the name, so they tell no outputs.
             Err(StoreError::Derivation { .. }) => Vec::new(),
             outputs => outputs?,
@@ -179,8 +179,8 @@ impl StoreWriter {
         // The old trees may have left damaged files in `.links`.
         self.has_suspect_links.store(true, Ordering::Relaxed);
         let layout = self.layout();
-        syncfs(&self.directory).io_context("sync", &layout.real_store_dir)?;
-        let _lock = lock_record(layout, &self.lock_wait)?;
+        syncfs(&self.store.directory).io_context("sync", &layout.real_store_dir)?;
+        let _lock = lock_record(layout, &self.store.lock_wait)?;
         if let Some(mut record) = SyncRecord::read(layout)? {
             paths
                 .iter()

@@ -13,12 +13,12 @@ use floe_format::StorePath;
 use rustix::fs::syncfs;
 
 use super::sync_record::{SyncRecord, boot_id, had_record, lock_record};
-use super::writer::StoreWriter;
 use crate::db::Database;
 use crate::disk::StoreLayout;
 use crate::error::{IoContext as _, StoreError};
-use crate::events::{LostRecord, StoreEvent};
+use crate::events::{LostRecord, StoreEvent, StoreEvents};
 use crate::locks::LockWait;
+use crate::open_store::WritableStore;
 use crate::query::{Damage, StoreReader, VerifyObserver};
 
 /// The valid paths with damaged contents.
@@ -67,119 +67,49 @@ impl RecordState {
     }
 }
 
-impl StoreWriter {
-    /// Writes the record, so that the next writer notices a crash of the system after this call.
-    /// Finds the paths with damage by an earlier crash.
-    ///
-    /// Errors: those of the system and of the database, and [`StoreError::Interrupted`].
-    pub(crate) fn check_after_restart(&mut self) -> Result<(), StoreError> {
-        let last_row = self.database().last_row()?;
-        let state = RecordState::read(self.layout(), last_row)?;
-        let suspects = state.suspects(&self.database())?;
-        if let RecordState::OfOtherBoot(_) = &state
-            && !suspects.is_empty()
-        {
-            let paths = suspects.len();
-            self.events.send(StoreEvent::CheckingPaths { paths });
-        }
-        let damaged = self.find_damaged(&suspects)?;
-        self.is_after_restart = matches!(state, RecordState::OfOtherBoot(_));
-        let synced_row = match state {
-            RecordState::OfThisBoot(record) => record.synced_row,
-            RecordState::OfOtherBoot(record) => self.write_checked(record, &suspects, &damaged)?,
-            RecordState::Absent { reason, .. } => self.write_first(&damaged, last_row, reason)?,
-        };
-        *self.damaged.lock() = damaged;
-        if synced_row < last_row && boot_id().is_some() {
-            self.sync_in_background(last_row);
-        }
-        Ok(())
-    }
+/// The findings when a writer opens a store.
+pub(super) struct RestartCheck {
+    /// The valid paths that an earlier crash of the system has damaged.
+    pub(super) damaged: DamagedPaths,
+    /// Whether this is the first writer after a restart of the system.
+    pub(super) is_first: bool,
+    /// The thread that waits for the disk.
+    pub(super) background_sync: Option<JoinHandle<()>>,
+}
 
-    /// Hashes paths, and returns those that are valid and damaged.
-    fn find_damaged(&self, suspects: &BTreeSet<StorePath>) -> Result<DamagedPaths, StoreError> {
-        if suspects.is_empty() {
-            return Ok(DamagedPaths::new());
-        }
-        let reader = StoreReader::open_with(self.layout().clone(), self.lock_wait.clone())?;
-        reader.find_damaged(suspects, &self.lock_wait)
+/// Writes the record, so that the next writer notices a crash of the system after this call. Finds
+/// the paths with damage by an earlier crash.
+///
+/// Errors: those of the system and of the database, and [`StoreError::Interrupted`].
+pub(super) fn check_after_restart(
+    store: &WritableStore,
+    events: &StoreEvents,
+) -> Result<RestartCheck, StoreError> {
+    let last_row = store.database().last_row()?;
+    let state = RecordState::read(&store.layout, last_row)?;
+    let suspects = state.suspects(&store.database())?;
+    let is_first = matches!(state, RecordState::OfOtherBoot(_));
+    if is_first && !suspects.is_empty() {
+        let paths = suspects.len();
+        events.send(StoreEvent::CheckingPaths { paths });
     }
-
-    /// Replaces the record of another boot. Keeps the synced row, because the checked files may
-    /// only be in the page cache. Returns the synced row.
-    fn write_checked(
-        &self,
-        record: SyncRecord,
-        suspects: &BTreeSet<StorePath>,
-        damaged: &DamagedPaths,
-    ) -> Result<i64, StoreError> {
-        let layout = self.layout();
-        let _lock = lock_record(layout, &self.lock_wait)?;
-        // Another process may have checked the same paths meanwhile, and may have recorded others.
-        let mut record = SyncRecord::read(layout)?.unwrap_or(record);
-        record.damaged.retain(|path| !suspects.contains(path));
-        record.damaged.extend(damaged.keys().cloned());
-        record.boot_id = boot_id().unwrap_or_default();
-        record.write(layout)?;
-        Ok(record.synced_row)
-    }
-
-    /// Writes the record of a store that has none, unless another process was faster. Returns the
-    /// synced row.
-    fn write_first(
-        &self,
-        damaged: &DamagedPaths,
-        last_row: i64,
-        reason: Option<LostRecord>,
-    ) -> Result<i64, StoreError> {
-        let layout = self.layout();
-        let boot_id = boot_id().unwrap_or_default();
-        let _lock = lock_record(layout, &self.lock_wait)?;
-        if let Some(found) = SyncRecord::read(layout)?
-            && found.boot_id == boot_id
-            && found.synced_row <= last_row
-        {
-            return Ok(found.synced_row);
-        }
-        if let Some(reason) = reason {
-            self.events.send(StoreEvent::LostSyncRecord { reason });
-        }
-        let record = SyncRecord {
-            boot_id,
-            synced_row: 0,
-            damaged: damaged.keys().cloned().collect(),
-        };
-        record.write(layout)?;
-        Ok(record.synced_row)
-    }
-
-    /// Waits on another thread until the files of all rows up to `row` are on disk, and records it.
-    /// If that fails, a later writer tries again.
-    fn sync_in_background(&self, row: i64) {
-        let (directory, layout) = (self.directory.clone(), self.layout().clone());
-        let thread = thread::Builder::new().name("floe-sync".into());
-        // Without the thread, the record stays as it is.
-        let spawned = thread.spawn(move || _ = sync_and_record(&directory, &layout, row));
-        *self.background_sync.lock() = spawned.ok();
-    }
-
-    /// Waits for the end of the `syncfs` that this writer has begun when it was opened, and for the
-    /// record. A process that ends earlier waits for the `syncfs` as well, and loses its result.
-    pub fn wait_for_background_sync(&self) {
-        let thread: Option<JoinHandle<()>> = self.background_sync.lock().take();
-        // The thread does not panic, and its errors only leave the record as it is.
-        let _: Option<thread::Result<()>> = thread.map(JoinHandle::join);
-    }
-
-    /// If the boot id is not readable, no later process trusts the rows of this one. So their files
-    /// must be on disk before this process ends.
-    pub(crate) fn sync_without_boot_id(&self) -> Result<(), StoreError> {
-        if boot_id().is_some() {
-            return Ok(());
-        }
-        let last_row = self.database().last_row()?;
-        sync_and_record(&self.directory, self.layout(), last_row)
-    }
+    let damaged = find_damaged(store, &suspects)?;
+    let synced_row = match state {
+        RecordState::OfThisBoot(record) => record.synced_row,
+        RecordState::OfOtherBoot(record) => write_checked(store, record, &suspects, &damaged)?,
+        RecordState::Absent { reason, .. } => write_first(store, &damaged, last_row, || {
+            if let Some(reason) = reason {
+                events.send(StoreEvent::LostSyncRecord { reason });
+            }
+        })?,
+    };
+    let is_behind = synced_row < last_row && boot_id().is_some();
+    let begin_sync = || sync_in_background(store, last_row);
+    Ok(RestartCheck {
+        damaged,
+        is_first,
+        background_sync: is_behind.then(begin_sync).flatten(),
+    })
 }
 
 impl StoreReader {
@@ -218,6 +148,84 @@ impl StoreReader {
         let damaged = verification.damaged_paths(&self.layout().store_dir);
         Ok(damaged.into_iter().collect())
     }
+}
+
+/// Hashes paths, and returns those that are valid and damaged.
+fn find_damaged(
+    store: &WritableStore,
+    suspects: &BTreeSet<StorePath>,
+) -> Result<DamagedPaths, StoreError> {
+    if suspects.is_empty() {
+        return Ok(DamagedPaths::new());
+    }
+    let reader = StoreReader::open_with(store.layout.clone(), store.lock_wait.clone())?;
+    reader.find_damaged(suspects, &store.lock_wait)
+}
+
+/// Replaces the record of another boot. Keeps the synced row, because the checked files may
+/// only be in the page cache. Returns the synced row.
+fn write_checked(
+    store: &WritableStore,
+    record: SyncRecord,
+    suspects: &BTreeSet<StorePath>,
+    damaged: &DamagedPaths,
+) -> Result<i64, StoreError> {
+    let layout = &store.layout;
+    let _lock = lock_record(layout, &store.lock_wait)?;
+    // Another process may have checked the same paths meanwhile, and may have recorded others.
+    let mut record = SyncRecord::read(layout)?.unwrap_or(record);
+    record.damaged.retain(|path| !suspects.contains(path));
+    record.damaged.extend(damaged.keys().cloned());
+    record.boot_id = boot_id().unwrap_or_default();
+    record.write(layout)?;
+    Ok(record.synced_row)
+}
+
+/// Writes the record of a store that has none, unless another process was faster. Calls
+/// `report_loss` before. Returns the synced row.
+fn write_first(
+    store: &WritableStore,
+    damaged: &DamagedPaths,
+    last_row: i64,
+    report_loss: impl FnOnce(),
+) -> Result<i64, StoreError> {
+    let layout = &store.layout;
+    let boot_id = boot_id().unwrap_or_default();
+    let _lock = lock_record(layout, &store.lock_wait)?;
+    if let Some(found) = SyncRecord::read(layout)?
+        && found.boot_id == boot_id
+        && found.synced_row <= last_row
+    {
+        return Ok(found.synced_row);
+    }
+    report_loss();
+    let record = SyncRecord {
+        boot_id,
+        synced_row: 0,
+        damaged: damaged.keys().cloned().collect(),
+    };
+    record.write(layout)?;
+    Ok(record.synced_row)
+}
+
+/// Waits on another thread until the files of all rows up to `row` are on disk, and records it.
+/// If that fails, a later writer tries again.
+fn sync_in_background(store: &WritableStore, row: i64) -> Option<JoinHandle<()>> {
+    let (directory, layout) = (store.directory.clone(), store.layout.clone());
+    let thread = thread::Builder::new().name("floe-sync".into());
+    // Without the thread, the record stays as it is.
+    let spawned = thread.spawn(move || _ = sync_and_record(&directory, &layout, row));
+    spawned.ok()
+}
+
+/// If the boot id is not readable, no later process trusts the rows of this one. So their files
+/// must be on disk before this process ends.
+pub(super) fn sync_without_boot_id(store: &WritableStore) -> Result<(), StoreError> {
+    if boot_id().is_some() {
+        return Ok(());
+    }
+    let last_row = store.database().last_row()?;
+    sync_and_record(&store.directory, &store.layout, last_row)
 }
 
 /// Waits until the files of all rows up to `row` are on disk, and advances the record of the

@@ -1,28 +1,24 @@
 //! A store as a target: opened or created, with the temporary roots of this process.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use floe_format::derivation::DerivationHashCache;
 use floe_format::{HashPart, PathInfo, StorePath};
 use parking_lot::Mutex;
-use rustix::fs::{
-    Access, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, access, fchmod, fchown, fstat, openat,
-};
-use rustix::io::Errno;
 
-use crate::db::{Database, LockedDatabase, MissingTables};
+use super::derivation_checks::DerivationChecks;
+use super::restart_check::{check_after_restart, sync_without_boot_id};
+use crate::db::LockedDatabase;
 use crate::disk::StoreLayout;
-use crate::error::{IoContext, StoreError};
+use crate::error::StoreError;
 use crate::events::StoreEvents;
-use crate::locks::{GcLock, LockWait, open_lock_file};
-use crate::new_store::{NewStore, create_directories, lock_store};
+use crate::locks::GcLock;
+use crate::open_store::{Purpose, WritableStore};
 use crate::options::WriteOptions;
 use crate::query::Damage;
 use crate::roots::{IndirectGcRoot, Profile, SharedTempRoots};
@@ -32,32 +28,23 @@ use crate::tree::links::{TreeLinks, UnusedLinks, open_links, remove_unused_links
 /// A store opened for writing. Several threads may share it.
 #[derive(Debug)]
 pub struct StoreWriter {
-    pub(crate) layout: StoreLayout,
-    pub(crate) directory: Arc<OwnedFd>,
-    database: Mutex<Database>,
-    pub(crate) temp_roots: Arc<SharedTempRoots>,
+    /// Released before the big lock of the store.
+    pub(super) temp_roots: Arc<SharedTempRoots>,
+    pub(crate) store: WritableStore,
     /// Opened at first use. All trees share this one descriptor.
     links: OnceLock<Arc<OwnedFd>>,
-    /// Hashes of registered derivations, so that each derivation is read once.
-    pub(crate) modulo_cache: Mutex<DerivationHashCache>,
-    pub(crate) lock_wait: LockWait,
+    pub(super) derivations: DerivationChecks,
     /// For trees without a row that were seen during a collection: the time of the first sight.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,
     /// Valid paths with damaged contents.
-    pub(crate) damaged: Mutex<BTreeMap<StorePath, Damage>>,
-    /// Whether this is the first writer after a restart of the system.
-    pub(crate) is_after_restart: bool,
+    pub(super) damaged: Mutex<BTreeMap<StorePath, Damage>>,
     /// Whether `.links` may have damaged files that no path uses any more.
-    pub(crate) has_suspect_links: AtomicBool,
+    pub(super) has_suspect_links: AtomicBool,
     /// The thread that waits for the disk.
-    pub(crate) background_sync: Mutex<Option<JoinHandle<()>>>,
-    pub(crate) events: StoreEvents,
+    background_sync: Mutex<Option<JoinHandle<()>>>,
+    events: StoreEvents,
     /// Whether registered paths are on disk, by which settings.
-    pub(crate) durability: Durability,
-    /// Held shared while the store is open, so that no process migrates the database.
-    big_lock: File,
-    /// The directories that this writer has created, parents first.
-    created: Vec<PathBuf>,
+    pub(super) durability: Durability,
 }
 
 impl StoreWriter {
@@ -76,50 +63,26 @@ impl StoreWriter {
         layout: StoreLayout,
         options: &WriteOptions,
     ) -> Result<StoreWriter, StoreError> {
-        if !options.allow_symlinked_store {
-            refuse_symlinks(&layout.real_store_dir)?;
-        }
-        refuse_daemon_owned(&layout)?;
-        let mut created = create_directories(&layout)?;
-        // A store that this user may not write fails before the first download.
-        let store = &layout.real_store_dir;
-        access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
-        let lock_wait = &options.lock_wait;
-        let big_lock = lock_store(&layout, lock_wait, &mut created)?;
-        // Until then, another process may have removed the store and created it again.
-        let directory = open_store_directory(store, options.allow_symlinked_store)?;
-        if let Some(group) = options.build_users_group {
-            chown_to_build_users_group(&directory, group).io_context("give away", store)?;
-        }
-        reserve_space(&layout.database_dir().join("reserved"));
-        let scope = lock_wait.enter_scope();
-        let database = Database::open_writable(&layout, &options.database(MissingTables::Create))?;
-        drop(scope);
-        let temp_roots = options.temp_roots.open(&layout)?;
-        let mut writer = StoreWriter {
-            directory: Arc::new(directory),
-            database: Mutex::new(database),
+        let store = WritableStore::open(layout, options, Purpose::AddPaths)?;
+        let temp_roots = options.temp_roots.open(&store.layout)?;
+        let checked = check_after_restart(&store, &options.events)?;
+        let writer = StoreWriter {
             temp_roots,
+            store,
             links: OnceLock::new(),
-            modulo_cache: Mutex::default(),
-            lock_wait: options.lock_wait.clone(),
+            derivations: DerivationChecks::default(),
             unregistered_since: Mutex::default(),
-            damaged: Mutex::default(),
-            is_after_restart: false,
+            damaged: Mutex::new(checked.damaged),
             has_suspect_links: AtomicBool::new(false),
-            background_sync: Mutex::default(),
+            background_sync: Mutex::new(checked.background_sync),
             events: options.events.clone(),
             durability: Durability {
                 fsync_store_paths: options.fsync_store_paths,
                 sync_before_registering: options.sync_before_registering,
             },
-            big_lock,
-            created,
-            layout,
         };
-        writer.check_after_restart()?;
         let has_crashed_runs = writer.recover_crashed_runs();
-        let is_suspect = writer.is_after_restart && (has_crashed_runs || writer.has_damaged());
+        let is_suspect = checked.is_first && (has_crashed_runs || writer.has_damaged());
         writer
             .has_suspect_links
             .store(is_suspect, Ordering::Relaxed);
@@ -129,13 +92,15 @@ impl StoreWriter {
     /// Removes the store if this writer has created it, if it has no paths and no trees for the
     /// next run, and if no other process has it open. The writer cannot be used afterwards.
     pub fn remove_if_unused(&self) {
-        let store = NewStore {
-            layout: &self.layout,
-            big_lock: &self.big_lock,
-            created: &self.created,
-            temp_roots: self.temp_roots_name(),
-        };
-        store.remove_if(|| self.database().last_row().is_ok_and(|row| row == 0));
+        self.store.remove_if_unused(&self.temp_roots_name());
+    }
+
+    /// Waits for the end of the `syncfs` that this writer has begun when it was opened, and for the
+    /// record. A process that ends earlier waits for the `syncfs` as well, and loses its result.
+    pub fn wait_for_background_sync(&self) {
+        let thread: Option<JoinHandle<()>> = self.background_sync.lock().take();
+        // The thread does not panic, and its errors only leave the record as it is.
+        let _: Option<thread::Result<()>> = thread.map(JoinHandle::join);
     }
 
     /// The name of the file of temporary roots.
@@ -145,7 +110,7 @@ impl StoreWriter {
 
     /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
-        &self.layout
+        &self.store.layout
     }
 
     /// Protects paths and their closures from garbage collection until all writers that share the
@@ -154,14 +119,20 @@ impl StoreWriter {
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
     ) -> Result<(), StoreError> {
-        self.temp_roots.file.lock().add(paths, &self.lock_wait)
+        self.temp_roots
+            .file
+            .lock()
+            .add(paths, &self.store.lock_wait)
     }
 
     /// Waits for the end of a collection that was running when paths were protected. Paths that are
     /// valid afterwards stay valid. Before that, an older collector may still delete a path that it
     /// has found to be garbage, unless a valid path refers to it.
     pub fn wait_for_gc(&self) -> Result<(), StoreError> {
-        self.temp_roots.file.lock().wait_for_gc(&self.lock_wait)
+        self.temp_roots
+            .file
+            .lock()
+            .wait_for_gc(&self.store.lock_wait)
     }
 
     /// Makes `link` a symbolic link to the logical store path and registers it as a root. Replaces
@@ -171,7 +142,7 @@ impl StoreWriter {
     /// meanwhile, and those of the system.
     pub fn add_gc_root(&self, link: &IndirectGcRoot, path: &StorePath) -> Result<(), StoreError> {
         self.add_temp_roots([path].into_iter())?;
-        link.register(&self.layout, path, &self.events)?;
+        link.register(&self.store.layout, path, &self.events)?;
         // A collector that began after the first call may have read the permanent roots before the
         // link existed. The second call makes sure that it knows the temporary root.
         self.add_temp_roots([path].into_iter())
@@ -183,7 +154,7 @@ impl StoreWriter {
     /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and those of the system.
     pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
         self.add_temp_roots([path].into_iter())?;
-        profile.set(&self.layout, path, &self.lock_wait, |root| {
+        profile.set(&self.store.layout, path, &self.store.lock_wait, |root| {
             self.add_gc_root(root, path)
         })
     }
@@ -193,10 +164,10 @@ impl StoreWriter {
     /// arrives in between would be removed as well. A tree that is still there after the grace
     /// period has another origin.
     pub(crate) fn is_being_removed(&self, path: &StorePath) -> Result<bool, StoreError> {
-        if fs::symlink_metadata(self.layout.real_path(path)).is_err() {
+        if fs::symlink_metadata(self.layout().real_path(path)).is_err() {
             return Ok(false);
         }
-        if GcLock::open(&self.layout)?.is_free()? {
+        if GcLock::open(self.layout())?.is_free()? {
             return Ok(false);
         }
         let mut unregistered_since = self.unregistered_since.lock();
@@ -245,8 +216,8 @@ impl StoreWriter {
     pub fn tree_writer(&self, path: &StorePath) -> TreeWriter {
         let number = SERIAL.fetch_add(1, Ordering::Relaxed);
         TreeWriter::new(
-            self.directory.clone(),
-            &self.layout.real_store_dir,
+            self.store.directory.clone(),
+            &self.layout().real_store_dir,
             path,
             &self.temp_roots_name(),
             number,
@@ -259,7 +230,7 @@ impl StoreWriter {
         let links = match self.links.get() {
             Some(links) => links,
             None => {
-                let links = open_links(&self.layout.links_dir())?;
+                let links = open_links(&self.layout().links_dir())?;
                 // Another thread may have opened the directory meanwhile. Its descriptor is as
                 // good.
                 self.links.get_or_init(|| links)
@@ -271,7 +242,7 @@ impl StoreWriter {
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
-        LockedDatabase::lock(&self.database, &self.lock_wait)
+        self.store.database()
     }
 }
 
@@ -283,78 +254,20 @@ impl Drop for StoreWriter {
     fn drop(&mut self) {
         if self.has_suspect_links.load(Ordering::Relaxed) {
             // After a failure, the next collection removes the links.
-            let _: Result<UnusedLinks, StoreError> = remove_unused_links(&self.layout.links_dir());
+            let _: Result<UnusedLinks, StoreError> =
+                remove_unused_links(&self.layout().links_dir());
         }
         // After a failure, the next writer hashes the paths of this one.
-        let _: Result<(), StoreError> = self.sync_without_boot_id();
+        let _: Result<(), StoreError> = sync_without_boot_id(&self.store);
     }
 }
 
 /// The settings after which a registered path survives a crash of the system.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Durability {
-    pub(crate) fsync_store_paths: bool,
-    pub(crate) sync_before_registering: bool,
-}
-
-/// Gives the store directory to the group of builders, with the sticky bit: builders may create
-/// paths and may not remove paths of other users, as in Nix. Only root can change the group.
-fn chown_to_build_users_group(store: &OwnedFd, group: u32) -> Result<(), Errno> {
-    let found = fstat(store)?;
-    let is_given = (found.st_uid, found.st_gid) == (0, group);
-    let is_shared = is_given && found.st_mode & 0o7777 == STORE_MODE;
-    if !rustix::process::geteuid().is_root() || is_shared {
-        return Ok(());
-    }
-    fchown(store, Some(Uid::ROOT), Some(Gid::from_raw(group)))?;
-    fchmod(store, Mode::from_raw_mode(STORE_MODE))
-}
-
-/// Opens the store directory once, so that all changes concern the directory that was checked.
-pub(crate) fn open_store_directory(
-    store: &Path,
-    allow_symlink: bool,
-) -> Result<OwnedFd, StoreError> {
-    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    flags.set(OFlags::NOFOLLOW, !allow_symlink);
-    openat(CWD, store, flags, Mode::empty()).io_context("open", store)
-}
-
-/// Refuses a store that this user may not write and that belongs to a Nix daemon.
-pub(crate) fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
-    let may_write = access(&layout.state_dir, Access::READ_OK | Access::WRITE_OK).is_ok();
-    if !may_write && layout.state_dir.join("daemon-socket/socket").exists() {
-        return Err(StoreError::DaemonOwned(layout.state_dir.clone()));
-    }
-    Ok(())
-}
-
-/// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
-pub(crate) fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
-    let absolute = std::path::absolute(store).io_context("resolve", store)?;
-    match absolute.ancestors().find(|path| path.is_symlink()) {
-        Some(link) => Err(StoreError::SymlinkedStore(link.to_path_buf())),
-        None => Ok(()),
-    }
-}
-
-/// Creates the file that Nix's collector deletes when the disk is full, so that SQLite can work. As
-/// in Nix, a failure is ignored.
-pub(crate) fn reserve_space(path: &Path) {
-    if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
-        return;
-    }
-    if let Ok(file) = open_lock_file(path) {
-        let _: Result<(), rustix::io::Errno> =
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED_LEN);
-    }
+pub(super) struct Durability {
+    pub(super) fsync_store_paths: bool,
+    pub(super) sync_before_registering: bool,
 }
 
 /// The longest time between a collector's deletion of a row and the removal of its tree.
 const REMOVAL_GRACE_PERIOD: Duration = Duration::from_secs(10);
-
-/// The mode of a store directory that builders write to.
-const STORE_MODE: u32 = 0o1775;
-
-/// Nix's default for `gc-reserved-space`.
-const RESERVED_LEN: u64 = 8 * 1024 * 1024;

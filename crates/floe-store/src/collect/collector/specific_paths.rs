@@ -134,7 +134,7 @@ impl Collector {
         let settings = &options.settings(settings);
         self.with_roots(settings, |collection| {
             let choice = Choice {
-                layout: &self.layout,
+                layout: &self.store.layout,
                 database: collection.database,
                 roots: &collection.roots.roots,
                 temporary: &collection.temporary(),

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use super::WritableStore;
 use crate::db::remove_stale_lock_directory;
 use crate::disk::{Directory, StoreLayout, list_directory};
 use crate::error::{IoContext as _, StoreError};
@@ -22,7 +23,7 @@ use crate::locks::{LockWait, open_lock_file, try_lock};
 
 /// Creates Nix's directories with Nix's modes, whatever the umask. Returns those that did not
 /// exist, parents first.
-pub(crate) fn create_directories(layout: &StoreLayout) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn create_directories(layout: &StoreLayout) -> Result<Vec<PathBuf>, StoreError> {
     let mut created = Vec::new();
     create_with_parents(&layout.real_store_dir, &mut created)?;
     create_with_parents(&layout.links_dir(), &mut created)?;
@@ -62,7 +63,7 @@ fn create_one_directory(path: &Path) -> Result<bool, StoreError> {
 
 /// Waits for the big lock of the store, and keeps it shared. Adds directories that it had to create
 /// again to `created`.
-pub(crate) fn lock_store(
+pub(super) fn lock_store(
     layout: &StoreLayout,
     lock_wait: &LockWait,
     created: &mut Vec<PathBuf>,
@@ -91,28 +92,21 @@ pub(crate) fn lock_store(
     }
 }
 
-/// A store whose writer may have created it.
-pub(crate) struct NewStore<'a> {
-    pub(crate) layout: &'a StoreLayout,
-    /// The big lock, which the writer holds shared.
-    pub(crate) big_lock: &'a File,
-    /// The directories that the writer has created, parents first.
-    pub(crate) created: &'a [PathBuf],
-    /// The name of the writer's file of temporary roots.
-    pub(crate) temp_roots: String,
-}
-
-impl NewStore<'_> {
-    /// Removes the store if the writer has created it, if it has no paths and no trees for the next
-    /// run, and if no other process has it open.
-    pub(crate) fn remove_if(&self, has_no_paths: impl FnOnce() -> bool) {
+impl WritableStore {
+    /// Removes the store if this process has created it, if it has no paths and no trees for the
+    /// next run, and if no other process has it open. `temp_roots` is the name of the writer's file
+    /// of temporary roots.
+    pub(crate) fn remove_if_unused(&self, temp_roots: &str) {
         if !self.created.contains(&self.layout.database_dir()) {
             return;
         }
         let path = self.layout.big_lock();
-        let try_lock = |operation| try_lock(self.big_lock, &path, operation);
+        let try_lock = |operation| try_lock(&self.big_lock, &path, operation);
+        let has_no_paths = || self.database().last_row().is_ok_and(|row| row == 0);
         match try_lock(FlockOperation::NonBlockingLockExclusive) {
-            Ok(true) if self.is_empty() && has_no_paths() => self.remove_files(),
+            Ok(true) if self.is_empty(temp_roots) && has_no_paths() => {
+                self.remove_files(temp_roots);
+            }
             // A failed attempt has released the shared lock.
             _ => {
                 let _: Result<bool, StoreError> = try_lock(FlockOperation::NonBlockingLockShared);
@@ -120,7 +114,7 @@ impl NewStore<'_> {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    fn is_empty(&self, temp_roots: &str) -> bool {
         let names = |directory: &Path| -> io::Result<Vec<String>> {
             let names = list_directory(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
             let names: io::Result<Vec<_>> = names.collect();
@@ -130,19 +124,16 @@ impl NewStore<'_> {
         let has_only = |directory: &Path, is_own: &dyn Fn(&str) -> bool| {
             names(directory).is_ok_and(|names| names.iter().all(|name| is_own(name)))
         };
-        let layout = self.layout;
+        let layout = &self.layout;
         has_only(&layout.real_store_dir, &|name| name == ".links")
             && has_only(&layout.links_dir(), &|_| false)
-            && has_only(&layout.database_dir(), &|name| self.is_own_file(name))
+            && has_only(&layout.database_dir(), &|name| {
+                FILES.contains(&name) || name == temp_roots
+            })
     }
 
-    /// Whether this writer has created a file in the directory of the database.
-    fn is_own_file(&self, name: &str) -> bool {
-        FILES.contains(&name) || name == self.temp_roots
-    }
-
-    fn remove_files(&self) {
-        let (layout, database) = (self.layout, self.layout.database_dir());
+    fn remove_files(&self, temp_roots: &str) {
+        let (layout, database) = (&self.layout, self.layout.database_dir());
         let remove = |path: PathBuf| {
             // A file that stays also keeps its directory.
             if let Ok((directory, name)) = Directory::open_parent(&path) {
@@ -154,8 +145,8 @@ impl NewStore<'_> {
                 let _: io::Result<()> = parent.entry(name).remove_directory();
             }
         };
-        remove(layout.temp_roots_dir().join(&self.temp_roots));
-        remove(database.join(&self.temp_roots));
+        remove(layout.temp_roots_dir().join(temp_roots));
+        remove(database.join(temp_roots));
         remove(layout.state_dir.join("gc.lock"));
         let is_last = |name: &&str| *name != BIG_LOCK;
         FILES
