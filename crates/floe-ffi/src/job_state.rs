@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use floe_format::PathInfo;
 use floe_messages::Progress;
-use floe_store::VerifyObserver;
 use floe_transfer::{Cancel, Event, EventSink};
 
 /// The latest progress of a request, and whether the request should end. The worker writes the
@@ -75,14 +73,14 @@ impl EventSink for JobState {
     }
 }
 
-impl VerifyObserver for JobState {
+impl floe_store::Progress for JobState {
     fn started(&self, paths: u64, nar_bytes: u64) {
         self.plan(paths, nar_bytes, 0);
     }
 
-    fn path_done(&self, info: &PathInfo) {
+    fn path_done(&self, nar_bytes: u64) {
         self.paths_done.fetch_add(1, Ordering::Relaxed);
-        self.bytes_done(info.nar_size.try_into().unwrap_or(i64::MAX));
+        self.bytes_done(nar_bytes.try_into().unwrap_or(i64::MAX));
     }
 
     fn should_continue(&self) -> bool {

@@ -4,7 +4,7 @@ mod collector;
 mod optimise;
 
 pub use collector::{
-    AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcObserver,
-    GcResults, GcSettings,
+    AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcResults,
+    GcSettings,
 };
-pub use optimise::{OptimiseObserver, OptimiseResults};
+pub use optimise::OptimiseResults;

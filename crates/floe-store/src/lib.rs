@@ -22,14 +22,15 @@ mod events;
 mod locks;
 mod open_store;
 mod options;
+mod progress;
 mod query;
 mod roots;
 pub mod tree;
 mod write;
 
 pub use collect::{
-    AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcObserver,
-    GcResults, GcSettings, OptimiseObserver, OptimiseResults,
+    AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcResults,
+    GcSettings, OptimiseResults,
 };
 pub use db::{BuildTrace, DamagedRow, Realisation, Table};
 pub use disk::{
@@ -40,10 +41,10 @@ pub use error::{DatabaseReader, StoreError, is_out_of_space};
 pub use events::{LostRecord, StoreEvent, StoreEvents};
 pub use locks::LockWait;
 pub use options::WriteOptions;
+pub use progress::Progress;
 pub use query::{
     BuildLog, ClosureSize, Damage, HashPartIndex, IndexCursor, IndexDelta, LiveStore, ProblemCause,
-    ReferenceGraph, StoreReader, Verification, VerifyObserver, VerifyProblem,
-    find_logged_derivation,
+    ReferenceGraph, StoreReader, Verification, VerifyProblem, find_logged_derivation,
 };
 pub use roots::{
     FoundProfiles, FoundRoots, Generation, GenerationSpec, Generations, HiddenRoots,

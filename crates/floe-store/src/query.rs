@@ -10,4 +10,4 @@ pub use build_log::{BuildLog, find_logged_derivation};
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use reader::StoreReader;
 pub use reference_graph::{ClosureSize, ReferenceGraph};
-pub use verify::{Damage, ProblemCause, Verification, VerifyObserver, VerifyProblem};
+pub use verify::{Damage, ProblemCause, Verification, VerifyProblem};

@@ -5,7 +5,6 @@
 //! outside the tree.
 
 pub(crate) mod dump;
-mod hashing;
 pub(crate) mod links;
 mod optimise;
 pub mod plan;
@@ -16,8 +15,8 @@ mod sync;
 pub(crate) mod temporary_tree;
 pub(crate) mod unpack;
 
+pub(crate) use dump::hash_tree;
 pub use dump::{CHUNK_LEN, dump_path, list_tree};
-pub(crate) use hashing::{hash_all, hash_tree};
 pub(crate) use optimise::{LinkedTree, TreeOptimiser};
 pub use remove::remove_tree;
 pub(crate) use remove::{remove_and_count, tree_bytes};

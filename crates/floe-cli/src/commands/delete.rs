@@ -11,7 +11,7 @@ use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, Sto
 use floe_transfer::{Cancel, PathSpec, Size};
 use serde_json::json;
 
-use super::gc::{CollectionDisplay, dead_to_json, gc_settings, print_dead, report};
+use super::gc::{StoreProgress, dead_to_json, gc_settings, print_dead, report};
 use super::manage::local_store;
 use super::mount;
 use super::print;
@@ -48,9 +48,9 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
     let cancel = Cancel::default();
     options::cancel_on_signals(&cancel)?;
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
-    let display = CollectionDisplay::start(cancel, false);
-    let (results, deleted) = collector.delete(&paths, options, &gc_settings, &display);
-    drop(display);
+    let progress = StoreProgress::start(cancel, messages::deleting);
+    let (results, deleted) = collector.delete(&paths, options, &gc_settings, &progress);
+    drop(progress);
     let deleted = deleted.map_err(|error| describe(error, dir));
     report(&results, deleted, args.store.json)
 }

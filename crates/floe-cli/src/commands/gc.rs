@@ -5,7 +5,6 @@ mod old_generations;
 pub(crate) mod page;
 
 use std::collections::HashSet;
-use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::args::GcArgs;
 use crate::display::{eprint_line, warn};
 use crate::messages::{collect as messages, kept_rows};
 use crate::options::{self, Settings};
-pub(super) use collection::{CollectionDisplay, dead_to_json, failed, print_dead, report};
+pub(super) use collection::{StoreProgress, dead_to_json, failed, print_dead, report};
 use collection::{dead_path, warn_of_circles};
 use old_generations::OldGenerations;
 
@@ -64,9 +63,9 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
         old.report(false);
     }
-    let display = CollectionDisplay::start(cancel, io::stderr().is_terminal());
-    let (results, collected) = collector.collect(&gc_settings, max_freed, &display);
-    drop(display);
+    let progress = StoreProgress::start(cancel, messages::deleting).announced();
+    let (results, collected) = collector.collect(&gc_settings, max_freed, &progress);
+    drop(progress);
     report(&results, collected, args.store.json)
 }
 

@@ -2,19 +2,17 @@
 
 pub(crate) mod page;
 
-use std::sync::Arc;
-
 use floe_copy::check_writable;
-use floe_store::{OptimiseObserver, OptimiseResults, StoreReader, StoreWriter};
+use floe_store::{OptimiseResults, StoreReader, StoreWriter};
 use floe_transfer::{Cancel, Size};
 use serde_json::json;
 
-use super::gc::failed;
+use super::gc::{StoreProgress, failed};
 use super::manage::local_store;
 use super::mount;
 use super::print;
 use crate::args::OptimiseArgs;
-use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, warn};
+use crate::display::{eprint_error, eprint_line, warn};
 use crate::messages::{collect as messages, skipped_rows};
 use crate::options::{self, Settings};
 
@@ -25,13 +23,19 @@ pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
     options::cancel_on_signals(&cancel)?;
     let reader = StoreReader::open_with(layout.clone(), options::lock_wait(cancel.flag()))?;
     let results = match args.dry_run {
-        true => reader.find_equal_files(args.jobs, &Display::start(cancel))?,
+        true => reader.find_equal_files(
+            args.jobs,
+            &StoreProgress::start(cancel, messages::optimising),
+        )?,
         false => {
             check_writable(&*store)?;
             mount::make_writable(&layout.real_store_dir)?;
             drop(reader);
             let writer = StoreWriter::open_with(layout, &settings.write_options(&cancel)?)?;
-            writer.optimise(args.jobs, &Display::start(cancel))?
+            writer.optimise(
+                args.jobs,
+                &StoreProgress::start(cancel, messages::optimising),
+            )?
         }
     };
     report(args, &results)
@@ -66,38 +70,5 @@ fn report(args: &OptimiseArgs, results: &OptimiseResults) -> anyhow::Result<()> 
     match results.failures.len() {
         0 => Ok(()),
         count => Err(failed(&messages::not_optimised(count), count)),
-    }
-}
-
-/// Shows the progress, and stops the work when the user interrupts it.
-struct Display {
-    counts: Arc<PathCounts>,
-    cancel: Cancel,
-    _line: StatusLine,
-}
-
-impl Display {
-    fn start(cancel: Cancel) -> Display {
-        let counts: Arc<PathCounts> = Arc::default();
-        let shown = counts.clone();
-        Display {
-            _line: StatusLine::start(move || shown.line(messages::optimising)),
-            counts,
-            cancel,
-        }
-    }
-}
-
-impl OptimiseObserver for Display {
-    fn started(&self, paths: u64, nar_bytes: u64) {
-        self.counts.start(paths, nar_bytes);
-    }
-
-    fn path_done(&self, nar_bytes: u64) {
-        self.counts.add(nar_bytes);
-    }
-
-    fn should_continue(&self) -> bool {
-        !self.cancel.is_raised()
     }
 }

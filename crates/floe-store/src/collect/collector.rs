@@ -24,7 +24,7 @@ mod specific_paths;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -37,6 +37,7 @@ use crate::error::StoreError;
 use crate::locks::GcLock;
 use crate::open_store::{Purpose, WritableStore, remove_reserved, reserve_space};
 use crate::options::WriteOptions;
+use crate::progress::Progress;
 use crate::roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable};
 use crate::tree::links::{UnusedLinks, remove_unused_links};
 use crate::write::Recovery;
@@ -107,24 +108,6 @@ pub struct DeleteFailure {
     pub source: io::Error,
 }
 
-/// Receives the progress of a collection, from several threads, and can stop it.
-pub trait GcObserver: Sync {
-    /// Called once, before the first deletion, with the number of dead paths and other files, and
-    /// with the sum of the NAR sizes of the valid ones.
-    fn started(&self, _paths: u64, _nar_bytes: u64, _unreadable: &[Unreadable]) {}
-
-    /// Called after each deletion, with the NAR size.
-    fn deleted(&self, _name: &Path, _nar_bytes: u64) {}
-
-    /// Called often. `false` ends the collection.
-    fn should_continue(&self) -> bool {
-        true
-    }
-}
-
-/// An observer that ignores the progress.
-impl GcObserver for () {}
-
 /// A store that is opened for deletions.
 #[derive(Debug)]
 pub struct Collector {
@@ -150,15 +133,15 @@ impl Collector {
         &self,
         settings: &GcSettings,
         max_freed: Option<u64>,
-        observer: &dyn GcObserver,
+        progress: &dyn Progress,
     ) -> (GcResults, Result<(), StoreError>) {
         self.with_roots(settings, |collection| {
-            let dead = collection.find_dead(settings, observer)?;
+            let dead = collection.find_dead(settings, progress)?;
             // The files of a dead run may be those of a path that has lost its row.
             let is_whole = max_freed.is_none() && !dead.keeps_all;
             // As in Nix, a limit of 0 bytes deletes no path.
             if max_freed != Some(0) {
-                collection.delete(dead, max_freed, observer)?;
+                collection.delete(dead, max_freed, progress)?;
             }
             collection.finish(is_whole)
         })
@@ -234,7 +217,7 @@ impl Collection<'_> {
     fn find_dead(
         &self,
         settings: &GcSettings,
-        observer: &dyn GcObserver,
+        progress: &dyn Progress,
     ) -> Result<DeadPaths, StoreError> {
         let layout = &self.store.layout;
         let dead = DeadPaths::find(
@@ -244,9 +227,14 @@ impl Collection<'_> {
             &self.roots,
             &self.temporary(),
         )?;
-        observer.started(dead.len(), dead.nar_bytes(), &self.roots.unreadable);
+        self.start(&dead, progress);
         self.results.lock().circular.clone_from(&dead.circular);
         Ok(dead)
+    }
+
+    fn start(&self, dead: &DeadPaths, progress: &dyn Progress) {
+        progress.unreadable(&self.roots.unreadable);
+        progress.started(dead.len(), dead.nar_bytes());
     }
 
     /// The hash parts of the temporary roots that are known now.
@@ -258,13 +246,13 @@ impl Collection<'_> {
         &self,
         dead: DeadPaths,
         max_freed: Option<u64>,
-        observer: &dyn GcObserver,
+        progress: &dyn Progress,
     ) -> Result<(), StoreError> {
         let remover = Remover {
             layout: &self.store.layout,
             directory: self.store.directory.as_fd(),
             roots: self.received,
-            observer,
+            progress,
             results: self.results,
             has_skipped: AtomicBool::new(false),
         };

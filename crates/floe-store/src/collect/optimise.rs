@@ -15,8 +15,9 @@ use rustix::fs::{Dir, syncfs};
 
 use crate::db::DamagedRow;
 use crate::error::{IoContext as _, StoreError};
+use crate::progress::{Progress, hash_all};
 use crate::tree::links::open_links;
-use crate::tree::{LinkedTree, TreeOptimiser, hash_all};
+use crate::tree::{LinkedTree, TreeOptimiser};
 use crate::write::StoreWriter;
 use floe_hash::hash_pool::Worker;
 
@@ -39,23 +40,6 @@ pub struct OptimiseResults {
     pub damaged_rows: Vec<DamagedRow>,
 }
 
-/// Receives the progress, from several threads, and can stop it.
-pub trait OptimiseObserver: Sync {
-    /// Called once with the number of paths and the sum of their NAR sizes, before the first path.
-    fn started(&self, _paths: u64, _nar_bytes: u64) {}
-
-    /// Called after each path with its NAR size.
-    fn path_done(&self, _nar_bytes: u64) {}
-
-    /// Called before each path. `false` ends the work.
-    fn should_continue(&self) -> bool {
-        true
-    }
-}
-
-/// An observer that ignores the progress.
-impl OptimiseObserver for () {}
-
 impl StoreWriter {
     /// Links equal files of all valid paths. `jobs` limits the number of paths in work at once.
     ///
@@ -64,7 +48,7 @@ impl StoreWriter {
     pub fn optimise(
         &self,
         jobs: Option<NonZeroUsize>,
-        observer: &dyn OptimiseObserver,
+        progress: &dyn Progress,
     ) -> Result<OptimiseResults, StoreError> {
         let paths = self.protected_paths()?;
         // A power cut must not replace a file that is on disk by one that is not.
@@ -73,25 +57,16 @@ impl StoreWriter {
         let directory = self.layout().links_dir();
         let links = open_links(&directory)?;
         let linked = inodes(&links).io_context("list", &directory)?;
-        observer.started(paths.len() as u64, paths.iter().map(|path| path.1).sum());
         let results = Mutex::new(OptimiseResults::default());
-        let len = |(_, nar_size): &(StorePath, u64)| *nar_size;
-        let is_complete = hash_all(
-            paths,
-            jobs,
-            &|| observer.should_continue(),
-            &len,
-            &|(path, nar_size), worker| {
-                let optimised = self.optimise_path(path, &links, &linked, worker);
-                results.lock().add(optimised);
-                observer.path_done(*nar_size);
-            },
-        );
-        results.lock().damaged_rows = self.database().skipped_rows();
-        match is_complete {
-            true => Ok(std::mem::take(&mut *results.lock())),
-            false => Err(StoreError::Interrupted),
-        }
+        hash_paths(paths, jobs, progress, &|path, worker| {
+            let optimised = self.optimise_path(path, &links, &linked, worker);
+            results.lock().add(optimised);
+        })?;
+        let damaged_rows = self.database().skipped_rows();
+        Ok(OptimiseResults {
+            damaged_rows,
+            ..results.into_inner()
+        })
     }
 
     /// Returns the valid paths with their NAR sizes, after making them temporary roots.
@@ -140,6 +115,21 @@ impl OptimiseResults {
             Err(error) => self.failures.push(error),
         }
     }
+}
+
+/// Calls `hash` for each path with its NAR size, on several threads.
+fn hash_paths(
+    paths: Vec<(StorePath, u64)>,
+    jobs: Option<NonZeroUsize>,
+    progress: &dyn Progress,
+    hash: &(dyn Fn(&StorePath, &Worker) + Sync),
+) -> Result<(), StoreError> {
+    let nar_size = |path: &(StorePath, u64)| path.1;
+    progress.started(paths.len() as u64, paths.iter().map(nar_size).sum());
+    hash_all(paths, jobs, progress, &nar_size, &|path, worker| {
+        hash(&path.0, worker);
+        progress.path_done(path.1);
+    })
 }
 
 /// Returns the inodes of the files of a directory.

@@ -19,7 +19,8 @@ use crate::db::{Table, has_no_trees};
 use crate::disk::{DirectoryEntry, list_directory};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::locks::{GcLock, LockWait};
-use crate::tree::{hash_all, hash_tree};
+use crate::progress::{Progress, hash_all};
+use crate::tree::hash_tree;
 use floe_hash::hash_pool::Worker;
 
 pub use problem::{Damage, ProblemCause, VerifyProblem};
@@ -56,36 +57,18 @@ impl Verification {
     }
 }
 
-/// Receives the progress of a verification, and can stop it.
-pub trait VerifyObserver: Sync {
-    /// Called once with the number of paths and the size of their NARs, before the first path.
-    fn started(&self, _paths: u64, _nar_bytes: u64) {}
-
-    /// Called after each path.
-    fn path_done(&self, _info: &PathInfo) {}
-
-    /// Called before each path. `false` stops the verification.
-    fn should_continue(&self) -> bool {
-        true
-    }
-}
-
-/// An observer that ignores the progress.
-impl VerifyObserver for () {}
-
 impl StoreReader {
-    /// Verifies `paths`, or the whole store with its links if `paths` is `None`. Calls `observer`
-    /// from several threads. `jobs` limits the number of paths that are read at once; without it,
-    /// the number suits the machine.
+    /// Verifies `paths`, or the whole store with its links if `paths` is empty. `jobs` limits the
+    /// number of paths that are read at once; without it, the number suits the machine.
     ///
     /// Errors: those of the database, and [`StoreError::Interrupted`].
     pub fn verify(
         &self,
         paths: &[StorePath],
         jobs: Option<NonZeroUsize>,
-        observer: &dyn VerifyObserver,
+        progress: &dyn Progress,
     ) -> Result<Verification, StoreError> {
-        let _lock = self.hold_gc_lock(observer)?;
+        let _lock = self.hold_gc_lock(progress)?;
         let mut verification = Verification {
             has_no_trees: has_no_trees(self.layout()),
             ..Verification::default()
@@ -93,11 +76,11 @@ impl StoreReader {
         let infos = self.existing_paths(paths, &mut verification)?;
         verification.paths = infos.len() as u64;
         verification.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
-        observer.started(verification.paths, verification.nar_bytes);
+        progress.started(verification.paths, verification.nar_bytes);
         let len = |info: &PathInfo| info.nar_size;
-        let problems = check_all(infos, jobs, observer, &len, &|info, worker| {
+        let problems = check_all(infos, jobs, progress, &len, &|info, worker| {
             let cause = self.check_contents(info, worker);
-            observer.path_done(info);
+            progress.path_done(info.nar_size);
             cause.map(|cause| self.problem(&info.path, cause))
         });
         verification.problems.extend(problems?);
@@ -105,7 +88,7 @@ impl StoreReader {
         if paths.is_empty() {
             let links = self.links()?;
             verification.links = links.len() as u64;
-            let problems = check_all(links, jobs, observer, &len_of_link, &check_link);
+            let problems = check_all(links, jobs, progress, &len_of_link, &check_link);
             verification.problems.extend(problems?);
         }
         Ok(verification)
@@ -113,11 +96,11 @@ impl StoreReader {
 
     /// Acquires the collector's lock. A user who may not write the lock file cannot keep a
     /// collector away; the verification then runs without the lock.
-    fn hold_gc_lock(&self, observer: &dyn VerifyObserver) -> Result<Option<GcLock>, StoreError> {
+    fn hold_gc_lock(&self, progress: &dyn Progress) -> Result<Option<GcLock>, StoreError> {
         let Some(lock) = GcLock::open_existing(self.layout())? else {
             return Ok(None);
         };
-        lock.wait(&LockWait::default(), || match observer.should_continue() {
+        lock.wait(&LockWait::default(), || match progress.should_continue() {
             true => Ok(lock.try_acquire_shared()?.then_some(())),
             false => Err(StoreError::Interrupted),
         })?;
@@ -248,18 +231,14 @@ fn check_link(link: &DirectoryEntry, worker: &Worker) -> Option<VerifyProblem> {
 fn check_all<T: Sync>(
     items: Vec<T>,
     jobs: Option<NonZeroUsize>,
-    observer: &dyn VerifyObserver,
+    progress: &dyn Progress,
     len: &dyn Fn(&T) -> u64,
     check: &(dyn Fn(&T, &Worker) -> Option<VerifyProblem> + Sync),
 ) -> Result<Vec<VerifyProblem>, StoreError> {
     let problems = Mutex::new(Vec::new());
-    let should_continue = || observer.should_continue();
-    let is_complete = hash_all(items, jobs, &should_continue, len, &|item, worker| {
+    hash_all(items, jobs, progress, len, &|item, worker| {
         let problem = check(item, worker);
         problems.lock().extend(problem);
-    });
-    match is_complete {
-        true => Ok(std::mem::take(&mut *problems.lock())),
-        false => Err(StoreError::Interrupted),
-    }
+    })?;
+    Ok(problems.into_inner())
 }

@@ -11,9 +11,11 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use floe_format::Hash;
 use floe_format::nar::DEPTH_MAX;
 use floe_format::nar::layout::Node;
 use floe_format::nar::write;
+use floe_hash::hash_pool::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
@@ -39,6 +41,17 @@ pub fn dump_path<E: From<StoreError>>(
     let kind = FileType::from_raw_mode(stat.st_mode);
     dumper.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)?;
     dumper.flush()
+}
+
+/// Returns hash and size of the NAR of a tree.
+pub(crate) fn hash_tree(path: &Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
+    let mut size = 0;
+    dump_path(path, &mut |chunk| {
+        hasher.update(chunk);
+        size += chunk.len() as u64;
+        Ok::<_, StoreError>(())
+    })?;
+    Ok((Hash::sha256(hasher.finish()), size))
 }
 
 /// Writes the NAR of a node of a directory, as [`dump_path`] does. `path` is its place, for error

@@ -19,7 +19,8 @@ use crate::error::{IoContext as _, StoreError};
 use crate::events::{LostRecord, StoreEvent, StoreEvents};
 use crate::locks::LockWait;
 use crate::open_store::WritableStore;
-use crate::query::{Damage, StoreReader, VerifyObserver};
+use crate::progress::Progress;
+use crate::query::{Damage, StoreReader};
 
 /// The valid paths with damaged contents.
 type DamagedPaths = BTreeMap<StorePath, Damage>;
@@ -257,7 +258,7 @@ fn device(path: &Path) -> Result<u64, StoreError> {
 /// Ends a verification at an interrupt.
 struct Cancellation<'a>(&'a LockWait);
 
-impl VerifyObserver for Cancellation<'_> {
+impl Progress for Cancellation<'_> {
     fn should_continue(&self) -> bool {
         self.0.check_cancelled().is_ok()
     }

@@ -1,11 +1,11 @@
 //! The progress and the result of a deletion.
 
-use std::path::Path;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use anyhow::Error;
 use floe_format::{StoreDir, StorePath};
-use floe_store::{DeadFile, GcObserver, GcResults, Unreadable};
+use floe_store::{DeadFile, GcResults, Progress, Unreadable};
 use floe_transfer::{Cancel, ErrorKind, Size};
 use serde_json::{Value, json};
 
@@ -15,8 +15,8 @@ use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json,
 use crate::exit;
 use crate::messages::{collect as messages, kept_rows};
 
-/// Shows the progress of a deletion, and stops it when the user interrupts it.
-pub(in crate::commands) struct CollectionDisplay {
+/// Shows the progress of work on the paths of a store, and stops it when the user interrupts it.
+pub(in crate::commands) struct StoreProgress {
     counts: Arc<PathCounts>,
     cancel: Cancel,
     /// Whether to say first what will be deleted.
@@ -24,29 +24,44 @@ pub(in crate::commands) struct CollectionDisplay {
     _line: StatusLine,
 }
 
-impl CollectionDisplay {
-    pub(in crate::commands) fn start(cancel: Cancel, announces: bool) -> CollectionDisplay {
+impl StoreProgress {
+    /// Shows a line that `text` makes of the paths and bytes that are done, and of all.
+    pub(in crate::commands) fn start(
+        cancel: Cancel,
+        text: fn((u64, u64), (Size, Size)) -> String,
+    ) -> StoreProgress {
         let counts: Arc<PathCounts> = Arc::default();
         let shown = counts.clone();
-        CollectionDisplay {
-            _line: StatusLine::start(move || shown.line(messages::deleting)),
+        StoreProgress {
+            _line: StatusLine::start(move || shown.line(text)),
             counts,
             cancel,
-            announces,
+            announces: false,
+        }
+    }
+
+    /// Also says first what will be deleted, on a terminal.
+    pub(super) fn announced(self) -> StoreProgress {
+        StoreProgress {
+            announces: io::stderr().is_terminal(),
+            ..self
         }
     }
 }
 
-impl GcObserver for CollectionDisplay {
-    fn started(&self, paths: u64, nar_bytes: u64, unreadable: &[Unreadable]) {
-        warn_of_unreadable(unreadable);
+impl Progress for StoreProgress {
+    fn unreadable(&self, places: &[Unreadable]) {
+        warn_of_unreadable(places);
+    }
+
+    fn started(&self, paths: u64, nar_bytes: u64) {
         if self.announces && !is_json() && paths > 0 {
             eprint_line(messages::will_delete(paths, Size(nar_bytes)));
         }
         self.counts.start(paths, nar_bytes);
     }
 
-    fn deleted(&self, _name: &Path, nar_bytes: u64) {
+    fn path_done(&self, nar_bytes: u64) {
         self.counts.add(nar_bytes);
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_format::StoreDir;
-use floe_store::{Collector, GcObserver, GcSettings, StoreError, StoreLayout, WriteOptions};
+use floe_store::{Collector, GcSettings, Progress, StoreError, StoreLayout, WriteOptions};
 use floe_testkit::{corpus, nixes, run, scratch, setpriv_to_nobody};
 
 use super::garbage_store::place;
@@ -226,8 +226,8 @@ fn linked_links_directory_is_not_followed() {
 /// Ends the collection after the first deletion.
 struct Interrupt(AtomicBool);
 
-impl GcObserver for Interrupt {
-    fn deleted(&self, _name: &Path, _nar_bytes: u64) {
+impl Progress for Interrupt {
+    fn path_done(&self, _nar_bytes: u64) {
         self.0.store(true, Ordering::SeqCst);
     }
 

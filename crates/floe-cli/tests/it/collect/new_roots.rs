@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use floe_format::StoreDir;
-use floe_store::{
-    Collector, GcObserver, GcSettings, StoreLayout, StoreReader, Unreadable, WriteOptions,
-};
+use floe_store::{Collector, GcSettings, Progress, StoreLayout, StoreReader, WriteOptions};
 use floe_testkit::{corpus, nixes, run, scratch};
 use parking_lot::Mutex;
 
@@ -67,14 +65,14 @@ struct Observer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl GcObserver for Observer {
-    fn started(&self, _paths: u64, _nar_bytes: u64, _unreadable: &[Unreadable]) {
+impl Progress for Observer {
+    fn started(&self, _paths: u64, _nar_bytes: u64) {
         if self.sender.after == 0 {
             self.sender.send();
         }
     }
 
-    fn deleted(&self, _name: &Path, _nar_bytes: u64) {
+    fn path_done(&self, _nar_bytes: u64) {
         let sender = self.sender.clone();
         if sender.deletions.fetch_add(1, Ordering::SeqCst) + 1 == sender.after {
             *self.thread.lock() = Some(thread::spawn(move || sender.send()));

@@ -31,10 +31,11 @@ use parking_lot::Mutex;
 use super::garbage::{DeadPaths, UnregisteredFile, lock_unused_directory};
 use super::path_graph::{PathGraph, PathNumber, index};
 use super::received_roots::ReceivedRoots;
-use super::{DeleteFailure, GcObserver, GcResults};
+use super::{DeleteFailure, GcResults};
 use crate::db::Database;
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
+use crate::progress::Progress;
 use crate::tree::links::remove_unused_links;
 use crate::tree::remove_and_count;
 
@@ -52,9 +53,9 @@ pub(super) struct Remover<'a> {
     /// The store directory.
     pub(super) directory: BorrowedFd<'a>,
     pub(super) roots: &'a ReceivedRoots,
-    pub(super) observer: &'a dyn GcObserver,
+    pub(super) progress: &'a dyn Progress,
     pub(super) results: &'a Mutex<GcResults>,
-    /// Whether files stayed because the observer has ended the collection.
+    /// Whether files stayed because the caller has ended the collection.
     pub(super) has_skipped: AtomicBool,
 }
 
@@ -157,7 +158,7 @@ impl Deletion<'_> {
                 self.remover.roots.wait_for_deletions();
             }
             size.grow();
-            if !self.remover.observer.should_continue() {
+            if !self.remover.progress.should_continue() {
                 return Err(StoreError::Interrupted);
             }
         }
@@ -177,7 +178,7 @@ impl Deletion<'_> {
             return Err(error);
         }
         let remover = &self.remover;
-        if !remover.observer.should_continue() {
+        if !remover.progress.should_continue() {
             return Err(StoreError::Interrupted);
         }
         // The files of the earlier batches occupy space until they are gone.
@@ -341,15 +342,15 @@ impl Remover<'_> {
             roots: self.roots,
             hash_part: entry.hash_part,
         };
-        if !self.observer.should_continue() {
+        if !self.progress.should_continue() {
             self.has_skipped.store(true, Ordering::Relaxed);
             return;
         }
         let name = OsStr::from_bytes(entry.name.to_bytes());
         self.remove(&entry.name, &self.layout.real_store_dir.join(name));
-        // A process that waits for this deletion need not wait for the observer.
+        // A process that waits for this deletion need not wait for the receiver of the progress.
         drop(in_deletion);
-        self.observer.deleted(Path::new(name), entry.expected_bytes);
+        self.progress.path_done(entry.expected_bytes);
     }
 
     fn remove(&self, name: &CStr, place: &Path) {

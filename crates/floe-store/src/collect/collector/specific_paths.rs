@@ -9,10 +9,11 @@ use floe_format::{HashPart, StorePath};
 
 use super::garbage::{DeadFile, DeadPaths, UnregisteredFile};
 use super::path_graph::{Edges, PathGraph, PathNumber, index};
-use super::{Collector, GcObserver, GcResults, GcSettings};
+use super::{Collector, GcResults, GcSettings};
 use crate::db::Database;
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
+use crate::progress::Progress;
 use crate::query::StoreReader;
 use crate::roots::{FailedRoots, Root, RootPlace};
 
@@ -129,7 +130,7 @@ impl Collector {
         paths: &[StorePath],
         options: DeleteOptions,
         settings: &GcSettings,
-        observer: &dyn GcObserver,
+        progress: &dyn Progress,
     ) -> (GcResults, Result<(), DeleteError>) {
         let settings = &options.settings(settings);
         self.with_roots(settings, |collection| {
@@ -142,8 +143,8 @@ impl Collector {
                 options,
             };
             let dead = choice.choose(paths)?;
-            observer.started(dead.len(), dead.nar_bytes(), &collection.roots.unreadable);
-            collection.delete(dead, None, observer)?;
+            collection.start(&dead, progress);
+            collection.delete(dead, None, progress)?;
             Ok(collection.finish(false)?)
         })
     }

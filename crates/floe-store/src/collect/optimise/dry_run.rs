@@ -10,17 +10,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_format::{Hash, StorePath};
+use floe_format::Hash;
 use floe_hash::hash_pool::{Stream, Worker};
 use parking_lot::Mutex;
 use rustix::fs::CWD;
 
-use super::{OptimiseObserver, OptimiseResults, inodes};
+use super::{OptimiseResults, hash_paths, inodes};
 use crate::disk::list_directory;
 use crate::disk::mount_id::{MountId, examine, mounted_error};
 use crate::error::{IoContext as _, StoreError, is_not_found};
+use crate::progress::Progress;
 use crate::query::StoreReader;
-use crate::tree::{hash_all, hash_tree};
+use crate::tree::hash_tree;
 
 /// The properties that two equal files have in common before they are read.
 #[derive(Clone, Copy, PartialEq, Eq, std::hash::Hash)]
@@ -38,7 +39,7 @@ impl StoreReader {
     pub fn find_equal_files(
         &self,
         jobs: Option<NonZeroUsize>,
-        observer: &dyn OptimiseObserver,
+        progress: &dyn Progress,
     ) -> Result<OptimiseResults, StoreError> {
         let paths = self.database().paths_with_nar_sizes()?;
         let links = self.layout().links_dir();
@@ -51,12 +52,11 @@ impl StoreReader {
         };
         for_each_file(&links, &mut count);
         for (path, _) in &paths {
-            if !observer.should_continue() {
+            if !progress.should_continue() {
                 return Err(StoreError::Interrupted);
             }
             for_each_file(&self.real_path(path), &mut count);
         }
-        observer.started(paths.len() as u64, paths.iter().map(|path| path.1).sum());
         let search = Search {
             linked: self.linked_inodes()?,
             links,
@@ -64,25 +64,16 @@ impl StoreReader {
             known: Mutex::default(),
             results: Mutex::default(),
         };
-        let len = |(_, nar_size): &(StorePath, u64)| *nar_size;
-        let is_complete = hash_all(
-            paths,
-            jobs,
-            &|| observer.should_continue(),
-            &len,
-            &|(path, nar_size), worker| {
-                for_each_file(&self.real_path(path), &mut |found| match found {
-                    Found::File(file, metadata) => search.examine(file, metadata, worker),
-                    Found::Mounted(place) => search.fail(mounted_error(place), place),
-                });
-                observer.path_done(*nar_size);
-            },
-        );
-        search.results.lock().damaged_rows = self.skipped_rows();
-        match is_complete {
-            true => Ok(std::mem::take(&mut *search.results.lock())),
-            false => Err(StoreError::Interrupted),
-        }
+        hash_paths(paths, jobs, progress, &|path, worker| {
+            for_each_file(&self.real_path(path), &mut |found| match found {
+                Found::File(file, metadata) => search.examine(file, metadata, worker),
+                Found::Mounted(place) => search.fail(mounted_error(place), place),
+            });
+        })?;
+        Ok(OptimiseResults {
+            damaged_rows: self.skipped_rows(),
+            ..search.results.into_inner()
+        })
     }
 
     fn linked_inodes(&self) -> Result<HashSet<u64>, StoreError> {

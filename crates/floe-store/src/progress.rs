@@ -1,46 +1,57 @@
-//! Hashes many trees on all cores.
+//! Work on many paths at once: its progress, and its distribution to all cores.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::Arc;
 use std::{slice, thread};
 
-use floe_format::Hash;
-use floe_hash::hash_pool::{HashPool, Stream, Worker, WorkerTicket};
+use floe_hash::hash_pool::{HashPool, Worker, WorkerTicket};
 use parking_lot::Mutex;
 
 use crate::error::StoreError;
-use crate::tree::dump_path;
+use crate::roots::Unreadable;
 
-/// Returns hash and size of the NAR of a tree.
-pub(crate) fn hash_tree(path: &Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
-    let mut size = 0;
-    dump_path(path, &mut |chunk| {
-        hasher.update(chunk);
-        size += chunk.len() as u64;
-        Ok::<_, StoreError>(())
-    })?;
-    Ok((Hash::sha256(hasher.finish()), size))
+/// Receives the progress of work on many paths, from several threads, and can stop it.
+pub trait Progress: Sync {
+    /// Called by a collection before [`Progress::started`], with the places that could not be read
+    /// and may hold further roots.
+    fn unreadable(&self, _places: &[Unreadable]) {}
+
+    /// Called once, before the first path, with the number of paths and the sum of their NAR sizes.
+    /// A collection also counts dead files that are not valid paths.
+    fn started(&self, _paths: u64, _nar_bytes: u64) {}
+
+    /// Called after each path with its NAR size.
+    fn path_done(&self, _nar_bytes: u64) {}
+
+    /// Called often, at least before each path. `false` ends the work.
+    fn should_continue(&self) -> bool {
+        true
+    }
 }
+
+/// Ignores the progress.
+impl Progress for () {}
 
 /// Calls `hash` for each item, on several threads. Most threads begin with the largest items, and
 /// the slots of the hash pool begin with the smallest. `jobs` limits the number of items in work at
-/// once; without it, the number suits the machine. Returns `false` if `should_continue` did.
+/// once; without it, the number suits the machine.
+///
+/// Errors: [`StoreError::Interrupted`].
 pub(crate) fn hash_all<T: Sync>(
     mut items: Vec<T>,
     jobs: Option<NonZeroUsize>,
-    should_continue: &(dyn Fn() -> bool + Sync),
+    progress: &dyn Progress,
     len: &dyn Fn(&T) -> u64,
     hash: &(dyn Fn(&T, &Worker) + Sync),
-) -> bool {
+) -> Result<(), StoreError> {
     items.sort_by_cached_key(|item| Reverse(len(item)));
     let pool = HashPool::for_messages(items.iter().map(len), jobs);
     let remaining = Mutex::new(items.iter());
     let run = |ticket: WorkerTicket| {
         let worker = ticket.start();
         while let Some(item) = next_item(&remaining, &worker)
-            && should_continue()
+            && progress.should_continue()
         {
             hash(item, &worker);
         }
@@ -67,12 +78,18 @@ pub(crate) fn hash_all<T: Sync>(
             }
         }
     });
-    should_continue()
+    if progress.should_continue() {
+        Ok(())
+    } else {
+        Err(StoreError::Interrupted)
+    }
 }
 
 fn next_item<'a, T>(remaining: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
-    match worker.takes_smallest() {
-        true => remaining.lock().next_back(),
-        false => remaining.lock().next(),
+    let mut remaining = remaining.lock();
+    if worker.takes_smallest() {
+        remaining.next_back()
+    } else {
+        remaining.next()
     }
 }
