@@ -125,7 +125,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::options::NarInfoDiskCacheOptions;
+    use crate::network::NarInfoDiskCacheOptions;
     use crate::storage::ListPage;
 
     /// A storage that records its operations.

@@ -1,6 +1,7 @@
 //! The failures that only binary caches have.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use floe_format::narinfo::NarInfoError;
 use floe_transfer::{Error, ErrorKind, StoreFailure};
@@ -129,5 +130,23 @@ impl StoreFailure for CacheError {
 impl From<CacheError> for Error {
     fn from(error: CacheError) -> Error {
         Error::OfKind(Box::new(error))
+    }
+}
+
+/// Returns the conversion of a system error about a file.
+pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::File {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Returns the conversion of a system error about a file that is read.
+pub(crate) fn read_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::UnreadableFile {
+        action,
+        path: path.to_owned(),
+        source,
     }
 }

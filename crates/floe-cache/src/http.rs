@@ -6,15 +6,11 @@
 
 mod adaptive_limit;
 mod auth;
-mod client;
-mod connect_timer;
 mod content_encoding;
-mod dns;
 mod download;
 mod exchange;
 mod failure;
 mod get;
-mod limiter;
 mod network;
 mod network_body;
 mod put;
@@ -29,9 +25,7 @@ mod s3_message;
 mod shared;
 mod sign;
 mod storage;
-mod tls;
 mod upload;
-mod upload_limits;
 mod uri;
 pub(crate) mod write_failure;
 mod write_storage;
@@ -41,7 +35,6 @@ pub use network::Network;
 pub use request_options::RequestOptions;
 pub use storage::HttpStorage;
 pub(crate) use storage::encode_name;
-pub use tls::ClientCertificate;
 pub use uri::HttpCacheUri;
 
 // For `s3`, which sends its requests in the same way.
@@ -53,4 +46,3 @@ pub(crate) use request_body::{Part, RequestBody};
 pub(crate) use shared::HttpCacheShared;
 pub(crate) use sign::{Sign, Signing};
 pub(crate) use upload::{PutObject, Upload};
-pub(crate) use upload_limits::PART_LEN;

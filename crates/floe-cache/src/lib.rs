@@ -19,8 +19,7 @@ mod error;
 mod file;
 mod http;
 mod narinfo_disk_cache;
-pub mod options;
-mod proxies;
+mod network;
 #[cfg(feature = "s3")]
 mod s3;
 mod storage;
@@ -30,12 +29,12 @@ pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
 pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
-pub use http::{
-    ClientCertificate, ContentEncodings, HttpCacheUri, HttpStorage, Network, RequestOptions,
-};
+pub use http::{ContentEncodings, HttpCacheUri, HttpStorage, Network, RequestOptions};
 pub use narinfo_disk_cache::NarInfoDiskCache;
-pub use options::{AwsOptions, NarInfoDiskCacheOptions, NetworkOptions};
-pub use proxies::{Proxies, ProxyVar};
+pub use network::{
+    AwsOptions, ClientCertificate, NarInfoDiskCacheOptions, NetworkOptions, Proxies, ProxyVar,
+    options,
+};
 #[cfg(feature = "s3")]
 pub use s3::{S3CacheUri, S3Options};
 pub use storage::{

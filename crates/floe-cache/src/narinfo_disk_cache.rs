@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, params};
 
 use crate::binary_cache::CACHE_INFO;
-use crate::options::NarInfoDiskCacheOptions;
+use crate::network::NarInfoDiskCacheOptions;
 use crate::storage::{Found, SmallObject};
 
 /// The open file, and the rows that are not written yet.

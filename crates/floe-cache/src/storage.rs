@@ -12,7 +12,7 @@ mod replies;
 
 use std::borrow::Cow;
 use std::fmt::Debug;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -145,24 +145,6 @@ pub enum Durability {
     Synced,
     /// A crash may damage the object.
     Unsynced,
-}
-
-/// Returns the conversion of a system error about a file.
-pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
-}
-
-/// Returns the conversion of a system error about a file that is read.
-pub(crate) fn read_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::UnreadableFile {
-        action,
-        path: path.to_owned(),
-        source,
-    }
 }
 
 /// Receives the result of one [`ReadStorage::get`].

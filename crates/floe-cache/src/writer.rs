@@ -29,9 +29,9 @@ use floe_transfer::{
 use parking_lot::Mutex;
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
-use crate::error::CacheError;
+use crate::error::{CacheError, file_error};
 use crate::storage::{
-    Durability, RECORD_PREFIX, WriteStorage, file_error, get_and_wait, len_and_wait, put_and_wait,
+    Durability, RECORD_PREFIX, WriteStorage, get_and_wait, len_and_wait, put_and_wait,
 };
 use build_logs::BuildLogs;
 use examine::Presence;

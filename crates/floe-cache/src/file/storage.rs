@@ -13,10 +13,10 @@ use tempfile::TempPath;
 
 use crate::binary_cache::NARINFO_SUFFIX;
 use crate::error::CacheError;
+use crate::error::{file_error, read_error};
 use crate::storage::{
     Durability, Found, GetCallback, LenCallback, ListPage, ListStorage, NewObject, ObjectPlan,
-    QueryLimit, RECORD_PREFIX, ReadStorage, SmallObject, WriteCallback, WriteStorage, file_error,
-    read_error,
+    QueryLimit, RECORD_PREFIX, ReadStorage, SmallObject, WriteCallback, WriteStorage,
 };
 
 /// The storage of a cache in a directory.

@@ -10,7 +10,7 @@ use floe_transfer::url::percent_decode;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Url};
 
-use crate::storage::file_error;
+use crate::error::file_error;
 
 /// Adds the credentials for the URL's host to a request.
 pub(super) fn add_credentials(

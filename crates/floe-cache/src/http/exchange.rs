@@ -6,10 +6,10 @@ use reqwest::{StatusCode, Url};
 use tokio::time::sleep;
 
 use super::get::{read_body, send, status_error};
-use super::limiter::RequestPermits;
 use super::request::{Message, Request};
 use super::s3_message::s3_message;
 use super::shared::HttpCacheShared;
+use crate::network::limiter::RequestPermits;
 
 /// The response to a request, whatever its status.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::io;
 
 use rustls::InvalidMessage;
 
-use super::client::INVALID_CERT_TEXT;
-use super::tls::lacks_issuer;
+use crate::network::client::INVALID_CERT_TEXT;
+use crate::network::tls::lacks_issuer;
 
 /// Describes why a request failed. The outermost error says only that it failed, and the layers of
 /// the libraries say nothing that a user could change.

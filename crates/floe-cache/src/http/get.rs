@@ -10,14 +10,14 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
 
 use super::adaptive_limit::QueryOutcome;
-use super::client::{BulkClient, INVALID_CERT_TEXT};
 use super::failure;
-use super::limiter::RequestPermits;
 use super::redirect;
 use super::request::Request;
 use super::s3_message::{s3_advice, s3_message};
 use super::shared::HttpCacheShared;
-use crate::proxies::ProxyVar;
+use crate::network::ProxyVar;
+use crate::network::client::{BulkClient, INVALID_CERT_TEXT};
+use crate::network::limiter::RequestPermits;
 use crate::storage::SmallObject;
 
 /// A response, or the status of a server that does not have the object.

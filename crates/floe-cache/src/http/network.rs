@@ -13,15 +13,15 @@ use tokio::sync::{Notify, Semaphore};
 use floe_format::Netrc;
 
 use super::auth::read_netrc_files;
-use super::client::{Clients, INVALID_CERT_TEXT};
 use super::failure::NO_ISSUER;
-use super::limiter::ConnectionLimits;
 use super::request_options::RequestOptions;
 use super::sign::Sign;
-use super::tls::ClientCertificate;
-use super::upload_limits::UPLOADS_LEN;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
-use crate::options::{AwsOptions, NetworkOptions};
+use crate::network::ClientCertificate;
+use crate::network::client::{Clients, INVALID_CERT_TEXT};
+use crate::network::limiter::ConnectionLimits;
+use crate::network::upload_limits::UPLOADS_LEN;
+use crate::network::{AwsOptions, NetworkOptions};
 
 /// The clients and the options of all requests of a copy.
 #[derive(Debug)]

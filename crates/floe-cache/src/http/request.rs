@@ -7,12 +7,12 @@ use floe_transfer::{Buffering, Error};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, Url};
 
-use super::client::BulkClient;
-use super::limiter::RequestPermits;
 use super::reply_wait::ReplyWait;
 use super::request_body::RequestBody;
 use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
+use crate::network::client::BulkClient;
+use crate::network::limiter::RequestPermits;
 
 /// A request, with the things that it keeps between its attempts.
 #[derive(Debug)]

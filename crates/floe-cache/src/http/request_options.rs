@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::{NetworkOptions, time_limit};
+use crate::network::options::{NetworkOptions, time_limit};
 
 /// The options of requests to one cache, which override those of all caches. The parameters
 /// `retry-*` are those of Nix 2.35; `connect-timeout` is floe's own.

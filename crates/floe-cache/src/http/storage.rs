@@ -16,7 +16,6 @@ use super::adaptive_limit::{AdaptiveLimit, QueryPermit};
 use super::content_encoding::ContentEncodings;
 use super::download;
 use super::get::{get_small, open_connection};
-use super::limiter::RequestPermits;
 use super::network::{HttpContext, Network};
 use super::network_body::{Chunk, NetworkBody};
 use super::put::PlainPut;
@@ -27,10 +26,11 @@ use super::request_options::RequestOptions;
 use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
 use super::sign::Sign;
-use super::tls::ClientCertificate;
 use super::upload::PutObject;
 use crate::binary_cache::CACHE_INFO;
 use crate::error::CacheError;
+use crate::network::ClientCertificate;
+use crate::network::limiter::RequestPermits;
 use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
 
 /// The storage of a cache behind HTTP.

@@ -12,9 +12,10 @@ use floe_transfer::{
     TargetContext, UriParameters,
 };
 
-use super::{ClientCertificate, ContentEncodings, HttpStorage, Network, RequestOptions};
+use super::{ContentEncodings, HttpStorage, Network, RequestOptions};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
+use crate::network::ClientCertificate;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.

@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::connector::{Cause, Connector, no_retries};
 use super::profile::{Profile, read_profile};
 use crate::error::CacheError;
-use crate::options::AwsOptions;
+use crate::network::AwsOptions;
 
 /// The credentials of one cache.
 pub(super) struct Credentials {

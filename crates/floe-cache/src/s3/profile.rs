@@ -8,7 +8,7 @@ use configparser::ini::{Ini, IniDefault};
 use floe_store::open_regular_file;
 
 use crate::error::CacheError;
-use crate::options::AwsOptions;
+use crate::network::AwsOptions;
 
 /// The part of a profile that floe uses.
 #[derive(Clone, Default, PartialEq, Eq)]

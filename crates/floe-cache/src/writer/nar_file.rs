@@ -18,7 +18,8 @@ use floe_transfer::{
 };
 
 use super::CacheWriteOptions;
-use crate::storage::{NewObject, ObjectPlan, Replies, WriteStorage, file_error, len_and_wait};
+use crate::error::file_error;
+use crate::storage::{NewObject, ObjectPlan, Replies, WriteStorage, len_and_wait};
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The connections of a copy.
 #[derive(Debug)]
-pub(super) struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// The number of connections to each host.
     count: usize,
     /// Permits for prefetched bodies.
@@ -76,14 +76,14 @@ struct Connection {
 /// the response. The request keeps them during the pauses between its attempts. Otherwise a worker
 /// with memory for a decoder could wait for other workers, and these for the same memory.
 #[derive(Debug)]
-pub(super) struct RequestPermits {
+pub(crate) struct RequestPermits {
     named: Option<Connection>,
     redirected: Option<Connection>,
 }
 
 impl ConnectionLimits {
     /// Makes the limits of `count` connections to each host, at least one.
-    pub(super) fn new(count: usize) -> ConnectionLimits {
+    pub(crate) fn new(count: usize) -> ConnectionLimits {
         let count = count.clamp(1, Semaphore::MAX_PERMITS);
         ConnectionLimits {
             count,
@@ -109,7 +109,7 @@ impl ConnectionLimits {
     }
 
     /// Records whether the host of a URL speaks HTTP/2. A remembered value may be out of date.
-    pub(super) fn set_http2(&self, url: &Url, version: Version) {
+    pub(crate) fn set_http2(&self, url: &Url, version: Version) {
         let uses_http2 = version == Version::HTTP_2;
         self.host(url)
             .uses_http2
@@ -117,12 +117,12 @@ impl ConnectionLimits {
     }
 
     /// Whether the host of a URL speaks HTTP/2, as far as is known.
-    pub(super) fn uses_http2(&self, url: &Url) -> bool {
+    pub(crate) fn uses_http2(&self, url: &Url) -> bool {
         self.host(url).uses_http2()
     }
 
     /// Waits for a connection. Requests get connections in their order.
-    pub(super) async fn acquire(&self, url: &Url) -> RequestPermits {
+    pub(crate) async fn acquire(&self, url: &Url) -> RequestPermits {
         let host = self.host(url);
         let named = match host.uses_http2() {
             true => Connection { host, permit: None },
@@ -135,7 +135,7 @@ impl ConnectionLimits {
     }
 
     /// Returns a connection for a prefetched body, or `None` if only the last one is free.
-    pub(super) fn try_acquire_prefetch(
+    pub(crate) fn try_acquire_prefetch(
         &self,
         url: &Url,
     ) -> Option<(RequestPermits, OwnedSemaphorePermit)> {
@@ -148,7 +148,7 @@ impl ConnectionLimits {
     }
 
     /// Waits for a connection to the host to which a redirect leads.
-    pub(super) async fn acquire_redirected(&self, permits: &mut RequestPermits, url: &Url) {
+    pub(crate) async fn acquire_redirected(&self, permits: &mut RequestPermits, url: &Url) {
         let host = self.host(url);
         if permits.holds(&host) {
             return;
@@ -169,7 +169,7 @@ impl ConnectionLimits {
 
     /// Records the version of the host that sent a response, and returns a connection that the
     /// request does not need because of HTTP/2.
-    pub(super) fn observe(&self, permits: &mut RequestPermits, response: &Response) {
+    pub(crate) fn observe(&self, permits: &mut RequestPermits, response: &Response) {
         self.set_http2(response.url(), response.version());
         for held in [&mut permits.named, &mut permits.redirected] {
             if let Some(connection) = held
@@ -183,7 +183,7 @@ impl ConnectionLimits {
 
 impl RequestPermits {
     /// Returns the permits of a request that has no connection yet.
-    pub(super) fn none() -> RequestPermits {
+    pub(crate) fn none() -> RequestPermits {
         RequestPermits {
             named: None,
             redirected: None,

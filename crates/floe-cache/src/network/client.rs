@@ -14,12 +14,12 @@ use rustls::RootCertStore;
 
 use super::connect_timer::ConnectTimer;
 use super::dns::{self, HostsAndDnsResolver};
+use super::options::NetworkOptions;
 use super::tls::{self, ClientCertificate};
-use crate::options::NetworkOptions;
 
 /// The clients of a cache.
 #[derive(Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     /// The client of all requests over HTTP/1.1, and of queries over HTTP/2.
     shared: Client,
     /// The clients of bodies over HTTP/2. The first such body makes them.
@@ -33,7 +33,7 @@ pub(super) struct Clients {
 
 /// The bulk client of a body. Until it is dropped, the client counts the body.
 #[derive(Debug)]
-pub(super) struct BulkClient {
+pub(crate) struct BulkClient {
     index: usize,
     _counted: Arc<()>,
 }
@@ -44,7 +44,7 @@ impl Clients {
     ///
     /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), [`Error::File`] for a client
     /// certificate, [`Error::Fetch`].
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &NetworkOptions,
         events: &Events,
         certificate: Option<&ClientCertificate>,
@@ -64,7 +64,7 @@ impl Clients {
     }
 
     /// Chooses the client with the fewest bodies in flight among those for small or large bodies.
-    pub(super) fn choose_bulk(&self, buffering: Buffering) -> BulkClient {
+    pub(crate) fn choose_bulk(&self, buffering: Buffering) -> BulkClient {
         let indexes = match buffering {
             Buffering::Stream => 0..LARGE_CONNECTIONS,
             Buffering::Whole => LARGE_CONNECTIONS..BULK_CONNECTIONS,
@@ -75,7 +75,7 @@ impl Clients {
     }
 
     /// Returns each bulk client once.
-    pub(super) fn all_bulk(&self) -> impl Iterator<Item = BulkClient> {
+    pub(crate) fn all_bulk(&self) -> impl Iterator<Item = BulkClient> {
         (0..BULK_CONNECTIONS).map(|index| self.bulk_client(index))
     }
 
@@ -87,7 +87,7 @@ impl Clients {
     }
 
     /// Returns the client of a request to a host that speaks HTTP/2 or not.
-    pub(super) fn get(&self, bulk: Option<&BulkClient>) -> &Client {
+    pub(crate) fn get(&self, bulk: Option<&BulkClient>) -> &Client {
         let Some(BulkClient { index, .. }) = bulk else {
             return &self.shared;
         };
@@ -167,7 +167,7 @@ fn client(
 }
 
 /// A part of reqwest's error for a server certificate that is not trusted.
-pub(super) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
+pub(crate) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
 
 /// Returns how many bytes of one body an HTTP/2 server may send before the worker reads any. A
 /// server sends at most one window in a round trip.

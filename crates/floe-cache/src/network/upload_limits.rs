@@ -5,10 +5,10 @@
 pub(crate) const PART_LEN: usize = 8 * 1024 * 1024;
 
 /// The parts that one upload has in memory: one is on its way while the next one is made.
-pub(super) const PARTS_MAX: usize = 2;
+pub(crate) const PARTS_MAX: usize = 2;
 
 /// The memory of one upload, in bytes.
-pub(super) const SHARE_LEN: usize = PARTS_MAX * PART_LEN;
+pub(crate) const SHARE_LEN: usize = PARTS_MAX * PART_LEN;
 
 /// The memory of all objects on their way, in bytes.
-pub(super) const UPLOADS_LEN: usize = 6 * SHARE_LEN;
+pub(crate) const UPLOADS_LEN: usize = 6 * SHARE_LEN;

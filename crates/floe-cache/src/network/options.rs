@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use floe_transfer::RetryPolicy;
 
-use crate::proxies::Proxies;
+use super::proxies::Proxies;
 
 /// The options of requests to binary caches.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use tower_service::Service;
 
 /// Wraps the connector of a client.
 #[derive(Clone, Debug)]
-pub(super) struct ConnectTimer(pub(super) Events);
+pub(crate) struct ConnectTimer(pub(super) Events);
 
 /// A connector that reports each open connection.
 #[derive(Clone, Debug)]
-pub(super) struct TimedConnector<C> {
+pub(crate) struct TimedConnector<C> {
     connector: C,
     events: Events,
 }

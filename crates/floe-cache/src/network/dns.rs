@@ -25,11 +25,11 @@ use hickory_resolver::{Hosts, TokioResolver};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Whether this build cannot use the system's resolver.
-pub(super) const IS_NEEDED: bool = cfg!(all(target_env = "gnu", target_feature = "crt-static"));
+pub(crate) const IS_NEEDED: bool = cfg!(all(target_env = "gnu", target_feature = "crt-static"));
 
 /// Looks up names in `/etc/hosts`, then with name servers. Reads the files at the first lookup.
 #[derive(Debug, Default)]
-pub(super) struct HostsAndDnsResolver(Arc<OnceLock<(Hosts, NameServers)>>);
+pub(crate) struct HostsAndDnsResolver(Arc<OnceLock<(Hosts, NameServers)>>);
 
 /// The name servers. The combined resolver queries two of them at once.
 #[derive(Debug)]

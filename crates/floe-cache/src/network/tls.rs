@@ -19,7 +19,7 @@ use rustls::{
     RootCertStore, SignatureScheme, WantsVerifier,
 };
 
-use crate::storage::file_error;
+use crate::error::file_error;
 
 /// The files of a client certificate, by which a server recognizes its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl ClientCertificate {
     /// Adds the certificate to a client configuration, which without one presents none.
     ///
     /// Errors: [`TransferError::File`] for a file that cannot be read or used.
-    pub(super) fn add(
+    pub(crate) fn add(
         this: Option<&ClientCertificate>,
         client: ConfigBuilder<ClientConfig, WantsClientCert>,
     ) -> Result<ClientConfig, TransferError> {
@@ -76,7 +76,7 @@ fn to_io(error: pem::Error) -> io::Error {
 /// Loads the certificates of a file, or without a file those of the system.
 ///
 /// Errors: the file cannot be read, or has no certificates. The text says why.
-pub(super) fn load_certificates(
+pub(crate) fn load_certificates(
     file: Option<&Path>,
 ) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = file else {
@@ -96,7 +96,7 @@ pub(super) fn load_certificates(
 
 /// Makes a client configuration that trusts the listed certificates and the authorities. Without
 /// any authority it trusts no server.
-pub(super) fn client_config(
+pub(crate) fn client_config(
     client: Builder,
     provider: Arc<CryptoProvider>,
     roots: RootCertStore,
@@ -116,7 +116,7 @@ type Builder = ConfigBuilder<ClientConfig, WantsVerifier>;
 
 /// Adds the authorities that browsers trust, if the machine has no certificates at all. A machine
 /// with a few certificates was configured so, and gets no more.
-pub(super) fn add_mozilla_roots(roots: &mut RootCertStore) {
+pub(crate) fn add_mozilla_roots(roots: &mut RootCertStore) {
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
@@ -177,7 +177,7 @@ impl ServerCertVerifier for Verifier {
 
 /// Whether the only problem of a certificate is its issuer. rustls checks the dates first, so an
 /// expired certificate fails with another error.
-pub(super) fn lacks_issuer(error: &Error) -> bool {
+pub(crate) fn lacks_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
         Error::InvalidCertificate(CertificateError::Other(OtherError(error))) => {
