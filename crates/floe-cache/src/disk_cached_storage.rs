@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy};
+use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy, Session};
 
 use crate::binary_cache::CACHE_INFO;
-use crate::narinfo_disk_cache::NarInfoDiskCache;
+use crate::narinfo_disk_cache::{NarInfoDiskCache, SessionDiskCache};
 use crate::storage::{Found, GetCallback, ListStorage, QueryLimit, ReadStorage};
 
 /// Wraps a storage with the narinfo disk cache.
@@ -18,16 +18,17 @@ pub struct DiskCachedStorage<S> {
 }
 
 impl<S: ReadStorage + 'static> DiskCachedStorage<S> {
-    /// Wraps the storage of a cache if there is a disk cache. The URL must not contain credentials.
+    /// Wraps the storage of a cache if the session has a disk cache. The URL must not contain
+    /// credentials.
     pub(crate) fn wrap(
         inner: S,
-        disk_cache: Option<Arc<NarInfoDiskCache>>,
+        session: &Session,
         url: &str,
-    ) -> Arc<dyn ReadStorage> {
-        match disk_cache {
+    ) -> Result<Arc<dyn ReadStorage>, Error> {
+        Ok(match session.service::<SessionDiskCache>()?.0.clone() {
             Some(disk_cache) => Arc::new(DiskCachedStorage::new(inner, disk_cache, url)),
             None => Arc::new(inner),
-        }
+        })
     }
 }
 

@@ -6,12 +6,13 @@
 
 mod adaptive_limit;
 mod auth;
+mod cache_client;
 mod content_encoding;
+mod dialect;
 mod download;
 mod exchange;
 mod failure;
 mod get;
-mod network;
 mod network_body;
 mod put;
 mod redirect;
@@ -21,9 +22,8 @@ mod request;
 mod request_body;
 mod request_options;
 mod request_target;
-mod s3_message;
+mod response;
 mod shared;
-mod sign;
 mod storage;
 mod upload;
 mod uri;
@@ -31,18 +31,17 @@ pub(crate) mod write_failure;
 mod write_storage;
 
 pub use content_encoding::ContentEncodings;
-pub use network::Network;
 pub use request_options::RequestOptions;
 pub use storage::HttpStorage;
-pub(crate) use storage::encode_name;
 pub use uri::HttpCacheUri;
 
 // For `s3`, which sends its requests in the same way.
+pub(crate) use cache_client::CacheClient;
+pub(crate) use dialect::{Dialect, Explanation, Signing};
 pub(crate) use exchange::exchange;
 pub(crate) use put::{PlainPut, object_headers};
 pub(crate) use reply_guard::ReplyGuard;
 pub(crate) use request::Message;
 pub(crate) use request_body::{Part, RequestBody};
 pub(crate) use shared::HttpCacheShared;
-pub(crate) use sign::{Sign, Signing};
 pub(crate) use upload::{PutObject, Upload};

@@ -29,11 +29,11 @@ pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
 pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
-pub use http::{ContentEncodings, HttpCacheUri, HttpStorage, Network, RequestOptions};
+pub use http::{ContentEncodings, HttpCacheUri, HttpStorage, RequestOptions};
 pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use network::{
-    AwsOptions, ClientCertificate, NarInfoDiskCacheOptions, NetworkOptions, Proxies, ProxyVar,
-    options,
+    AwsOptions, ClientCertificate, NarInfoDiskCacheOptions, Network, NetworkOptions, Proxies,
+    ProxyVar, options,
 };
 #[cfg(feature = "s3")]
 pub use s3::{S3CacheUri, S3Options};

@@ -5,13 +5,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use floe_transfer::{Error, Service, Session};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, params};
 
 use crate::binary_cache::CACHE_INFO;
-use crate::network::NarInfoDiskCacheOptions;
+use crate::network::{NarInfoDiskCacheOptions, Network};
 use crate::storage::{Found, SmallObject};
 
 /// The open file, and the rows that are not written yet.
@@ -35,6 +37,27 @@ struct PendingRow {
     contents: Option<Vec<u8>>,
     uses_http2: bool,
     replied_at: i64,
+}
+
+/// The narinfo disk cache of a session, if the user wants one and its file can be used.
+///
+/// The last storage that is dropped writes the rows. The network ends before, so that none of its
+/// tasks keeps a storage.
+#[derive(Debug)]
+pub(crate) struct SessionDiskCache(pub(crate) Option<Arc<NarInfoDiskCache>>);
+
+impl Service for SessionDiskCache {
+    /// The options are a part of those of the network.
+    type Options = ();
+
+    fn start((): &(), session: &Session) -> Result<SessionDiskCache, Error> {
+        let network = session.service::<Network>()?;
+        let options = network.shared.options.narinfo_disk_cache.as_ref();
+        let opened = options.and_then(NarInfoDiskCache::open);
+        Ok(SessionDiskCache(opened.map(Arc::new)))
+    }
+
+    fn shut_down(&self) {}
 }
 
 impl NarInfoDiskCache {

@@ -5,6 +5,7 @@ pub(crate) mod client;
 mod connect_timer;
 mod dns;
 pub(crate) mod limiter;
+mod netrc;
 pub mod options;
 mod proxies;
 pub(crate) mod tls;
@@ -13,3 +14,173 @@ pub(crate) mod upload_limits;
 pub use options::{AwsOptions, NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
 pub use tls::ClientCertificate;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use floe_format::Netrc;
+use floe_transfer::{Cancel, Error, Event, EventSink as _, Events, Service, Session};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+
+use client::Clients;
+use limiter::ConnectionLimits;
+use netrc::read_netrc_files;
+use upload_limits::UPLOADS_LEN;
+
+/// The part of the network that all requests of a session share.
+#[derive(Debug)]
+pub(crate) struct NetworkShared {
+    /// The clients of the requests without a certificate or a timeout of their own.
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) options: NetworkOptions,
+    /// The contents of the netrc files.
+    pub(crate) netrc: Arc<[Netrc]>,
+    pub(crate) events: Events,
+    /// The connections to all hosts.
+    pub(crate) limits: ConnectionLimits,
+    /// The connections of writes to all hosts. A write must not wait for a body of the same host
+    /// whose worker waits for the write.
+    pub(crate) write_limits: ConnectionLimits,
+    /// Permits for the chunks of all large bodies that wait for their workers.
+    pub(crate) waiting_chunks: Arc<Semaphore>,
+    /// Permits for the memory of all uploads, in KiB.
+    pub(crate) upload_memory: Arc<Semaphore>,
+    /// The uploads whose parts must be deleted if the copy ends.
+    pub(crate) open_uploads: OpenUploads,
+    /// Ends the waits of workers.
+    pub(crate) cancel: Cancel,
+    /// Runs tasks on the network thread. They are dropped when the thread ends.
+    pub(crate) handle: Handle,
+}
+
+impl NetworkShared {
+    /// Reports that a request is repeated.
+    pub(crate) fn report_retry(&self, error: &Error) {
+        self.events.event(Event::Retrying { path: None, error });
+    }
+}
+
+/// The thread on which all requests of a copy run. Dropping it ends the requests.
+#[derive(Debug)]
+pub struct Network {
+    pub(crate) shared: Arc<NetworkShared>,
+    stop: Arc<Notify>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Service for Network {
+    type Options = NetworkOptions;
+
+    /// Starts the thread, and reads the netrc files.
+    ///
+    /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), and [`Error::Fetch`] if the client
+    /// cannot be set up.
+    fn start(options: &NetworkOptions, session: &Session) -> Result<Network, Error> {
+        let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(error.to_string()))?;
+        let clients = Clients::new(options, &session.events, None)?;
+        let (netrc, unusable) = read_netrc_files(&options.netrc);
+        for error in &unusable {
+            session.events.event(Event::UnusableNetrc { error });
+        }
+        let shared = Arc::new(NetworkShared {
+            clients: clients.into(),
+            netrc: netrc.into(),
+            options: options.clone(),
+            events: session.events.clone(),
+            limits: ConnectionLimits::new(options.connections),
+            write_limits: ConnectionLimits::new(options.connections),
+            waiting_chunks: Arc::new(Semaphore::new(WAITING_CHUNKS_MAX)),
+            upload_memory: Arc::new(Semaphore::new(UPLOADS_LEN / 1024)),
+            open_uploads: OpenUploads::default(),
+            cancel: session.cancel.clone(),
+            handle: runtime.handle().clone(),
+        });
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
+        let thread = thread::Builder::new()
+            .name("floe-network".into())
+            .spawn(move || {
+                runtime.block_on(stopped.notified());
+                // Does not wait for name lookups, which may hang for long.
+                runtime.shutdown_background();
+            })
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Network {
+            shared,
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Ends all requests and waits for the end of the thread. Afterwards no task holds a reference
+    /// to a cache, whose remembered replies would be lost if the process ended before.
+    fn shut_down(&self) {
+        self.shared.open_uploads.wait_for_end(CLEAN_UP_TIME);
+        self.abort();
+        let mut handle = self.thread.lock();
+        if let Some(thread) = handle.take() {
+            // A task may drop the last owner. The thread cannot wait for its own end.
+            if thread.thread().id() != thread::current().id() {
+                let _: thread::Result<()> = thread.join();
+            }
+        }
+    }
+}
+
+impl Network {
+    /// Ends all requests. Workers that wait for a body get an error.
+    fn abort(&self) {
+        self.stop.notify_one();
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// The number of uploads in parts that have begun and not ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenUploads(Arc<AtomicUsize>);
+
+/// An upload that is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenUpload(OpenUploads);
+
+impl OpenUploads {
+    pub(crate) fn begin(&self) -> OpenUpload {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenUpload(self.clone())
+    }
+
+    /// Waits until no upload is open, for a time at most.
+    fn wait_for_end(&self, most: Duration) {
+        let began = Instant::now();
+        while self.0.load(Ordering::Relaxed) > 0 && began.elapsed() < most {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for OpenUpload {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How long the end of a session waits until the parts of broken uploads are deleted.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
+
+/// Chunks of large bodies that may wait in memory beyond one per body: 8 for each of 8 bodies (4
+/// being read, 4 prefetched), about 25 MiB. More workers compete for the processor, so their bodies
+/// gain nothing from longer queues.
+const WAITING_CHUNKS_MAX: usize = 64;

@@ -7,6 +7,7 @@
 mod connector;
 mod credentials;
 mod list;
+mod message;
 mod multipart;
 mod options;
 mod profile;

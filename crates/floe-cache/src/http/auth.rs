@@ -1,16 +1,9 @@
 //! User names and passwords: each host gets its own and no others.
 
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-
 use floe_format::{Netrc, base64};
-use floe_store::open_regular_file;
-use floe_transfer::Error;
 use floe_transfer::url::percent_decode;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Url};
-
-use crate::error::file_error;
 
 /// Adds the credentials for the URL's host to a request.
 pub(super) fn add_credentials(
@@ -32,27 +25,6 @@ pub(super) fn without_credentials(client: &Client, method: Method, url: &Url) ->
     let _: Result<(), ()> = url.set_username("");
     let _: Result<(), ()> = url.set_password(None);
     client.request(method, url)
-}
-
-/// Reads netrc files, and returns the errors of those that cannot be used. Ignores absent files, as
-/// curl does: most requests need no credentials.
-pub(super) fn read_netrc_files(files: &[PathBuf]) -> (Vec<Netrc>, Vec<Error>) {
-    let (mut found, mut errors) = (Vec::new(), Vec::new());
-    for file in files {
-        let text = read(file);
-        match text.and_then(|text| Netrc::parse(&text).map_err(io::Error::other)) {
-            Ok(netrc) => found.push(netrc),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => errors.push(file_error("read the netrc file", file)(error)),
-        }
-    }
-    (found, errors)
-}
-
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    open_regular_file(file)?.read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// Returns the header for a URL. Credentials in the URL win over the files; a user name alone

@@ -31,9 +31,10 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::SendError;
 use tokio::time::sleep;
 
-use super::get::{ReceiveRate, get, next_bytes};
+use super::get::get;
 use super::network_body::Chunk;
 use super::request::Request;
+use super::response::{ReceiveRate, next_bytes};
 use super::shared::HttpCacheShared;
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
@@ -57,7 +58,7 @@ pub(super) async fn stream_body(
     attempts: u32,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let options = &cache.context.options;
+    let options = &cache.client.options;
     let mut download = Download {
         cache,
         shown: request.shown(),
@@ -78,7 +79,7 @@ pub(super) async fn stream_body(
         if is_progress {
             attempt = 1;
         }
-        if download.request.take_free_attempt(cache) {
+        if download.request.take_free_attempt(&cache.client) {
             continue;
         }
         if download.validator.is_none() || !error.is_transient() {
@@ -93,7 +94,7 @@ pub(super) async fn stream_body(
         }
         // Do not report a retry that made progress.
         if !is_progress {
-            cache.context.report_retry(&error);
+            cache.client.network.report_retry(&error);
             // This connection may be dead, or the host may refuse further ones.
             download.request.bulk_client = None;
         }
@@ -160,7 +161,7 @@ impl Download<'_> {
         let mut rate = ReceiveRate::default();
         while let Some(bytes) = next_bytes(self.request, &mut response, &mut rate).await? {
             self.len += bytes.len() as u64;
-            let permits = &self.cache.context.waiting_chunks;
+            let permits = &self.cache.client.network.waiting_chunks;
             if send_chunk(self.chunks, permits, bytes).await.is_err() {
                 // The worker has dropped this body, and reports the reason itself.
                 return Ok(None);
@@ -215,7 +216,7 @@ pub(super) async fn send_small_body(
 ) -> Result<(), Error> {
     let whole = loop {
         match get_small_body(cache, request).await {
-            Err(_) if request.take_free_attempt(cache) => {}
+            Err(_) if request.take_free_attempt(&cache.client) => {}
             whole => break whole?,
         }
     };

@@ -5,10 +5,10 @@ use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
 use tokio::time::sleep;
 
-use super::get::{read_body, send, status_error};
+use super::cache_client::CacheClient;
+use super::redirect::send;
 use super::request::{Message, Request};
-use super::s3_message::s3_message;
-use super::shared::HttpCacheShared;
+use super::response::{read_body, status_error};
 use crate::network::limiter::RequestPermits;
 
 /// The response to a request, whatever its status.
@@ -24,16 +24,16 @@ pub(crate) struct Reply {
 ///
 /// Errors: [`Error::Fetch`] after the last attempt.
 pub(crate) async fn exchange(
-    cache: &HttpCacheShared,
+    client: &CacheClient,
     url: Url,
     message: Message,
 ) -> Result<Reply, Error> {
-    let retry = &cache.context.options.retry;
-    let mut request = Request::write(cache, url, message);
+    let retry = &client.options.retry;
+    let mut request = Request::write(client, url, message);
     let mut attempt = 1;
     loop {
-        request.held = write_permit(cache, &request.target.url).await;
-        let result = try_exchange(cache, &mut request).await;
+        request.held = write_permit(client, &request.target.url).await;
+        let result = try_exchange(client, &mut request).await;
         // The connection is free during the pause before a retry.
         request.held = RequestPermits::none();
         let attempts = match request.message.body.is_repeatable() {
@@ -42,7 +42,7 @@ pub(crate) async fn exchange(
         };
         match result {
             Err(error) if error.is_transient() && attempt < attempts => {
-                cache.context.report_retry(&error);
+                client.network.report_retry(&error);
                 // The connection may be dead.
                 request.bulk_client = None;
                 sleep(retry.pause(attempt, &error)).await;
@@ -54,27 +54,24 @@ pub(crate) async fn exchange(
 }
 
 /// Waits for a connection. Over HTTP/2, one connection carries all requests.
-async fn write_permit(cache: &HttpCacheShared, url: &Url) -> RequestPermits {
-    let context = &cache.context;
-    match context.limits.uses_http2(url) {
+async fn write_permit(client: &CacheClient, url: &Url) -> RequestPermits {
+    let network = &client.network;
+    match network.limits.uses_http2(url) {
         true => RequestPermits::none(),
-        false => context.write_limits.acquire(url).await,
+        false => network.write_limits.acquire(url).await,
     }
 }
 
-async fn try_exchange(cache: &HttpCacheShared, request: &mut Request) -> Result<Reply, Error> {
-    let mut response = send(cache, request, |request| request).await?;
+async fn try_exchange(client: &CacheClient, request: &mut Request) -> Result<Reply, Error> {
+    let mut response = send(client, request, |request| request).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let error = status_error(&request.shown(), status, &headers);
     if !status.is_success() && error.is_transient() {
         return Err(error);
     }
     let body = read_body(request, &mut response, BODY_LEN_MAX).await?;
-    // S3 begins the reply to the end of a multipart upload before it knows the result.
-    let late_error = match status.is_success() {
-        true => s3_message(&body),
-        false => None,
-    };
+    let dialect = client.dialect.as_ref().filter(|_| status.is_success());
+    let late_error = dialect.and_then(|dialect| dialect.late_error(&body));
     match late_error {
         Some(reason) => Err(Error::fetch(&request.shown(), reason, true)),
         None => Ok(Reply {

@@ -1,24 +1,75 @@
 //! The cause of a failed request in the words of a user, from the errors of the libraries.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::io;
 
+use floe_transfer::Error;
 use rustls::InvalidMessage;
 
-use crate::network::client::INVALID_CERT_TEXT;
+use super::cache_client::CacheClient;
+use super::request::Request;
 use crate::network::tls::lacks_issuer;
+
+/// Why a request failed.
+struct Failure {
+    reason: String,
+    /// The fault of the server's certificate, if that is the cause.
+    certificate: Option<CertificateFault>,
+}
+
+/// A fault of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CertificateFault {
+    /// No trusted authority has issued it.
+    Issuer,
+    /// Something else, such as its name or its dates.
+    Other,
+}
+
+/// Makes the error of a request. If no server was reached, the proxy may be the cause.
+pub(super) fn of_request(client: &CacheClient, request: &Request, error: &reqwest::Error) -> Error {
+    let Failure {
+        mut reason,
+        certificate,
+    } = describe(error);
+    let proxy = client.options.proxies.for_url(&request.target.url);
+    if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
+        reason += &format!(" ({} names the proxy {})", proxy.name, proxy.redacted());
+    }
+    match (certificate, &client.clients.certificate_error) {
+        (Some(_), Some(why)) => reason += &format!(" ({why})"),
+        (Some(CertificateFault::Issuer), None) => reason += AUTHORITY_ADVICE,
+        _ => {}
+    }
+    // Another attempt would get the same certificate.
+    Error::fetch(&request.shown(), reason, certificate.is_none())
+}
+
+/// Makes the error of a body that breaks off.
+pub(super) fn of_body(shown: &str, error: &reqwest::Error) -> Error {
+    let Failure {
+        reason,
+        certificate,
+    } = describe(error);
+    Error::fetch(shown, reason, certificate.is_none())
+}
 
 /// Describes why a request failed. The outermost error says only that it failed, and the layers of
 /// the libraries say nothing that a user could change.
-pub(super) fn describe(error: &reqwest::Error) -> String {
+fn describe(error: &reqwest::Error) -> Failure {
     let (mut causes, mut next) = (Vec::new(), error.source());
     while let Some(cause) = next {
         causes.push(cause);
         next = cause.source();
     }
-    if let Some(text) = causes.iter().find_map(|cause| tls_failure(*cause)) {
-        return text;
-    }
+    let found = causes.iter().find_map(|cause| tls_failure(*cause));
+    found.unwrap_or_else(|| Failure {
+        reason: describe_causes(error, &causes),
+        certificate: None,
+    })
+}
+
+fn describe_causes(error: &reqwest::Error, causes: &[&(dyn StdError + 'static)]) -> String {
     let texts = causes.iter().map(ToString::to_string);
     let mut texts: Vec<String> = texts.filter(|text| !LAYERS.contains(&&**text)).collect();
     if texts.is_empty() {
@@ -37,27 +88,34 @@ pub(super) fn describe(error: &reqwest::Error) -> String {
 }
 
 /// Describes an error of TLS that the user may correct.
-fn tls_failure(mut cause: &(dyn Error + 'static)) -> Option<String> {
+fn tls_failure(mut cause: &(dyn StdError + 'static)) -> Option<Failure> {
     // An error of the system hides the error in it from the chain of causes.
     while let Some(inner) = cause.downcast_ref().and_then(io::Error::get_ref) {
         cause = inner;
     }
     let error: &rustls::Error = cause.downcast_ref()?;
-    match error {
+    let (reason, certificate) = match error {
         // The server replied with something else, nearly always with HTTP.
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS.into()),
-        rustls::Error::InvalidCertificate(reason) => {
-            let text = match lacks_issuer(error) {
-                true => NO_ISSUER.to_owned(),
-                false => reason.to_string(),
-            };
-            Some(format!("{INVALID_CERT_TEXT}: {text}"))
-        }
-        _ => None,
-    }
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => (NO_TLS.into(), None),
+        _ if lacks_issuer(error) => (
+            format!("{INVALID_CERTIFICATE}: no trusted authority has issued it"),
+            Some(CertificateFault::Issuer),
+        ),
+        rustls::Error::InvalidCertificate(reason) => (
+            format!("{INVALID_CERTIFICATE}: {reason}"),
+            Some(CertificateFault::Other),
+        ),
+        _ => return None,
+    };
+    Some(Failure {
+        reason,
+        certificate,
+    })
 }
 
-pub(super) const NO_ISSUER: &str = "no trusted authority has issued it";
+const INVALID_CERTIFICATE: &str = "invalid peer certificate";
+
+const AUTHORITY_ADVICE: &str = "; name the file of the authority in SSL_CERT_FILE or ssl-cert-file";
 
 const NO_TLS: &str = "the server does not speak TLS on this port; try http://";
 

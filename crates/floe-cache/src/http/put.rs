@@ -177,12 +177,17 @@ impl HttpCacheShared {
     }
 
     async fn write(&self, name: &str, message: Message) -> Result<Reply, Error> {
-        let reply = exchange(self, self.object_url(name)?, message).await;
+        let reply = exchange(&self.client, self.object_url(name)?, message).await;
         reply.map_err(write_failure::of_request)
     }
 
     fn refusal(&self, name: &str, reply: &Reply) -> Result<Error, Error> {
-        Ok(write_failure::of_reply(&self.object_url(name)?, reply))
+        let explanation = self.client.explain(&reply.body);
+        Ok(write_failure::of_reply(
+            &self.object_url(name)?,
+            reply,
+            explanation,
+        ))
     }
 }
 

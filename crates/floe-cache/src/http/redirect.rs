@@ -2,19 +2,34 @@
 
 use floe_transfer::Error;
 use floe_transfer::url::redact;
-use reqwest::header::{AUTHORIZATION, LOCATION};
+use reqwest::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName,
+    IF_NONE_MATCH, LOCATION,
+};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 
 use super::auth;
-use super::network::HttpContext;
+use super::cache_client::CacheClient;
+use super::failure;
 use super::request::Request;
 use super::request_body::Progress;
 use super::request_target::copy_credentials;
 
-/// Sends a request and follows redirects. Applies `change` to each request. The outer error means
-/// that floe cannot follow a redirect, or that a server does not respond.
+/// Sends a request over the connections that it holds, and follows redirects. Applies `change` to
+/// each request.
 pub(super) async fn send(
-    context: &HttpContext,
+    client: &CacheClient,
+    request: &mut Request,
+    change: impl Fn(RequestBuilder) -> RequestBuilder,
+) -> Result<Response, Error> {
+    let sent = follow(client, request, change).await?;
+    sent.map_err(|error| failure::of_request(client, request, &error))
+}
+
+/// Sends a request and follows redirects. The outer error means that floe cannot follow a redirect,
+/// or that a server does not respond.
+async fn follow(
+    client: &CacheClient,
     request: &mut Request,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<reqwest::Result<Response>, Error> {
@@ -26,33 +41,30 @@ pub(super) async fn send(
         let is_downgrade = named_over_tls && url.scheme() != "https";
         named_over_tls |= url.scheme() == "https";
         // The time of waiting for a connection does not count: the server does not stall.
-        let limits = &context.limits;
+        let limits = &client.network.limits;
         limits.acquire_redirected(&mut request.held, &url).await;
         let bulk = request.bulk_client.as_ref();
         let bulk = bulk.filter(|_| limits.uses_http2(&url));
-        let (client, is_bulk) = (context.clients.get(bulk), bulk.is_some());
+        let (sender, is_bulk) = (client.clients.get(bulk), bulk.is_some());
         let message = &mut request.message;
-        let mut builder = auth::without_credentials(client, message.method.clone(), &url);
+        let mut builder = auth::without_credentials(sender, message.method.clone(), &url);
         builder = builder.headers(message.headers.clone());
         let progress = Progress::default();
         if let Some(body) = message.body.make(&progress) {
             builder = builder.body(body);
         }
-        let is_signed = context.signer.is_some() || message.is_complete;
-        if !is_downgrade && !is_signed {
-            builder = auth::add_credentials(builder, &context.netrc, &url);
+        if let Some(netrc) = client.netrc.as_ref().filter(|_| !is_downgrade) {
+            builder = auth::add_credentials(builder, netrc, &url);
         }
         let mut built = match change(builder).build() {
             Ok(built) => built,
             Err(error) => return Ok(Err(error)),
         };
-        if let Some(signer) = &context.signer
-            && !message.is_complete
-        {
-            signer.sign(&mut built, &message.body).await?;
+        if let Some(dialect) = &client.dialect {
+            dialect.sign(&mut built, &message.body).await?;
         }
         let wait = request.head_wait.time();
-        let sent = progress.until_stalled(wait, client.execute(built)).await;
+        let sent = progress.until_stalled(wait, sender.execute(built)).await;
         let response = match sent.map_err(|_| request.head_stalled())? {
             Ok(response) => response,
             Err(error) => {
@@ -88,11 +100,7 @@ pub(super) async fn send(
             Some(to) => url = to,
         }
         if url.origin() != first.origin() {
-            request.message.headers.remove(AUTHORIZATION);
-            if request.message.is_complete {
-                // A request for credentials has the tokens of its service in other headers.
-                request.message.headers.clear();
-            }
+            keep_only(&mut request.message.headers, &NOT_SECRET);
         }
     }
     if request.message.hides_query {
@@ -104,6 +112,24 @@ pub(super) async fn send(
     );
     Err(Error::fetch(&request.shown(), reason, false))
 }
+
+/// Removes all headers but those with some names.
+fn keep_only(headers: &mut HeaderMap, names: &[HeaderName]) {
+    let kept = names.iter().filter_map(|name| {
+        let value = headers.get(name)?.clone();
+        Some((name.clone(), value))
+    });
+    *headers = kept.collect();
+}
+
+/// The headers that another server may see. A request for credentials has tokens in further ones.
+const NOT_SECRET: [HeaderName; 5] = [
+    ACCEPT_ENCODING,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    IF_NONE_MATCH,
+];
 
 const NO_TARGET: &str = "the server redirected to a place where floe cannot follow";
 

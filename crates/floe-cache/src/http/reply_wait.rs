@@ -56,6 +56,15 @@ impl ReplyWait {
         }
     }
 
+    /// Makes the wait of a request that is not sent a second time before it has failed.
+    pub(super) fn whole(max: Duration) -> ReplyWait {
+        ReplyWait {
+            wait: max,
+            max,
+            has_expired: false,
+        }
+    }
+
     /// Returns the time to wait for the next bytes.
     pub(super) fn time(&self) -> Duration {
         self.wait

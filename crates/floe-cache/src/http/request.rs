@@ -7,10 +7,10 @@ use floe_transfer::{Buffering, Error};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, Url};
 
+use super::cache_client::CacheClient;
 use super::reply_wait::ReplyWait;
 use super::request_body::RequestBody;
 use super::request_target::RequestTarget;
-use super::shared::HttpCacheShared;
 use crate::network::client::BulkClient;
 use crate::network::limiter::RequestPermits;
 
@@ -36,8 +36,6 @@ pub(crate) struct Message {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,
-    /// Whether floe adds nothing that identifies the user, because the request has it already.
-    pub(crate) is_complete: bool,
     /// Whether messages leave out the query of the URL, which may contain a secret.
     pub(crate) hides_query: bool,
 }
@@ -60,36 +58,23 @@ impl From<Method> for Message {
 }
 
 impl Request {
-    /// Makes a request for a small object, which has no connection yet.
-    pub(super) fn small(cache: &HttpCacheShared, url: Url) -> Request {
-        let timeout = cache.context.options.stall_timeout;
-        Request {
-            target: RequestTarget::of_cache(&cache.base, url),
-            held: RequestPermits::none(),
-            bulk_client: None,
-            head_wait: ReplyWait::new(&cache.reply_time, timeout),
-            rest_wait: ReplyWait::for_rest(&cache.reply_time, timeout),
-            rate_window: timeout.min(RATE_WINDOW_MAX),
-            message: Message::default(),
-        }
-    }
-
     /// Makes a request that writes, which has no connection yet. It is not sent a second time while
     /// the first one may still succeed.
-    pub(super) fn write(cache: &HttpCacheShared, url: Url, message: Message) -> Request {
-        let clients = &cache.context.clients;
+    pub(super) fn write(client: &CacheClient, url: Url, message: Message) -> Request {
         let buffering = match message.body.is_small() {
             true => Buffering::Whole,
             false => Buffering::Stream,
         };
-        let mut request = Request {
-            bulk_client: Some(clients.choose_bulk(buffering)),
+        let timeout = client.options.stall_timeout;
+        Request {
+            target: url.into(),
+            held: RequestPermits::none(),
+            bulk_client: Some(client.clients.choose_bulk(buffering)),
+            head_wait: ReplyWait::whole(timeout),
+            rest_wait: ReplyWait::whole(timeout),
+            rate_window: timeout.min(RATE_WINDOW_MAX),
             message,
-            ..Request::small(cache, url)
-        };
-        request.head_wait.wait_for_timeout();
-        request.rest_wait.wait_for_timeout();
-        request
+        }
     }
 
     /// Returns the URL without credentials.
@@ -103,13 +88,13 @@ impl Request {
 
     /// Whether another attempt is free because it ended before the timeout. Over HTTP/2 it uses
     /// another connection. Over HTTP/1.1, the client has closed the old one.
-    pub(super) fn take_free_attempt(&mut self, cache: &HttpCacheShared) -> bool {
+    pub(super) fn take_free_attempt(&mut self, client: &CacheClient) -> bool {
         let waits = [&mut self.head_wait, &mut self.rest_wait];
         let is_free = waits.map(ReplyWait::take_free_attempt).contains(&true);
         if is_free {
             self.bulk_client = match self.bulk_client {
                 Some(_) => None,
-                None => Some(cache.context.clients.choose_bulk(Buffering::Whole)),
+                None => Some(client.clients.choose_bulk(Buffering::Whole)),
             };
         }
         is_free

@@ -10,6 +10,16 @@ pub(super) struct RequestTarget {
     pub(super) named_over_tls: bool,
 }
 
+impl From<Url> for RequestTarget {
+    /// Makes the target of a URL that no server has named.
+    fn from(url: Url) -> RequestTarget {
+        RequestTarget {
+            named_over_tls: url.scheme() == "https",
+            url,
+        }
+    }
+}
+
 impl RequestTarget {
     /// Makes the target of a URL of a cache, or of one that it named. The latter may be on another
     /// host, as with a redirect.

@@ -9,15 +9,19 @@ use reqwest::Url;
 use tokio::sync::watch;
 
 use super::adaptive_limit::AdaptiveLimit;
-use super::network::{HttpContext, OpenUploads};
-use super::reply_wait::ReplyTime;
+use super::cache_client::CacheClient;
+use super::reply_wait::{ReplyTime, ReplyWait};
+use super::request::{Message, RATE_WINDOW_MAX, Request};
+use super::request_target::RequestTarget;
+use crate::network::OpenUploads;
+use crate::network::limiter::RequestPermits;
 
 /// The state of one cache: what its requests have shown of it.
 #[derive(Debug)]
 pub(crate) struct HttpCacheShared {
     /// The URL of the cache.
     pub(crate) base: Url,
-    pub(super) context: Arc<HttpContext>,
+    pub(crate) client: Arc<CacheClient>,
     /// How many narinfos may be requested at once. Unset until `nix-cache-info` has come.
     pub(super) query_limit: OnceLock<AdaptiveLimit>,
     /// Queries in a row that failed after all their attempts.
@@ -41,13 +45,27 @@ pub(crate) struct HttpCacheShared {
 impl HttpCacheShared {
     /// Returns the count of the uploads that must end before the session does.
     pub(crate) fn open_uploads(&self) -> &OpenUploads {
-        &self.context.open_uploads
+        &self.client.network.open_uploads
+    }
+
+    /// Makes a request for a small object, which has no connection yet.
+    pub(super) fn small_request(&self, url: Url) -> Request {
+        let timeout = self.client.options.stall_timeout;
+        Request {
+            target: RequestTarget::of_cache(&self.base, url),
+            held: RequestPermits::none(),
+            bulk_client: None,
+            head_wait: ReplyWait::new(&self.reply_time, timeout),
+            rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
+            rate_window: timeout.min(RATE_WINDOW_MAX),
+            message: Message::default(),
+        }
     }
 
     /// Runs a task on the network thread until it ends or the transfers of this cache do.
     pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let mut is_aborted = self.is_aborted.subscribe();
-        self.context.handle.spawn(async move {
+        self.client.network.handle.spawn(async move {
             tokio::select! {
                 _ = is_aborted.wait_for(|it| *it) => {}
                 () = task => {}

@@ -7,16 +7,15 @@ use std::time::Duration;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
 use parking_lot::Mutex;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel, watch};
 
 use super::adaptive_limit::{AdaptiveLimit, QueryPermit};
+use super::cache_client::CacheClient;
 use super::content_encoding::ContentEncodings;
 use super::download;
 use super::get::{get_small, open_connection};
-use super::network::{HttpContext, Network};
 use super::network_body::{Chunk, NetworkBody};
 use super::put::PlainPut;
 use super::reply_guard::ReplyGuard;
@@ -25,12 +24,11 @@ use super::request::{Message, RATE_WINDOW_MAX, Request};
 use super::request_options::RequestOptions;
 use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
-use super::sign::Sign;
 use super::upload::PutObject;
 use crate::binary_cache::CACHE_INFO;
 use crate::error::CacheError;
-use crate::network::ClientCertificate;
 use crate::network::limiter::RequestPermits;
+use crate::network::{ClientCertificate, Network};
 use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
 
 /// The storage of a cache behind HTTP.
@@ -54,22 +52,37 @@ impl HttpStorage {
         requests: &RequestOptions,
         network: &Network,
     ) -> Result<HttpStorage, Error> {
-        HttpStorage::with_context(url, network.context.for_cache(certificate, requests, None)?)
+        HttpStorage::with_client(url, CacheClient::new(network, requests, certificate)?)
     }
 
-    /// Makes the storage of a cache whose requests are signed; sends nothing yet.
+    /// Makes the storage of a cache with a client; sends nothing yet.
     ///
     /// Errors: [`Error::InvalidStoreUri`] if the URL is invalid.
-    pub(crate) fn signed(
-        url: &str,
-        requests: &RequestOptions,
-        network: &Network,
-        signer: Arc<dyn Sign>,
-    ) -> Result<HttpStorage, Error> {
-        HttpStorage::with_context(
-            url,
-            network.context.for_cache(None, requests, Some(signer))?,
-        )
+    pub(crate) fn with_client(url: &str, client: CacheClient) -> Result<HttpStorage, Error> {
+        let base = parse_url(url)?;
+        let shared = HttpCacheShared {
+            base,
+            client: client.into(),
+            query_limit: OnceLock::new(),
+            consecutive_failures: AtomicU32::new(0),
+            disabled_by: OnceLock::new(),
+            failed_writes: AtomicU32::new(0),
+            writes_disabled_by: Mutex::default(),
+            has_bulk_connections: AtomicBool::new(false),
+            reply_time: ReplyTime::default(),
+            nar_reply_time: ReplyTime::default(),
+            is_aborted: watch::Sender::new(false),
+        };
+        let shared = Arc::new(shared);
+        Ok(HttpStorage {
+            server: Arc::new(PlainPut::new(
+                shared.clone(),
+                HeaderMap::new(),
+                ContentEncodings::default(),
+            )),
+            shared,
+            list: None,
+        })
     }
 
     /// Sets the compressions of small objects.
@@ -97,33 +110,6 @@ impl HttpStorage {
     /// Returns the part that requests use.
     pub(crate) fn shared(&self) -> &Arc<HttpCacheShared> {
         &self.shared
-    }
-
-    fn with_context(url: &str, context: Arc<HttpContext>) -> Result<HttpStorage, Error> {
-        let base = parse_url(url)?;
-        let shared = HttpCacheShared {
-            base,
-            context,
-            query_limit: OnceLock::new(),
-            consecutive_failures: AtomicU32::new(0),
-            disabled_by: OnceLock::new(),
-            failed_writes: AtomicU32::new(0),
-            writes_disabled_by: Mutex::default(),
-            has_bulk_connections: AtomicBool::new(false),
-            reply_time: ReplyTime::default(),
-            nar_reply_time: ReplyTime::default(),
-            is_aborted: watch::Sender::new(false),
-        };
-        let shared = Arc::new(shared);
-        Ok(HttpStorage {
-            server: Arc::new(PlainPut::new(
-                shared.clone(),
-                HeaderMap::new(),
-                ContentEncodings::default(),
-            )),
-            shared,
-            list: None,
-        })
     }
 
     fn nar_target(&self, url: &str) -> Result<RequestTarget, Error> {
@@ -192,25 +178,22 @@ impl ReadStorage for HttpStorage {
             Ok(target) => target,
             Err(error) => return Some(Err(error)),
         };
-        let permits = self
-            .shared
-            .context
-            .limits
-            .try_acquire_prefetch(&target.url)?;
+        let limits = &self.shared.client.network.limits;
+        let permits = limits.try_acquire_prefetch(&target.url)?;
         let body = self.start_fetch(target, request, Some(permits));
         Some(Ok(body))
     }
 
     fn retry_policy(&self) -> Option<RetryPolicy> {
-        Some(self.shared.context.options.retry.clone())
+        Some(self.shared.client.options.retry.clone())
     }
 
     fn set_query_limit(&self, limit: QueryLimit) {
-        let options = &self.shared.context.options;
+        let options = &self.shared.client.options;
         // The disk cache may remember HTTP/2 from a time when the user allowed it.
         let uses_http2 = limit.uses_http2 && options.http2;
         if uses_http2 {
-            let limits = &self.shared.context.limits;
+            let limits = &self.shared.client.network.limits;
             limits.set_http2(&self.shared.base, Version::HTTP_2);
         }
         // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
@@ -244,10 +227,9 @@ impl ReadStorage for HttpStorage {
 impl HttpCacheShared {
     pub(super) fn object_url(&self, name: &str) -> Result<Url, Error> {
         let base = self.base.as_str().trim_end_matches('/');
-        match &self.context.signer {
+        match &self.client.dialect {
             None => parse_url(&format!("{base}/{name}")),
-            // The server verifies the signature of the name in this form.
-            Some(_) => parse_url(&format!("{base}/{}", encode_name(name))),
+            Some(dialect) => parse_url(&format!("{base}/{}", dialect.name(name))),
         }
     }
 
@@ -259,9 +241,7 @@ impl HttpCacheShared {
         nar: NarRequest,
         chunks: &channel::Sender<Chunk>,
     ) -> Result<(), Error> {
-        let HttpContext {
-            options, limits, ..
-        } = &*self.context;
+        let (options, limits) = (&self.client.options, &self.client.network.limits);
         let stall_timeout = options.stall_timeout;
         let (attempts, timeout, rate_window) = match nar.can_fail_over {
             true => (1, FAILOVER_AFTER, FAILOVER_RATE_WINDOW),
@@ -277,7 +257,7 @@ impl HttpCacheShared {
             target,
             held,
             // A body on the connection of the queries would delay their replies.
-            bulk_client: Some(self.context.clients.choose_bulk(nar.buffering)),
+            bulk_client: Some(self.client.clients.choose_bulk(nar.buffering)),
             head_wait: ReplyWait::new(&self.nar_reply_time, timeout),
             rest_wait: ReplyWait::for_rest(&self.reply_time, timeout),
             rate_window,
@@ -291,15 +271,10 @@ impl HttpCacheShared {
 
     /// Opens all bulk connections with the first body, so that later bodies do not wait for them.
     fn open_bulk_connections(self: &Arc<HttpCacheShared>, url: &Url) {
-        let HttpContext {
-            clients,
-            limits,
-            handle,
-            ..
-        } = &*self.context;
+        let network = &self.client.network;
         let is_own_host = self.base.origin() == url.origin();
         if !is_own_host
-            || !limits.uses_http2(url)
+            || !network.limits.uses_http2(url)
             || self.has_bulk_connections.swap(true, Ordering::Relaxed)
         {
             return;
@@ -307,9 +282,9 @@ impl HttpCacheShared {
         let Ok(info) = self.object_url(CACHE_INFO) else {
             return;
         };
-        for client in clients.all_bulk() {
+        for client in self.client.clients.all_bulk() {
             let (shared, info) = (self.clone(), info.clone());
-            handle.spawn(async move {
+            network.handle.spawn(async move {
                 // A failure concerns the body that uses the connection later.
                 let _: Result<_, Error> = open_connection(&shared, info, client).await;
             });
@@ -365,20 +340,6 @@ impl HttpCacheShared {
 fn is_web_page(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"<")
 }
-
-/// Encodes the name of an object in the form that is signed.
-pub(crate) fn encode_name(name: &str) -> String {
-    utf8_percent_encode(name, &RESERVED).to_string()
-}
-
-/// The characters that a signed name does not contain as they are: all but the unreserved ones and
-/// the slash.
-const RESERVED: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/');
 
 /// How many chunks of a large body may wait for the worker. The client makes chunks of at most
 /// about 400 KiB.

@@ -75,7 +75,7 @@ impl UploadedObject {
         shared.check_writable()?;
         let url = shared.object_url(&plan.early_name)?;
         let kib = plan.len.min(SHARE_LEN as u64).div_ceil(1024);
-        let budget = shared.context.upload_memory.clone();
+        let budget = shared.client.network.upload_memory.clone();
         // At most `SHARE_LEN`.
         let permits = budget.acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
         let share = wait_for(shared, permits)?.ok();
@@ -170,13 +170,13 @@ impl UploadedObject {
 ///
 /// Errors: [`Error::Cancelled`].
 fn wait_for<T>(shared: &HttpCacheShared, event: impl Future<Output = T>) -> Result<T, Error> {
-    let context = &shared.context;
+    let network = &shared.client.network;
     let mut event = std::pin::pin!(event);
     loop {
         let waited = async { timeout(CANCEL_POLL, event.as_mut()).await };
-        match context.handle.block_on(waited) {
+        match network.handle.block_on(waited) {
             Ok(result) => return Ok(result),
-            Err(_) if context.cancel.is_raised() => return Err(Error::Cancelled),
+            Err(_) if network.cancel.is_raised() => return Err(Error::Cancelled),
             Err(_) => {}
         }
     }

@@ -12,10 +12,10 @@ use floe_transfer::{
     TargetContext, UriParameters,
 };
 
-use super::{ContentEncodings, HttpStorage, Network, RequestOptions};
+use super::{ContentEncodings, HttpStorage, RequestOptions};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
-use crate::network::ClientCertificate;
+use crate::network::{ClientCertificate, Network};
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.
@@ -98,7 +98,7 @@ impl StoreConfig for HttpCacheUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let network = context.session.service::<Network>()?;
         let (storage, url) = (self.storage(&network)?, self.to_string());
-        let storage = DiskCachedStorage::wrap(storage, network.disk_cache(), &url);
+        let storage = DiskCachedStorage::wrap(storage, context.session, &url)?;
         Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
     }
 

@@ -3,8 +3,8 @@
 use floe_transfer::Error;
 use reqwest::{StatusCode, Url};
 
+use super::dialect::Explanation;
 use super::exchange::Reply;
-use super::s3_message::{s3_advice, s3_message};
 use crate::error::CacheError;
 
 /// Makes the error of a write out of one of a request.
@@ -35,10 +35,10 @@ pub(super) fn of_request(error: Error) -> Error {
 }
 
 /// Makes the error of a status that no other attempt would change.
-pub(super) fn of_reply(url: &Url, reply: &Reply) -> Error {
+pub(super) fn of_reply(url: &Url, reply: &Reply, explanation: Option<Explanation>) -> Error {
     CacheError::Write {
         url: floe_transfer::url::redact(url),
-        reason: reason(reply),
+        reason: reason(reply.status, explanation),
         transient: false,
     }
     .into()
@@ -55,14 +55,14 @@ pub(super) fn too_early(url: &Url) -> Error {
 }
 
 /// Returns why a server did not do what floe wanted, and what the user can do.
-pub(crate) fn reason(reply: &Reply) -> String {
-    let status = reply.status;
+pub(crate) fn reason(status: StatusCode, explanation: Option<Explanation>) -> String {
     let advice = match status {
         StatusCode::UNAUTHORIZED => {
             "; add a user and a password for it to a netrc file, or check those that are there"
         }
         StatusCode::FORBIDDEN => "; check whether this user may write there",
-        StatusCode::NOT_FOUND | StatusCode::CONFLICT if is_web_dav(reply) => {
+        // A server of files needs the directory of a new file.
+        StatusCode::NOT_FOUND | StatusCode::CONFLICT if explanation.is_none() => {
             "; create the directory on the server"
         }
         StatusCode::NOT_FOUND => "; check the URL",
@@ -81,19 +81,17 @@ pub(crate) fn reason(reply: &Reply) -> String {
         StatusCode::INSUFFICIENT_STORAGE => "; free some space there",
         _ => "",
     };
-    let Some(message) = s3_message(&reply.body) else {
-        return format!("the server answered {status}{advice}");
-    };
-    let advice = match s3_advice(&message) {
-        "" => advice,
-        better => better,
-    };
-    format!("the server answered {status} ({message}){advice}")
-}
-
-/// Whether the reply may come from a server of files, which needs the directory of a new file.
-fn is_web_dav(reply: &Reply) -> bool {
-    s3_message(&reply.body).is_none()
+    match explanation {
+        None => format!("the server answered {status}{advice}"),
+        Some(Explanation {
+            message,
+            advice: own,
+            ..
+        }) => {
+            let advice = if own.is_empty() { advice } else { own };
+            format!("the server answered {status} ({message}){advice}")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +107,7 @@ mod tests {
             headers: HeaderMap::new(),
             body: body.into(),
         };
-        of_reply(&url, &reply).to_string()
+        of_reply(&url, &reply, None).to_string()
     }
 
     #[test]
@@ -132,15 +130,18 @@ mod tests {
     }
 
     #[test]
-    fn error_of_s3_is_shown() {
-        let body = "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchBucket</Code>\
-                    <Message>The bucket does not exist</Message></Error>";
-        let text = text_of(404, body);
-        assert!(
-            text.contains(
-                "(NoSuchBucket: The bucket does not exist); check the name of the bucket"
-            ),
-            "{text}"
-        );
+    fn words_of_the_server_are_shown() {
+        let explain = |advice| {
+            let explanation = Explanation {
+                message: "NoSuchBucket: The bucket does not exist".into(),
+                advice,
+                is_denial: false,
+            };
+            reason(StatusCode::NOT_FOUND, Some(explanation))
+        };
+        let text = "the server answered 404 Not Found (NoSuchBucket: The bucket does not exist)";
+        let own = "; check the name of the bucket";
+        assert_eq!(explain(own), format!("{text}{own}"));
+        assert_eq!(explain(""), format!("{text}; check the URL"));
     }
 }

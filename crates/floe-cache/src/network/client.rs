@@ -29,6 +29,8 @@ pub(crate) struct Clients {
     events: Events,
     /// The bodies in flight, for each bulk client.
     bodies: [Arc<()>; BULK_CONNECTIONS],
+    /// The reason why the clients trust no certificate, if they could not read any.
+    pub(crate) certificate_error: Option<String>,
 }
 
 /// The bulk client of a body. Until it is dropped, the client counts the body.
@@ -39,8 +41,8 @@ pub(crate) struct BulkClient {
 }
 
 impl Clients {
-    /// Makes the clients, and the reason if they trust no certificate because they could not read
-    /// any. This is not an error yet, because plain HTTP needs no certificates.
+    /// Makes the clients. It is not an error yet if they cannot read the trusted certificates,
+    /// because plain HTTP needs none.
     ///
     /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), [`Error::File`] for a client
     /// certificate, [`Error::Fetch`].
@@ -48,9 +50,9 @@ impl Clients {
         options: &NetworkOptions,
         events: &Events,
         certificate: Option<&ClientCertificate>,
-    ) -> Result<(Clients, Option<String>), Error> {
+    ) -> Result<Clients, Error> {
         let (config, certificate_error) = tls_config(options, certificate)?;
-        let clients = Clients {
+        Ok(Clients {
             shared: client(options, events, config.clone())?
                 .build()
                 .map_err(|error| set_up_error(&error))?,
@@ -59,8 +61,8 @@ impl Clients {
             options: options.clone(),
             events: events.clone(),
             bodies: Default::default(),
-        };
-        Ok((clients, certificate_error))
+            certificate_error,
+        })
     }
 
     /// Chooses the client with the fewest bodies in flight among those for small or large bodies.
@@ -165,9 +167,6 @@ fn client(
     }
     Ok(client)
 }
-
-/// A part of reqwest's error for a server certificate that is not trusted.
-pub(crate) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
 
 /// Returns how many bytes of one body an HTTP/2 server may send before the worker reads any. A
 /// server sends at most one window in a round trip.

@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use floe_transfer::Error;
@@ -16,34 +16,12 @@ use object_store::client::{
 use object_store::{ClientOptions, RetryConfig};
 use tokio::time::timeout;
 
-use crate::http::{HttpCacheShared, Message, RequestBody, exchange, write_failure};
+use super::message::explain;
+use crate::http::{CacheClient, Message, RequestBody, exchange, write_failure};
 
 /// The HTTP client of object_store.
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
-    /// The storage, which owns this.
-    shared: Weak<HttpCacheShared>,
-    /// Whether floe signs the requests. Those for credentials have what they need.
-    is_signed: bool,
-}
-
-impl Connector {
-    /// Makes the client of requests to a bucket.
-    pub(super) fn signed(shared: &Arc<HttpCacheShared>) -> Connector {
-        Connector {
-            shared: Arc::downgrade(shared),
-            is_signed: true,
-        }
-    }
-
-    /// Makes the client of requests for credentials.
-    pub(super) fn unsigned(shared: &Arc<HttpCacheShared>) -> Connector {
-        Connector {
-            is_signed: false,
-            ..Connector::signed(shared)
-        }
-    }
-}
+pub(super) struct Connector(pub(super) Arc<CacheClient>);
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -84,15 +62,13 @@ impl Connector {
                 bytes if bytes.is_empty() => RequestBody::Empty,
                 bytes => RequestBody::Whole(bytes),
             },
-            is_complete: !self.is_signed,
             // It has the tokens of identities and uploads.
             hides_query: true,
         };
-        let shared = self.shared.upgrade().ok_or(Error::Internal(NO_STORAGE))?;
         let is_metadata = url
             .host_str()
             .is_some_and(|host| host.starts_with(LINK_LOCAL));
-        let sent = exchange(&shared, url.clone(), message);
+        let sent = exchange(&self.0, url.clone(), message);
         let reply = match is_metadata {
             // On most machines nothing answers there.
             true => timeout(METADATA_TIMEOUT, sent)
@@ -103,7 +79,7 @@ impl Connector {
         if !reply.status.is_success() {
             let mut url = url;
             url.set_query(None);
-            let reason = write_failure::reason(&reply);
+            let reason = write_failure::reason(reply.status, explain(&reply.body));
             return Err(Error::fetch(&redact(&url), reason, false));
         }
         let mut response = http::Response::new(reply.body.into());
@@ -163,8 +139,6 @@ impl From<object_store::Error> for Cause {
         }
     }
 }
-
-const NO_STORAGE: &str = "a storage has ended before its requests";
 
 /// The prefix of link-local addresses (RFC 3927), where cloud metadata services listen.
 const LINK_LOCAL: &str = "169.254.";

@@ -1,17 +1,17 @@
 //! Signs requests to a bucket, each attempt anew: its time and its credentials are valid.
 
-use std::sync::{Arc, OnceLock};
-
 use floe_hash::Sha256;
 use floe_transfer::Error;
 use object_store::aws::AwsAuthorizer;
 use object_store::client::HttpRequestBody;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 
 use super::connector::{Cause, Connector};
 use super::credentials::Credentials;
+use super::message::explain;
 use crate::error::CacheError;
-use crate::http::{HttpCacheShared, RequestBody, Sign, Signing};
+use crate::http::{Dialect, Explanation, RequestBody, Signing};
 
 /// Signs the requests to one bucket (AWS Signature Version 4).
 #[derive(Debug)]
@@ -20,33 +20,18 @@ pub(super) struct S3Signer {
     pub(super) region: String,
     /// The URL of the bucket: no other server gets a signature.
     pub(super) bucket: Url,
-    /// Fetches credentials. It is set when the storage exists.
-    connector: OnceLock<Connector>,
+    /// Fetches credentials.
+    pub(super) connector: Connector,
 }
 
 impl S3Signer {
-    pub(super) fn new(credentials: Credentials, region: String, bucket: Url) -> S3Signer {
-        S3Signer {
-            credentials,
-            region,
-            bucket,
-            connector: OnceLock::new(),
-        }
-    }
-
-    /// Sets the client for credentials.
-    pub(super) fn set_connector(&self, shared: &Arc<HttpCacheShared>) {
-        // Set once, when the storage is made.
-        let _: Result<(), _> = self.connector.set(Connector::unsigned(shared));
-    }
-
     async fn sign_request(
         &self,
         request: &mut reqwest::Request,
         (signs_body, body): (bool, Option<[u8; 32]>),
     ) -> Result<(), Error> {
-        let connector = self.connector.get().ok_or(NO_CONNECTOR)?;
-        let Some(credential) = self.credentials.get(&self.region, connector).await? else {
+        let credential = self.credentials.get(&self.region, &self.connector);
+        let Some(credential) = credential.await? else {
             return Ok(());
         };
         let mut signed = http::Request::new(HttpRequestBody::empty());
@@ -64,7 +49,7 @@ impl S3Signer {
     }
 }
 
-impl Sign for S3Signer {
+impl Dialect for S3Signer {
     fn sign<'a>(&'a self, request: &'a mut reqwest::Request, body: &RequestBody) -> Signing<'a> {
         // TLS protects the body, as in the SDKs of AWS.
         let is_plain = request.url().scheme() == "http";
@@ -85,8 +70,34 @@ impl Sign for S3Signer {
                 .await
         })
     }
+
+    /// The server verifies the signature of the name in this form.
+    fn name(&self, name: &str) -> String {
+        encode_name(name)
+    }
+
+    fn explain(&self, body: &[u8]) -> Option<Explanation> {
+        explain(body)
+    }
+
+    /// S3 begins the reply to the end of a multipart upload before it knows the result.
+    fn late_error(&self, body: &[u8]) -> Option<String> {
+        Some(explain(body)?.message)
+    }
 }
 
-const NO_CONNECTOR: Error = Error::Internal("a signer has no client");
-
 const INVALID_URL: Error = Error::Internal("a URL of a bucket is not a URI");
+
+/// Encodes the name of an object in the form that is signed.
+pub(super) fn encode_name(name: &str) -> String {
+    utf8_percent_encode(name, &RESERVED).to_string()
+}
+
+/// The characters that a signed name does not contain as they are: all but the unreserved ones and
+/// the slash.
+const RESERVED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');

@@ -19,10 +19,11 @@ use super::credentials::Credentials;
 use super::list::S3List;
 use super::multipart::S3Put;
 use super::options::S3Options;
-use super::signer::S3Signer;
+use super::signer::{S3Signer, encode_name};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
-use crate::http::{ContentEncodings, HttpStorage, Network, PlainPut, RequestOptions, encode_name};
+use crate::http::{CacheClient, ContentEncodings, HttpStorage, PlainPut, RequestOptions};
+use crate::network::Network;
 use crate::storage::ReadStorage as _;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
@@ -101,7 +102,7 @@ impl S3CacheUri {
             text: self.to_string(),
             reason,
         };
-        let aws = network.aws_options();
+        let aws = &network.shared.options.aws;
         let profile = self.s3.profile.as_deref();
         let (credentials, region) = Credentials::find(aws, profile)?;
         let region = self.s3.region.clone().or(region);
@@ -113,12 +114,20 @@ impl S3CacheUri {
         let bucket = self.s3.bucket_url(&self.bucket, &region).map_err(invalid)?;
         let url = format!("{bucket}/{}", encode_name(&self.prefix));
         let url = url.trim_end_matches('/');
-        let signer = Arc::new(S3Signer::new(credentials, region, parse_url(&bucket)?));
-        let storage = HttpStorage::signed(url, &self.requests, network, signer.clone())?;
+        let mut client = CacheClient::new(network, &self.requests, None)?;
+        // No server gets the user's logins.
+        client.netrc = None;
+        let signer = S3Signer {
+            credentials,
+            region,
+            bucket: parse_url(&bucket)?,
+            connector: Connector(client.clone().into()),
+        };
+        client.dialect = Some(Arc::new(signer));
+        let storage = HttpStorage::with_client(url, client)?;
         let shared = storage.shared().clone();
-        signer.set_connector(&shared);
         let store = AmazonS3Builder::new()
-            .with_http_connector(Connector::signed(&shared))
+            .with_http_connector(Connector(shared.client.clone()))
             .with_retry(no_retries())
             // floe signs all requests itself.
             .with_skip_signature(true)
@@ -164,7 +173,7 @@ impl StoreConfig for S3CacheUri {
         let storage = self.storage(&network)?;
         // Another endpoint may have a bucket of this name.
         let url = storage.name();
-        let storage = DiskCachedStorage::wrap(storage, network.disk_cache(), &url);
+        let storage = DiskCachedStorage::wrap(storage, context.session, &url)?;
         Ok(Arc::new(BinaryCache::open(storage, &self.options, context)))
     }
 

@@ -1,7 +1,21 @@
 //! The errors of S3, which are small XML documents.
 
+use crate::http::Explanation;
+
+/// Returns the cause of a refusal, if the body of the reply has it.
+pub(super) fn explain(body: &[u8]) -> Option<Explanation> {
+    let message = s3_message(body)?;
+    let code = message.split(':').next().unwrap_or_default();
+    Some(Explanation {
+        advice: advice(code),
+        // A bucket that must not be listed hides what it does not have.
+        is_denial: code == "AccessDenied",
+        message,
+    })
+}
+
 /// Returns the code and the message in an error of S3, which is a small XML document.
-pub(super) fn s3_message(body: &[u8]) -> Option<String> {
+fn s3_message(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, error) = text.split_once("<Error>")?;
     let value = |name: &str| {
@@ -33,10 +47,10 @@ fn unescape(text: &str) -> String {
     text
 }
 
-/// Returns what the user can do about an error of S3, as the end of a sentence. The text is empty
-/// if the error needs no advice.
-pub(super) fn s3_advice(message: &str) -> &'static str {
-    match message.split(':').next().unwrap_or_default() {
+/// Returns what the user can do about an error with a code, as the end of a sentence. The text is
+/// empty if the error needs no advice.
+fn advice(code: &str) -> &'static str {
+    match code {
         "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
             "; name the region of the bucket with region= in the URL"
         }

@@ -1,0 +1,57 @@
+//! The client of the requests to one cache or service: the network of the session, and what the
+//! URI of the cache changes.
+
+use std::sync::Arc;
+
+use floe_format::Netrc;
+use floe_transfer::Error;
+
+use super::dialect::{Dialect, Explanation};
+use super::request_options::RequestOptions;
+use crate::network::client::Clients;
+use crate::network::{ClientCertificate, Network, NetworkOptions, NetworkShared};
+
+/// The client of the requests to one cache or service.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheClient {
+    pub(crate) network: Arc<NetworkShared>,
+    pub(crate) clients: Arc<Clients>,
+    /// The options of the session with those of the URI.
+    pub(crate) options: NetworkOptions,
+    /// The user's logins. `None` if the requests prove in another way who sends them.
+    pub(crate) netrc: Option<Arc<[Netrc]>>,
+    /// The dialect of the server, if it wants more than plain HTTP.
+    pub(crate) dialect: Option<Arc<dyn Dialect>>,
+}
+
+impl CacheClient {
+    /// Makes the client of a server without a dialect.
+    ///
+    /// Errors: [`Error::File`] if the client certificate cannot be used.
+    pub(crate) fn new(
+        network: &Network,
+        requests: &RequestOptions,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<CacheClient, Error> {
+        let network = network.shared.clone();
+        let options = requests.apply(&network.options);
+        let needs_clients =
+            certificate.is_some() || options.connect_timeout != network.options.connect_timeout;
+        let clients = match needs_clients {
+            true => Clients::new(&options, &network.events, certificate)?.into(),
+            false => network.clients.clone(),
+        };
+        Ok(CacheClient {
+            netrc: Some(network.netrc.clone()),
+            network,
+            clients,
+            options,
+            dialect: None,
+        })
+    }
+
+    /// Returns the cause of a refusal in the words of the server, if the body of the reply has it.
+    pub(crate) fn explain(&self, body: &[u8]) -> Option<Explanation> {
+        self.dialect.as_ref()?.explain(body)
+    }
+}
