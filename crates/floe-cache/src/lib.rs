@@ -20,6 +20,7 @@ mod file;
 mod http;
 mod narinfo_disk_cache;
 mod network;
+mod request;
 #[cfg(feature = "s3")]
 mod s3;
 mod storage;
@@ -29,12 +30,13 @@ pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
 pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
-pub use http::{ContentEncodings, HttpCacheUri, HttpStorage, RequestOptions};
+pub use http::{ContentEncodings, HttpCacheUri, HttpStorage};
 pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use network::{
     AwsOptions, ClientCertificate, NarInfoDiskCacheOptions, Network, NetworkOptions, Proxies,
     ProxyVar, options,
 };
+pub use request::RequestOptions;
 #[cfg(feature = "s3")]
 pub use s3::{S3CacheUri, S3Options};
 pub use storage::{

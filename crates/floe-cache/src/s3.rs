@@ -1,8 +1,9 @@
 //! A binary cache in a bucket of S3, or of another service with the same protocol.
 //!
-//! Objects are read and written by the HTTP storage, with a signature for each attempt. The crate
-//! object_store makes the signatures, fetches credentials, lists buckets and writes objects in
-//! parts; its requests go through the same client and the same retries.
+//! Objects are read and written by the HTTP storage. S3 is a [`Dialect`](crate::request::Dialect)
+//! of it, with a signature for each attempt. The crate object_store makes the signatures, fetches
+//! credentials, lists buckets and writes objects in parts. Its requests go through the same client
+//! and the same retries.
 
 mod connector;
 mod credentials;

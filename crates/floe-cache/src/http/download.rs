@@ -33,9 +33,8 @@ use tokio::time::sleep;
 
 use super::get::get;
 use super::network_body::Chunk;
-use super::request::Request;
-use super::response::{ReceiveRate, next_bytes};
 use super::shared::HttpCacheShared;
+use crate::request::{ReceiveRate, Request, next_bytes};
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
 /// waiting for the server.

@@ -8,13 +8,10 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::sleep;
 
 use super::adaptive_limit::QueryOutcome;
-use super::dialect::Explanation;
-use super::redirect::send;
-use super::request::Request;
-use super::response::{read_body, status_error};
 use super::shared::HttpCacheShared;
 use crate::network::client::BulkClient;
 use crate::network::limiter::RequestPermits;
+use crate::request::{Explanation, Request, read_body, send, status_error};
 use crate::storage::SmallObject;
 
 /// A response, or the status of a server that does not have the object.

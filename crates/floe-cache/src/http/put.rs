@@ -12,13 +12,11 @@ use reqwest::{Method, StatusCode};
 use tokio::sync::mpsc::Receiver;
 
 use super::content_encoding::ContentEncodings;
-use super::exchange::{Reply, exchange};
-use super::request::Message;
-use super::request_body::{Part, RequestBody, StreamedBody};
 use super::shared::HttpCacheShared;
 use super::upload::{PutObject, Upload};
 use super::write_failure;
 use crate::binary_cache::CACHE_INFO;
+use crate::request::{Message, Part, Reply, RequestBody, StreamedBody, exchange};
 use crate::storage::LenResult;
 
 /// Writes objects by PUT. A large one has no length, because it is still being compressed.

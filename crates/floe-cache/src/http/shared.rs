@@ -9,12 +9,11 @@ use reqwest::Url;
 use tokio::sync::watch;
 
 use super::adaptive_limit::AdaptiveLimit;
-use super::cache_client::CacheClient;
-use super::reply_wait::{ReplyTime, ReplyWait};
-use super::request::{Message, RATE_WINDOW_MAX, Request};
-use super::request_target::RequestTarget;
 use crate::network::OpenUploads;
 use crate::network::limiter::RequestPermits;
+use crate::request::{
+    CacheClient, Message, RATE_WINDOW_MAX, ReplyTime, ReplyWait, Request, RequestTarget,
+};
 
 /// The state of one cache: what its requests have shown of it.
 #[derive(Debug)]

@@ -12,23 +12,22 @@ use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel, watch};
 
 use super::adaptive_limit::{AdaptiveLimit, QueryPermit};
-use super::cache_client::CacheClient;
 use super::content_encoding::ContentEncodings;
 use super::download;
 use super::get::{get_small, open_connection};
 use super::network_body::{Chunk, NetworkBody};
 use super::put::PlainPut;
 use super::reply_guard::ReplyGuard;
-use super::reply_wait::{ReplyTime, ReplyWait};
-use super::request::{Message, RATE_WINDOW_MAX, Request};
-use super::request_options::RequestOptions;
-use super::request_target::RequestTarget;
 use super::shared::HttpCacheShared;
 use super::upload::PutObject;
 use crate::binary_cache::CACHE_INFO;
 use crate::error::CacheError;
 use crate::network::limiter::RequestPermits;
 use crate::network::{ClientCertificate, Network};
+use crate::request::{
+    CacheClient, Message, RATE_WINDOW_MAX, ReplyTime, ReplyWait, Request, RequestOptions,
+    RequestTarget,
+};
 use crate::storage::{Found, GetCallback, GetResult, ListStorage, QueryLimit, ReadStorage};
 
 /// The storage of a cache behind HTTP.

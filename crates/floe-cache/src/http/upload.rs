@@ -18,9 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::reply_guard::ReplyGuard;
-use super::request_body::Part;
 use super::shared::HttpCacheShared;
 use crate::network::upload_limits::{PART_LEN, PARTS_MAX, SHARE_LEN};
+use crate::request::Part;
 use crate::storage::{NewObject, ObjectPlan, WriteCallback};
 
 /// The way in which a kind of server takes objects.

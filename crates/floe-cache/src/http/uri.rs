@@ -12,10 +12,11 @@ use floe_transfer::{
     TargetContext, UriParameters,
 };
 
-use super::{ContentEncodings, HttpStorage, RequestOptions};
+use super::{ContentEncodings, HttpStorage};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
 use crate::network::{ClientCertificate, Network};
+use crate::request::RequestOptions;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.

@@ -3,9 +3,8 @@
 use floe_transfer::Error;
 use reqwest::{StatusCode, Url};
 
-use super::dialect::Explanation;
-use super::exchange::Reply;
 use crate::error::CacheError;
+use crate::request::{Explanation, Reply};
 
 /// Makes the error of a write out of one of a request.
 pub(super) fn of_request(error: Error) -> Error {
@@ -133,14 +132,14 @@ mod tests {
     fn words_of_the_server_are_shown() {
         let explain = |advice| {
             let explanation = Explanation {
-                message: "NoSuchBucket: The bucket does not exist".into(),
+                message: "NotThere: It does not exist".into(),
                 advice,
                 is_denial: false,
             };
             reason(StatusCode::NOT_FOUND, Some(explanation))
         };
-        let text = "the server answered 404 Not Found (NoSuchBucket: The bucket does not exist)";
-        let own = "; check the name of the bucket";
+        let text = "the server answered 404 Not Found (NotThere: It does not exist)";
+        let own = "; check the name";
         assert_eq!(explain(own), format!("{text}{own}"));
         assert_eq!(explain(""), format!("{text}; check the URL"));
     }

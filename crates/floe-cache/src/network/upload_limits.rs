@@ -1,7 +1,7 @@
 //! The memory of uploads.
 
 /// The largest object that is sent in one request, and the length of the parts of larger ones, in
-/// bytes. S3 takes parts from 5 MiB on, and at most 10,000 of them.
+/// bytes. An object store takes parts from 5 MiB on, and at most 10,000 of them.
 pub(crate) const PART_LEN: usize = 8 * 1024 * 1024;
 
 /// The parts that one upload has in memory: one is on its way while the next one is made.

@@ -17,7 +17,8 @@ use object_store::{ClientOptions, RetryConfig};
 use tokio::time::timeout;
 
 use super::message::explain;
-use crate::http::{CacheClient, Message, RequestBody, exchange, write_failure};
+use crate::http::write_failure;
+use crate::request::{CacheClient, Message, RequestBody, exchange};
 
 /// The HTTP client of object_store.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The errors of S3, which are small XML documents.
 
-use crate::http::Explanation;
+use crate::request::Explanation;
 
 /// Returns the cause of a refusal, if the body of the reply has it.
 pub(super) fn explain(body: &[u8]) -> Option<Explanation> {

@@ -13,8 +13,9 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::connector::Cause;
 use crate::error::CacheError;
-use crate::http::{HttpCacheShared, Part, PlainPut, PutObject, Upload, object_headers};
+use crate::http::{HttpCacheShared, PlainPut, PutObject, Upload, object_headers};
 use crate::network::upload_limits::PART_LEN;
+use crate::request::Part;
 
 /// Writes the objects of a cache in a bucket.
 #[derive(Debug)]

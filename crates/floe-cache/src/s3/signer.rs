@@ -11,7 +11,7 @@ use super::connector::{Cause, Connector};
 use super::credentials::Credentials;
 use super::message::explain;
 use crate::error::CacheError;
-use crate::http::{Dialect, Explanation, RequestBody, Signing};
+use crate::request::{Dialect, Explanation, RequestBody, Signing};
 
 /// Signs the requests to one bucket (AWS Signature Version 4).
 #[derive(Debug)]

@@ -22,8 +22,9 @@ use super::options::S3Options;
 use super::signer::{S3Signer, encode_name};
 use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
-use crate::http::{CacheClient, ContentEncodings, HttpStorage, PlainPut, RequestOptions};
+use crate::http::{ContentEncodings, HttpStorage, PlainPut};
 use crate::network::Network;
+use crate::request::{CacheClient, RequestOptions};
 use crate::storage::ReadStorage as _;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 

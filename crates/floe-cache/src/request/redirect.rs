@@ -8,16 +8,16 @@ use reqwest::header::{
 };
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 
+use super::Request;
 use super::auth;
-use super::cache_client::CacheClient;
+use super::body::Progress;
+use super::client::CacheClient;
 use super::failure;
-use super::request::Request;
-use super::request_body::Progress;
-use super::request_target::copy_credentials;
+use super::target::copy_credentials;
 
 /// Sends a request over the connections that it holds, and follows redirects. Applies `change` to
 /// each request.
-pub(super) async fn send(
+pub(crate) async fn send(
     client: &CacheClient,
     request: &mut Request,
     change: impl Fn(RequestBuilder) -> RequestBuilder,

@@ -1,4 +1,27 @@
-//! A request with the things that it keeps between its attempts.
+//! One request: its client, its attempts, redirects and logins, and the failures that the user
+//! sees. It knows no cache; a kind of server that wants more than plain HTTP has a [`Dialect`].
+
+mod auth;
+mod body;
+mod client;
+mod dialect;
+mod exchange;
+mod failure;
+mod options;
+mod redirect;
+mod reply_wait;
+mod response;
+mod target;
+
+pub(crate) use body::{Part, RequestBody, StreamedBody};
+pub(crate) use client::CacheClient;
+pub(crate) use dialect::{Dialect, Explanation, Signing};
+pub(crate) use exchange::{Reply, exchange};
+pub use options::RequestOptions;
+pub(crate) use redirect::send;
+pub(crate) use reply_wait::{ReplyTime, ReplyWait};
+pub(crate) use response::{ReceiveRate, next_bytes, read_body, status_error};
+pub(crate) use target::RequestTarget;
 
 use std::time::Duration;
 
@@ -7,27 +30,23 @@ use floe_transfer::{Buffering, Error};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, Url};
 
-use super::cache_client::CacheClient;
-use super::reply_wait::ReplyWait;
-use super::request_body::RequestBody;
-use super::request_target::RequestTarget;
 use crate::network::client::BulkClient;
 use crate::network::limiter::RequestPermits;
 
 /// A request, with the things that it keeps between its attempts.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) target: RequestTarget,
-    pub(super) held: RequestPermits,
+pub(crate) struct Request {
+    pub(crate) target: RequestTarget,
+    pub(crate) held: RequestPermits,
     /// The client for hosts that speak HTTP/2, if it is not the shared one.
-    pub(super) bulk_client: Option<BulkClient>,
+    pub(crate) bulk_client: Option<BulkClient>,
     /// How long the head of the response may take.
-    pub(super) head_wait: ReplyWait,
+    pub(crate) head_wait: ReplyWait,
     /// How long further bytes may take.
-    pub(super) rest_wait: ReplyWait,
+    pub(crate) rest_wait: ReplyWait,
     /// The time after which the rate of the body is compared with the least rate.
-    pub(super) rate_window: Duration,
-    pub(super) message: Message,
+    pub(crate) rate_window: Duration,
+    pub(crate) message: Message,
 }
 
 /// The parts of a request beside its URL. The default is a GET.
@@ -42,7 +61,7 @@ pub(crate) struct Message {
 
 impl Message {
     /// Whether the request changes something, so that only some redirects may repeat it.
-    pub(super) fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         ![Method::GET, Method::HEAD].contains(&self.method)
     }
 }
@@ -60,7 +79,7 @@ impl From<Method> for Message {
 impl Request {
     /// Makes a request that writes, which has no connection yet. It is not sent a second time while
     /// the first one may still succeed.
-    pub(super) fn write(client: &CacheClient, url: Url, message: Message) -> Request {
+    pub(crate) fn write(client: &CacheClient, url: Url, message: Message) -> Request {
         let buffering = match message.body.is_small() {
             true => Buffering::Whole,
             false => Buffering::Stream,
@@ -78,7 +97,7 @@ impl Request {
     }
 
     /// Returns the URL without credentials.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let mut url = self.target.url.clone();
         if self.message.hides_query {
             url.set_query(None);
@@ -88,7 +107,7 @@ impl Request {
 
     /// Whether another attempt is free because it ended before the timeout. Over HTTP/2 it uses
     /// another connection. Over HTTP/1.1, the client has closed the old one.
-    pub(super) fn take_free_attempt(&mut self, client: &CacheClient) -> bool {
+    pub(crate) fn take_free_attempt(&mut self, client: &CacheClient) -> bool {
         let waits = [&mut self.head_wait, &mut self.rest_wait];
         let is_free = waits.map(ReplyWait::take_free_attempt).contains(&true);
         if is_free {
@@ -101,14 +120,14 @@ impl Request {
     }
 
     /// Makes the error of a server that sent no head.
-    pub(super) fn head_stalled(&mut self) -> Error {
+    pub(crate) fn head_stalled(&mut self) -> Error {
         let error = stall_error(&self.shown(), self.head_wait.time());
         self.head_wait.expire();
         error
     }
 
     /// Makes the error of a server that sent no further bytes.
-    pub(super) fn rest_stalled(&mut self) -> Error {
+    pub(crate) fn rest_stalled(&mut self) -> Error {
         let error = stall_error(&self.shown(), self.rest_wait.time());
         self.rest_wait.expire();
         error
@@ -125,4 +144,4 @@ fn stall_error(shown: &str, waited: Duration) -> Error {
 }
 
 /// The time after which the rate is compared, unless `stalled-download-timeout` is shorter.
-pub(super) const RATE_WINDOW_MAX: Duration = Duration::from_secs(60);
+pub(crate) const RATE_WINDOW_MAX: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use floe_transfer::Error;
 
-use super::request_body::RequestBody;
+use super::body::RequestBody;
 
 /// The demands of a kind of server beyond plain HTTP.
 pub(crate) trait Dialect: Debug + Send + Sync {

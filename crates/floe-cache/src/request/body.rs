@@ -44,7 +44,7 @@ pub(crate) enum Part {
 }
 
 impl StreamedBody {
-    pub(super) fn new(parts: Receiver<Part>) -> StreamedBody {
+    pub(crate) fn new(parts: Receiver<Part>) -> StreamedBody {
         StreamedBody {
             parts: Some(parts),
             is_complete: Arc::default(),
@@ -52,14 +52,14 @@ impl StreamedBody {
     }
 
     /// Returns the flag that the client raises when it has taken the end of the body.
-    pub(super) fn is_complete(&self) -> Arc<AtomicBool> {
+    pub(crate) fn is_complete(&self) -> Arc<AtomicBool> {
         self.is_complete.clone()
     }
 }
 
 impl RequestBody {
     /// Whether the body belongs on a connection of small bodies.
-    pub(super) fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         match self {
             RequestBody::Empty => true,
             RequestBody::Whole(bytes) => bytes.len() <= SMALL_LEN_MAX,
@@ -68,12 +68,12 @@ impl RequestBody {
     }
 
     /// Whether the body can be sent again.
-    pub(super) fn is_repeatable(&self) -> bool {
+    pub(crate) fn is_repeatable(&self) -> bool {
         !matches!(self, RequestBody::Stream(_))
     }
 
     /// Makes the body of one attempt. `None` is an empty one.
-    pub(super) fn make(&mut self, progress: &Progress) -> Option<reqwest::Body> {
+    pub(crate) fn make(&mut self, progress: &Progress) -> Option<reqwest::Body> {
         let source = match self {
             RequestBody::Empty => return None,
             RequestBody::Whole(bytes) => Source::Whole(bytes.clone()),
@@ -92,7 +92,7 @@ impl RequestBody {
 
 /// How much of a body the client has taken to send it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress(Arc<ProgressState>);
+pub(crate) struct Progress(Arc<ProgressState>);
 
 #[derive(Debug, Default)]
 struct ProgressState {
@@ -104,7 +104,7 @@ struct ProgressState {
 
 impl Progress {
     /// Runs a request until it ends, or until the server has taken and sent nothing for `wait`.
-    pub(super) async fn until_stalled<T>(
+    pub(crate) async fn until_stalled<T>(
         &self,
         wait: Duration,
         request: impl Future<Output = T>,

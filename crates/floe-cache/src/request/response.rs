@@ -8,11 +8,11 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use tokio::time::timeout;
 
+use super::Request;
 use super::failure;
-use super::request::Request;
 
 /// Reads a body. It is cut off some bytes after `len_max`.
-pub(super) async fn read_body(
+pub(crate) async fn read_body(
     request: &mut Request,
     response: &mut Response,
     len_max: usize,
@@ -30,7 +30,7 @@ pub(super) async fn read_body(
 /// Returns the next bytes of a body.
 ///
 /// Errors: also if the server has sent less than [`RATE_MIN`] for a whole window.
-pub(super) async fn next_bytes(
+pub(crate) async fn next_bytes(
     request: &mut Request,
     response: &mut Response,
     rate: &mut ReceiveRate,
@@ -55,7 +55,7 @@ pub(super) async fn next_bytes(
 
 /// The rate at which a server sends a body. Only the time that floe waits for the server counts.
 #[derive(Debug, Default)]
-pub(super) struct ReceiveRate {
+pub(crate) struct ReceiveRate {
     waited: Duration,
     bytes: u64,
 }
@@ -75,7 +75,7 @@ impl ReceiveRate {
 }
 
 /// Makes the error of a status. It says whether another attempt may succeed.
-pub(super) fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
+pub(crate) fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     let after = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok());

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 /// The usual time until a cache replies to a request of one kind, as a moving average.
 #[derive(Debug, Default)]
-pub(super) struct ReplyTime {
+pub(crate) struct ReplyTime {
     /// In microseconds; 0 before the first reply.
     micros: AtomicU64,
 }
 
 impl ReplyTime {
     /// Records the time of a reply.
-    pub(super) fn record(&self, time: Duration) {
+    pub(crate) fn record(&self, time: Duration) {
         let new = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
         // All requests run on one thread, so no reply is lost.
         let average = match self.micros.load(Ordering::Relaxed) {
@@ -36,7 +36,7 @@ impl ReplyTime {
 
 /// The wait of one request. It grows with each attempt.
 #[derive(Debug)]
-pub(super) struct ReplyWait {
+pub(crate) struct ReplyWait {
     wait: Duration,
     max: Duration,
     /// Whether the last wait ended before its maximum, so that another attempt is free.
@@ -46,7 +46,7 @@ pub(super) struct ReplyWait {
 impl ReplyWait {
     /// Makes the wait for a request to a cache with this time of replies. `max` is the time
     /// after which a request has failed.
-    pub(super) fn new(usual: &ReplyTime, max: Duration) -> ReplyWait {
+    pub(crate) fn new(usual: &ReplyTime, max: Duration) -> ReplyWait {
         let usual = usual.get().map(|time| time.saturating_mul(USUAL_FACTOR));
         let first = usual.map_or(FIRST_UNKNOWN, |time| time.max(FIRST_MIN));
         ReplyWait {
@@ -57,7 +57,7 @@ impl ReplyWait {
     }
 
     /// Makes the wait of a request that is not sent a second time before it has failed.
-    pub(super) fn whole(max: Duration) -> ReplyWait {
+    pub(crate) fn whole(max: Duration) -> ReplyWait {
         ReplyWait {
             wait: max,
             max,
@@ -66,19 +66,19 @@ impl ReplyWait {
     }
 
     /// Returns the time to wait for the next bytes.
-    pub(super) fn time(&self) -> Duration {
+    pub(crate) fn time(&self) -> Duration {
         self.wait
     }
 
     /// Records that the wait has ended without bytes. Another attempt is free if the wait was
     /// shorter than its maximum; otherwise the request has failed.
-    pub(super) fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         self.has_expired = self.wait < self.max;
         self.wait = self.wait.saturating_mul(2).min(self.max);
     }
 
     /// Makes the wait for further bytes of a body.
-    pub(super) fn for_rest(usual: &ReplyTime, max: Duration) -> ReplyWait {
+    pub(crate) fn for_rest(usual: &ReplyTime, max: Duration) -> ReplyWait {
         let wait = ReplyWait::new(usual, max);
         ReplyWait {
             wait: wait
@@ -89,12 +89,12 @@ impl ReplyWait {
     }
 
     /// Waits for the whole timeout from now on: the body cannot continue over another connection.
-    pub(super) fn wait_for_timeout(&mut self) {
+    pub(crate) fn wait_for_timeout(&mut self) {
         self.wait = self.max;
     }
 
     /// Whether the last attempt ended because its wait was over, before the timeout. Forgets it.
-    pub(super) fn take_free_attempt(&mut self) -> bool {
+    pub(crate) fn take_free_attempt(&mut self) -> bool {
         std::mem::take(&mut self.has_expired)
     }
 }

@@ -7,7 +7,7 @@ use floe_format::Netrc;
 use floe_transfer::Error;
 
 use super::dialect::{Dialect, Explanation};
-use super::request_options::RequestOptions;
+use super::options::RequestOptions;
 use crate::network::client::Clients;
 use crate::network::{ClientCertificate, Network, NetworkOptions, NetworkShared};
 

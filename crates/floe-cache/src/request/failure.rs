@@ -6,8 +6,8 @@ use std::io;
 use floe_transfer::Error;
 use rustls::InvalidMessage;
 
-use super::cache_client::CacheClient;
-use super::request::Request;
+use super::Request;
+use super::client::CacheClient;
 use crate::network::tls::lacks_issuer;
 
 /// Why a request failed.
@@ -27,7 +27,7 @@ enum CertificateFault {
 }
 
 /// Makes the error of a request. If no server was reached, the proxy may be the cause.
-pub(super) fn of_request(client: &CacheClient, request: &Request, error: &reqwest::Error) -> Error {
+pub(crate) fn of_request(client: &CacheClient, request: &Request, error: &reqwest::Error) -> Error {
     let Failure {
         mut reason,
         certificate,
@@ -46,7 +46,7 @@ pub(super) fn of_request(client: &CacheClient, request: &Request, error: &reqwes
 }
 
 /// Makes the error of a body that breaks off.
-pub(super) fn of_body(shown: &str, error: &reqwest::Error) -> Error {
+pub(crate) fn of_body(shown: &str, error: &reqwest::Error) -> Error {
     let Failure {
         reason,
         certificate,

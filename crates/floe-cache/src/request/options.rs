@@ -44,7 +44,7 @@ impl RequestOptions {
     }
 
     /// Returns the options of all caches with those of this one.
-    pub(super) fn apply(&self, options: &NetworkOptions) -> NetworkOptions {
+    pub(crate) fn apply(&self, options: &NetworkOptions) -> NetworkOptions {
         let mut options = options.clone();
         let retry = &mut options.retry;
         retry.attempts = self.attempts.unwrap_or(retry.attempts);

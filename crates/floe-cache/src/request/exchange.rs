@@ -5,10 +5,10 @@ use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
 use tokio::time::sleep;
 
-use super::cache_client::CacheClient;
+use super::client::CacheClient;
 use super::redirect::send;
-use super::request::{Message, Request};
 use super::response::{read_body, status_error};
+use super::{Message, Request};
 use crate::network::limiter::RequestPermits;
 
 /// The response to a request, whatever its status.

@@ -6,7 +6,7 @@ use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Url};
 
 /// Adds the credentials for the URL's host to a request.
-pub(super) fn add_credentials(
+pub(crate) fn add_credentials(
     request: RequestBuilder,
     netrc: &[Netrc],
     url: &Url,
@@ -18,7 +18,7 @@ pub(super) fn add_credentials(
 }
 
 /// Makes a request without credentials.
-pub(super) fn without_credentials(client: &Client, method: Method, url: &Url) -> RequestBuilder {
+pub(crate) fn without_credentials(client: &Client, method: Method, url: &Url) -> RequestBuilder {
     let mut url = url.clone();
     // reqwest would send the credentials of the URL itself. Both calls fail for URLs that cannot
     // have credentials.

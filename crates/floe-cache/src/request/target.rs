@@ -4,10 +4,10 @@ use reqwest::Url;
 
 /// The target of a request.
 #[derive(Clone, Debug)]
-pub(super) struct RequestTarget {
-    pub(super) url: Url,
+pub(crate) struct RequestTarget {
+    pub(crate) url: Url,
     /// Whether the URL is that of a server with TLS, or came from one.
-    pub(super) named_over_tls: bool,
+    pub(crate) named_over_tls: bool,
 }
 
 impl From<Url> for RequestTarget {
@@ -23,7 +23,7 @@ impl From<Url> for RequestTarget {
 impl RequestTarget {
     /// Makes the target of a URL of a cache, or of one that it named. The latter may be on another
     /// host, as with a redirect.
-    pub(super) fn of_cache(cache: &Url, mut url: Url) -> RequestTarget {
+    pub(crate) fn of_cache(cache: &Url, mut url: Url) -> RequestTarget {
         copy_credentials(cache, &mut url);
         RequestTarget {
             url,
@@ -33,7 +33,7 @@ impl RequestTarget {
 }
 
 /// Copies the credentials of the first URL if the other one has the same scheme, host and port.
-pub(super) fn copy_credentials(first: &Url, to: &mut Url) {
+pub(crate) fn copy_credentials(first: &Url, to: &mut Url) {
     let has_own = !to.username().is_empty() || to.password().is_some();
     if !has_own && to.origin() == first.origin() {
         let _: Result<(), ()> = to.set_username(first.username());
