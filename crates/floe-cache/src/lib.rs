@@ -23,6 +23,7 @@ mod network;
 mod request;
 #[cfg(feature = "s3")]
 mod s3;
+mod service_environment;
 mod storage;
 mod writer;
 
@@ -33,12 +34,12 @@ pub use file::{FileCacheUri, FileStorage};
 pub use http::{ContentEncodings, HttpCacheUri, HttpStorage};
 pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use network::{
-    AwsOptions, ClientCertificate, NarInfoDiskCacheOptions, Network, NetworkOptions, Proxies,
-    ProxyVar, options,
+    ClientCertificate, NarInfoDiskCacheOptions, Network, NetworkOptions, Proxies, ProxyVar, options,
 };
 pub use request::RequestOptions;
 #[cfg(feature = "s3")]
 pub use s3::{S3CacheUri, S3Options};
+pub use service_environment::ServiceEnvironment;
 pub use storage::{
     Durability, Found, GetCallback, GetResult, LenCallback, LenResult, ListPage, ListStorage,
     NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,

@@ -11,7 +11,7 @@ mod proxies;
 pub(crate) mod tls;
 pub(crate) mod upload_limits;
 
-pub use options::{AwsOptions, NarInfoDiskCacheOptions, NetworkOptions};
+pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
 pub use tls::ClientCertificate;
 

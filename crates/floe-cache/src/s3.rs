@@ -3,13 +3,14 @@
 //! Objects are read and written by the HTTP storage. S3 is a [`Dialect`](crate::request::Dialect)
 //! of it, with a signature for each attempt. The crate object_store makes the signatures, fetches
 //! credentials, lists buckets and writes objects in parts. Its requests go through the same client
-//! and the same retries.
+//! and the same retries. The modules `connector`, `list` and `multipart` serve any store of that
+//! crate.
 
-mod connector;
+pub(crate) mod connector;
 mod credentials;
-mod list;
+pub(crate) mod list;
 mod message;
-mod multipart;
+pub(crate) mod multipart;
 mod options;
 mod profile;
 mod signer;

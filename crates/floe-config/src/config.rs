@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use floe_cache::{AwsOptions, Proxies};
+use floe_cache::{Proxies, ServiceEnvironment};
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 use floe_store::WriteOptions;
@@ -92,8 +92,8 @@ pub struct Config {
     pub cache_dir: Option<PathBuf>,
     /// The proxies of the environment. No setting names a proxy.
     pub proxies: Proxies,
-    /// The environment of AWS, for caches in buckets.
-    pub aws: AwsOptions,
+    /// The environment of the services that hold caches.
+    pub services: ServiceEnvironment,
     /// The certificates for TLS where no setting and no variable names a file.
     pub(crate) certificates_by_default: Option<PathBuf>,
     /// Ignored files that cannot be read, each with the reason. Nix ignores them silently.
@@ -205,7 +205,7 @@ impl Config {
             user_agent_suffix: Setting::new(String::new()),
             cache_dir: environment.cache_dir(),
             proxies: environment.proxies(),
-            aws: environment.aws(),
+            services: environment.services(),
             certificates_by_default: environment.certificates_by_default(),
             unreadable_files: Vec::new(),
             unknown_settings: Vec::new(),

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_cache::{AwsOptions, NetworkOptions, Proxies};
+use floe_cache::{NetworkOptions, Proxies, ServiceEnvironment};
 use floe_store::canon_path;
 use nix::unistd::Uid;
 
@@ -225,25 +225,18 @@ impl Environment {
         Proxies::from_env(|name| self.variable(name)?.to_str().map(str::to_owned))
     }
 
-    /// The variables of AWS, and the home directory.
-    pub(crate) fn aws(&self) -> AwsOptions {
+    /// The variables of the services that hold caches, and the home directory.
+    pub(crate) fn services(&self) -> ServiceEnvironment {
         let variables = self.variables.iter();
-        let of_aws = variables.filter(|(name, _)| name.starts_with("AWS_"));
-        let texts = of_aws.filter_map(|(name, value)| {
-            let value = value.to_str().filter(|value| !value.is_empty())?;
-            Some((name.clone(), value.to_owned()))
-        });
-        AwsOptions {
-            variables: texts.collect(),
-            home: self.home().map(Path::to_owned),
-        }
+        let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.to_str()?)));
+        ServiceEnvironment::new(texts, self.home())
     }
 
     /// The options of the network for a command that reads no configuration file.
     pub fn network_options(&self) -> NetworkOptions {
         NetworkOptions {
             certificates: self.certificates(),
-            aws: self.aws(),
+            services: self.services(),
             ..NetworkOptions::default()
         }
     }

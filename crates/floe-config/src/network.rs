@@ -37,7 +37,7 @@ impl Config {
             },
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
-            aws: self.aws.clone(),
+            services: self.services.clone(),
             user_agent_suffix: self.user_agent_suffix.get().clone(),
             narinfo_disk_cache: directory.map(|directory| NarInfoDiskCacheOptions {
                 file: directory.join("narinfos.sqlite"),

@@ -1,13 +1,12 @@
 //! The options of requests to binary caches, as plain values. This crate reads no environment.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use floe_transfer::RetryPolicy;
 
 use super::proxies::Proxies;
+use crate::service_environment::ServiceEnvironment;
 
 /// The options of requests to binary caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,32 +33,10 @@ pub struct NetworkOptions {
     pub user_agent_suffix: String,
     /// The proxies.
     pub proxies: Proxies,
-    /// The environment of AWS, for caches in buckets.
-    pub aws: AwsOptions,
+    /// The environment of the services that hold caches.
+    pub services: ServiceEnvironment,
     /// The narinfo disk cache, if there is one.
     pub narinfo_disk_cache: Option<NarInfoDiskCacheOptions>,
-}
-
-/// The environment variables of AWS and the home directory, as plain values.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct AwsOptions {
-    /// The variables whose names begin with `AWS_`. Empty ones are left out.
-    pub variables: BTreeMap<String, String>,
-    /// The home directory, which has `.aws`.
-    pub home: Option<PathBuf>,
-}
-
-impl AwsOptions {
-    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str)
-    }
-}
-
-impl fmt::Debug for AwsOptions {
-    /// Prints names only: values may be secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.variables.keys()).finish()
-    }
 }
 
 /// The place of the narinfo disk cache, and how long its entries are valid.
@@ -136,23 +113,8 @@ impl Default for NetworkOptions {
             http2: true,
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
-            aws: AwsOptions::default(),
+            services: ServiceEnvironment::default(),
             narinfo_disk_cache: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn debug_text_has_no_secret() {
-        let variables = [("AWS_SECRET_ACCESS_KEY".to_owned(), "hidden".to_owned())];
-        let options = AwsOptions {
-            variables: variables.into(),
-            home: None,
-        };
-        assert_eq!(format!("{options:?}"), "{\"AWS_SECRET_ACCESS_KEY\"}");
     }
 }

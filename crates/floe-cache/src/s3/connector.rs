@@ -22,7 +22,7 @@ use crate::request::{CacheClient, Message, RequestBody, exchange};
 
 /// The HTTP client of object_store.
 #[derive(Clone, Debug)]
-pub(super) struct Connector(pub(super) Arc<CacheClient>);
+pub(crate) struct Connector(pub(crate) Arc<CacheClient>);
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -31,7 +31,7 @@ impl HttpConnector for Connector {
 }
 
 /// Leaves all attempts to floe's client.
-pub(super) fn no_retries() -> RetryConfig {
+pub(crate) fn no_retries() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
         ..RetryConfig::default()
@@ -108,13 +108,13 @@ fn into_http_error(error: Error) -> HttpError {
 
 /// The cause of an error of object_store.
 #[derive(Debug)]
-pub(super) struct Cause {
+pub(crate) struct Cause {
     /// The reason in the words of floe's client, if the error comes from there.
-    pub(super) reason: String,
+    pub(crate) reason: String,
     /// Whether another attempt may succeed.
-    pub(super) transient: bool,
+    pub(crate) transient: bool,
     /// Whether no server has replied.
-    pub(super) is_without_reply: bool,
+    pub(crate) is_without_reply: bool,
 }
 
 impl From<object_store::Error> for Cause {

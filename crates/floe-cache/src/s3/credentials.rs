@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::connector::{Cause, Connector, no_retries};
 use super::profile::{Profile, read_profile};
 use crate::error::CacheError;
-use crate::network::AwsOptions;
+use crate::service_environment::ServiceEnvironment;
 
 /// The credentials of one cache.
 pub(super) struct Credentials {
@@ -45,7 +45,7 @@ impl Credentials {
     ///
     /// Errors: [`CacheError::Credentials`].
     pub(super) fn find(
-        options: &AwsOptions,
+        options: &ServiceEnvironment,
         wanted: Option<&str>,
     ) -> Result<(Credentials, Option<String>), CacheError> {
         let profile = read_profile(options, wanted);
@@ -191,7 +191,7 @@ const TOKEN_LEN_MAX: u64 = 64 * 1024;
 
 /// Chooses the first source that has something. A profile that the URI names comes first.
 fn choose(
-    options: &AwsOptions,
+    options: &ServiceEnvironment,
     wanted: Option<&str>,
     profile: Result<Profile, CacheError>,
 ) -> Result<Source, CacheError> {
@@ -226,7 +226,7 @@ fn choose(
     })
 }
 
-fn of_web_identity(options: &AwsOptions) -> Result<Option<Settings>, CacheError> {
+fn of_web_identity(options: &ServiceEnvironment) -> Result<Option<Settings>, CacheError> {
     let found = all_of(
         options,
         &[
@@ -246,7 +246,7 @@ fn of_web_identity(options: &AwsOptions) -> Result<Option<Settings>, CacheError>
     }))
 }
 
-fn of_container(options: &AwsOptions) -> Result<Option<Settings>, CacheError> {
+fn of_container(options: &ServiceEnvironment) -> Result<Option<Settings>, CacheError> {
     let relative = (
         Key::ContainerCredentialsRelativeUri,
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -289,7 +289,7 @@ fn of_profile(profile: Profile) -> Result<Option<Settings>, CacheError> {
 }
 
 /// Returns the keys in the environment.
-fn environment(options: &AwsOptions) -> Result<Option<Settings>, CacheError> {
+fn environment(options: &ServiceEnvironment) -> Result<Option<Settings>, CacheError> {
     let variables = [
         (Key::AccessKeyId, "AWS_ACCESS_KEY_ID"),
         (Key::SecretAccessKey, "AWS_SECRET_ACCESS_KEY"),
@@ -309,7 +309,7 @@ fn environment(options: &AwsOptions) -> Result<Option<Settings>, CacheError> {
     })
 }
 
-fn any_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Settings {
+fn any_of(options: &ServiceEnvironment, variables: &[(Key, &str)]) -> Settings {
     let found = variables.iter().filter_map(|(key, name)| {
         // A value from a file often ends with a line break.
         let value = options.variable(name)?.trim();
@@ -322,7 +322,10 @@ fn any_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Settings {
 ///
 /// Errors: [`CacheError::Credentials`] if another one is missing. The AWS tools would use the
 /// service, so requests without signature are not what the user expects.
-fn all_of(options: &AwsOptions, variables: &[(Key, &str)]) -> Result<Option<Settings>, CacheError> {
+fn all_of(
+    options: &ServiceEnvironment,
+    variables: &[(Key, &str)],
+) -> Result<Option<Settings>, CacheError> {
     let missing = variables
         .iter()
         .position(|(_, name)| options.variable(name).is_none());
@@ -345,7 +348,7 @@ mod tests {
 
     fn chosen(variables: &[(&str, &str)], wanted: Option<&str>, profile: &Profile) -> Source {
         let variables = variables.iter();
-        let options = AwsOptions {
+        let options = ServiceEnvironment {
             variables: variables
                 .map(|(name, value)| ((*name).into(), (*value).into()))
                 .collect(),
@@ -395,7 +398,7 @@ mod tests {
     #[test]
     fn half_of_a_key_is_an_error() {
         let variables = [("AWS_ACCESS_KEY_ID".to_owned(), "A".to_owned())];
-        let options = AwsOptions {
+        let options = ServiceEnvironment {
             variables: variables.into(),
             home: None,
         };
@@ -415,7 +418,7 @@ mod tests {
                 "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
             ),
         ] {
-            let options = AwsOptions {
+            let options = ServiceEnvironment {
                 variables: [(set.to_owned(), "/x".to_owned())].into(),
                 home: None,
             };
@@ -479,7 +482,7 @@ mod tests {
         let variables = [("AWS_ACCESS_KEY_ID", "A"), ("AWS_SECRET_ACCESS_KEY", "s\n")];
         let source = chosen(&variables, None, &unusable());
         assert!(matches!(source, Source::Named(found) if found[1].1 == "s"));
-        let error = choose(&AwsOptions::default(), None, Ok(unusable()));
+        let error = choose(&ServiceEnvironment::default(), None, Ok(unusable()));
         assert!(error.err().unwrap().to_string().contains("single sign-on"));
     }
 }

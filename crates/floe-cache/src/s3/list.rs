@@ -1,10 +1,10 @@
 //! Lists the objects of a bucket, a page of up to 1,000 names at a time.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use floe_transfer::{Cancel, Error};
-use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListStore as _};
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 
 use super::connector::Cause;
 use crate::error::CacheError;
@@ -13,14 +13,14 @@ use crate::storage::{ListPage, ListStorage, Replies};
 
 /// Lists the objects directly below the prefix of a cache.
 #[derive(Debug)]
-pub(super) struct S3List {
-    pub(super) store: Arc<AmazonS3>,
+pub(crate) struct BucketList<S> {
+    pub(crate) store: Arc<S>,
     /// Empty, or with a slash at its end.
-    pub(super) prefix: String,
-    pub(super) shared: Arc<HttpCacheShared>,
+    pub(crate) prefix: String,
+    pub(crate) shared: Arc<HttpCacheShared>,
 }
 
-impl ListStorage for S3List {
+impl<S: PaginatedListStore + Debug> ListStorage for BucketList<S> {
     fn list_page(&self, after: Option<&str>, cancel: &Cancel) -> Result<ListPage, Error> {
         let mut replies = Replies::new(cancel);
         let reply = ReplyGuard::new(replies.callback(|page| page));
@@ -55,7 +55,7 @@ impl ListStorage for S3List {
     }
 }
 
-impl S3List {
+impl<S> BucketList<S> {
     fn name(&self) -> String {
         floe_transfer::url::redact(&self.shared.base)
     }

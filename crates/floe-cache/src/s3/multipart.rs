@@ -1,10 +1,10 @@
 //! Writes large objects in parts. A broken upload leaves no object, and its parts are deleted.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use floe_transfer::Error;
-use object_store::aws::AmazonS3;
-use object_store::multipart::{MultipartStore as _, PartId};
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, MultipartId, PutMultipartOptions};
 use reqwest::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -19,19 +19,19 @@ use crate::request::Part;
 
 /// Writes the objects of a cache in a bucket.
 #[derive(Debug)]
-pub(super) struct S3Put {
-    pub(super) small: PlainPut,
-    pub(super) shared: Arc<HttpCacheShared>,
-    pub(super) store: Arc<AmazonS3>,
+pub(crate) struct BucketPut<S> {
+    pub(crate) small: PlainPut,
+    pub(crate) shared: Arc<HttpCacheShared>,
+    pub(crate) store: Arc<S>,
     /// Empty, or with a slash at its end.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
     /// The URL of the cache, for messages.
-    pub(super) url: String,
-    pub(super) storage_class: Option<String>,
-    pub(super) chunk_len: Option<u64>,
+    pub(crate) url: String,
+    pub(crate) storage_class: Option<String>,
+    pub(crate) chunk_len: Option<u64>,
 }
 
-impl PutObject for S3Put {
+impl<S: MultipartStore + Debug> PutObject for BucketPut<S> {
     fn put(&self, name: String, contents: Vec<u8>) -> Upload {
         self.small.put(name, contents)
     }
@@ -76,8 +76,8 @@ const PART_LEN_MIN: u64 = 5 * 1024 * 1024;
 /// The largest number of parts.
 const PARTS_MAX: u64 = 10_000;
 
-struct MultipartUpload {
-    store: Arc<AmazonS3>,
+struct MultipartUpload<S> {
+    store: Arc<S>,
     shared: Arc<HttpCacheShared>,
     /// The name in the bucket.
     key: String,
@@ -86,7 +86,7 @@ struct MultipartUpload {
     url: String,
 }
 
-impl MultipartUpload {
+impl<S: MultipartStore> MultipartUpload<S> {
     /// Writes the parts, and makes the object out of them.
     async fn run(self, options: PutMultipartOptions, parts: Receiver<Part>) -> Result<(), Error> {
         let MultipartUpload { store, key, .. } = &self;

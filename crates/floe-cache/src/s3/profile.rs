@@ -8,7 +8,7 @@ use configparser::ini::{Ini, IniDefault};
 use floe_store::open_regular_file;
 
 use crate::error::CacheError;
-use crate::network::AwsOptions;
+use crate::service_environment::ServiceEnvironment;
 
 /// The part of a profile that floe uses.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Debug for Profile {
 /// Errors: [`CacheError::Credentials`] for a file that cannot be read, and for a profile that does
 /// not exist.
 pub(super) fn read_profile(
-    options: &AwsOptions,
+    options: &ServiceEnvironment,
     wanted: Option<&str>,
 ) -> Result<Profile, CacheError> {
     let wanted = wanted.or_else(|| options.variable("AWS_PROFILE"));
@@ -82,7 +82,7 @@ pub(super) fn read_profile(
 }
 
 /// Reads a file. An absent one is empty.
-fn read(options: &AwsOptions, variable: &str, name: &str) -> Result<Ini, CacheError> {
+fn read(options: &ServiceEnvironment, variable: &str, name: &str) -> Result<Ini, CacheError> {
     let mut ini = Ini::new_from_defaults(ini_format());
     let named = options.variable(variable).map(PathBuf::from);
     let in_home = || Some(options.home.as_ref()?.join(".aws").join(name));
@@ -127,15 +127,15 @@ mod tests {
 
     use super::*;
 
-    fn options(credentials: &str, config: &str) -> (tempfile::TempDir, AwsOptions) {
+    fn options(credentials: &str, config: &str) -> (tempfile::TempDir, ServiceEnvironment) {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join(".aws");
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("credentials"), credentials).unwrap();
         fs::write(directory.join("config"), config).unwrap();
-        let options = AwsOptions {
+        let options = ServiceEnvironment {
             home: Some(home.path().to_owned()),
-            ..AwsOptions::default()
+            ..ServiceEnvironment::default()
         };
         (home, options)
     }

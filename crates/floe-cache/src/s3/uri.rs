@@ -16,8 +16,8 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::connector::{Connector, no_retries};
 use super::credentials::Credentials;
-use super::list::S3List;
-use super::multipart::S3Put;
+use super::list::BucketList;
+use super::multipart::BucketPut;
 use super::options::S3Options;
 use super::signer::{S3Signer, encode_name};
 use crate::binary_cache::{BinaryCache, CacheOptions};
@@ -103,7 +103,7 @@ impl S3CacheUri {
             text: self.to_string(),
             reason,
         };
-        let aws = &network.shared.options.aws;
+        let aws = &network.shared.options.services;
         let profile = self.s3.profile.as_deref();
         let (credentials, region) = Credentials::find(aws, profile)?;
         let region = self.s3.region.clone().or(region);
@@ -145,7 +145,7 @@ impl S3CacheUri {
             let value = value.map_err(|error| invalid(format!("storage-class: {error}")))?;
             headers.insert(STORAGE_CLASS, value);
         }
-        let put = S3Put {
+        let put = BucketPut {
             small: PlainPut::new(shared.clone(), headers, self.encodings.clone()),
             store: store.clone(),
             shared: shared.clone(),
@@ -154,7 +154,7 @@ impl S3CacheUri {
             storage_class: class,
             chunk_len: self.s3.chunk_len,
         };
-        let list = S3List {
+        let list = BucketList {
             store,
             prefix: self.prefix.clone(),
             shared,

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use floe_cache::{
-    AwsOptions, BinaryCacheWriter, CacheWriteOptions, FileStorage, HttpStorage,
-    NarInfoDiskCacheOptions, Network, NetworkOptions, RequestOptions, S3CacheUri,
+    BinaryCacheWriter, CacheWriteOptions, FileStorage, HttpStorage, NarInfoDiskCacheOptions,
+    Network, NetworkOptions, RequestOptions, S3CacheUri, ServiceEnvironment,
 };
 use floe_copy::resolve_store_uri;
 use floe_format::StoreDir;
@@ -331,7 +331,7 @@ fn cache_behind_nginx_conforms_as_target() {
 fn s3_session(server: &S3Server) -> Session {
     let variables = server.variables();
     session(NetworkOptions {
-        aws: AwsOptions {
+        services: ServiceEnvironment {
             variables: variables
                 .map(|(name, value)| (name.into(), value.into()))
                 .into(),

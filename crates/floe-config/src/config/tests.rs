@@ -317,7 +317,7 @@ fn network_options_follow_the_settings() {
             http2: true,
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
-            aws: network.aws.clone(),
+            services: network.services.clone(),
             narinfo_disk_cache: Some(NarInfoDiskCacheOptions {
                 file: "/cache/floe/narinfos.sqlite".into(),
                 positive_ttl: Duration::from_secs(2_592_000),
@@ -357,7 +357,7 @@ fn network_options_follow_the_settings() {
             http2: false,
             user_agent_suffix: "x y".into(),
             proxies: Proxies::default(),
-            aws: network.aws.clone(),
+            services: network.services.clone(),
             narinfo_disk_cache: None,
         }
     );
