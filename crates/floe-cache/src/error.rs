@@ -62,7 +62,23 @@ pub enum CacheError {
     Credentials {
         /// The cause and its remedy.
         reason: String,
+        /// Whether another attempt may succeed.
+        transient: bool,
     },
+    /// A part of the network of a session cannot be made.
+    #[error("cannot set up {what}: {reason}")]
+    SetUp {
+        /// The part.
+        what: &'static str,
+        /// The cause.
+        reason: String,
+    },
+    /// The network thread has dropped a request without a reply.
+    #[error(
+        "cannot finish a request to a cache: the network thread dropped it, which is a bug in floe \
+         unless the copy was cancelled"
+    )]
+    Dropped,
     /// The URL of a proxy is invalid.
     #[error("cannot use the proxy {value} of {variable}: it must look like http://HOST:PORT")]
     Proxy {
@@ -82,13 +98,26 @@ pub enum CacheError {
     },
 }
 
+impl CacheError {
+    /// Makes the error of credentials that another attempt would not find either.
+    #[cfg(feature = "s3")]
+    pub(crate) fn credentials(reason: impl Into<String>) -> CacheError {
+        CacheError::Credentials {
+            reason: reason.into(),
+            transient: false,
+        }
+    }
+}
+
 impl StoreFailure for CacheError {
     fn kind(&self) -> ErrorKind {
         match self {
             CacheError::NotACache { .. }
             | CacheError::Write { .. }
             | CacheError::List { .. }
-            | CacheError::Credentials { .. } => ErrorKind::Network,
+            | CacheError::Credentials { .. }
+            | CacheError::SetUp { .. }
+            | CacheError::Dropped => ErrorKind::Network,
             CacheError::NarInfo { .. } | CacheError::NarUrl { .. } => ErrorKind::Untrusted,
             CacheError::Proxy { .. } => ErrorKind::Usage,
             CacheError::SecretKey { .. } => ErrorKind::Failed,
@@ -103,6 +132,8 @@ impl StoreFailure for CacheError {
             CacheError::Write { .. } => "write",
             CacheError::List { .. } => "list",
             CacheError::Credentials { .. } => "credentials",
+            CacheError::SetUp { .. } => "set-up",
+            CacheError::Dropped => "dropped",
             CacheError::Proxy { .. } => "proxy",
             CacheError::SecretKey { .. } => "secret-key",
         }
@@ -119,7 +150,12 @@ impl StoreFailure for CacheError {
     }
 
     fn is_transient(&self) -> bool {
-        matches!(self, CacheError::Write { transient, .. } if *transient)
+        match self {
+            CacheError::Write { transient, .. } | CacheError::Credentials { transient, .. } => {
+                *transient
+            }
+            _ => false,
+        }
     }
 
     fn concerns_all_sources(&self) -> bool {

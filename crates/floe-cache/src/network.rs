@@ -15,6 +15,7 @@ pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
 pub use tls::ClientCertificate;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -30,6 +31,8 @@ use client::Clients;
 use limiter::ConnectionLimits;
 use netrc::read_netrc_files;
 use upload_limits::UPLOADS_LEN;
+
+use crate::error::CacheError;
 
 /// The part of the network that all requests of a session share.
 #[derive(Debug)]
@@ -77,14 +80,16 @@ impl Service for Network {
 
     /// Starts the thread, and reads the netrc files.
     ///
-    /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), and [`Error::Fetch`] if the client
-    /// cannot be set up.
+    /// Errors: [`CacheError::Proxy`] and [`CacheError::SetUp`].
     fn start(options: &NetworkOptions, session: &Session) -> Result<Network, Error> {
-        let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
+        let failed = |error: io::Error| CacheError::SetUp {
+            what: "the network",
+            reason: error.to_string(),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(failed)?;
         let clients = Clients::new(options, &session.events, None)?;
         let (netrc, unusable) = read_netrc_files(&options.netrc);
         for error in &unusable {
@@ -112,7 +117,7 @@ impl Service for Network {
                 // Does not wait for name lookups, which may hang for long.
                 runtime.shutdown_background();
             })
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(failed)?;
         Ok(Network {
             shared,
             stop,

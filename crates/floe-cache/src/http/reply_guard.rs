@@ -3,6 +3,8 @@
 
 use floe_transfer::Error;
 
+use crate::error::CacheError;
+
 /// The duty to reply exactly once.
 pub(crate) struct ReplyGuard<T>(Option<Callback<T>>);
 
@@ -25,9 +27,7 @@ impl<T> ReplyGuard<T> {
 impl<T> Drop for ReplyGuard<T> {
     fn drop(&mut self) {
         if let Some(callback) = self.0.take() {
-            let reason = "the network thread dropped the request, which is a bug in floe unless \
-                          the copy was cancelled";
-            callback(Err(Error::fetch("(a request to a cache)", reason, false)));
+            callback(Err(CacheError::Dropped.into()));
         }
     }
 }

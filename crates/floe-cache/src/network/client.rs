@@ -16,6 +16,7 @@ use super::connect_timer::ConnectTimer;
 use super::dns::{self, HostsAndDnsResolver};
 use super::options::NetworkOptions;
 use super::tls::{self, ClientCertificate};
+use crate::error::CacheError;
 
 /// The clients of a cache.
 #[derive(Debug)]
@@ -44,8 +45,8 @@ impl Clients {
     /// Makes the clients. It is not an error yet if they cannot read the trusted certificates,
     /// because plain HTTP needs none.
     ///
-    /// Errors: [`CacheError::Proxy`](crate::CacheError::Proxy), [`Error::File`] for a client
-    /// certificate, [`Error::Fetch`].
+    /// Errors: [`CacheError::Proxy`], [`CacheError::SetUp`], [`Error::File`] for a client
+    /// certificate.
     pub(crate) fn new(
         options: &NetworkOptions,
         events: &Events,
@@ -138,7 +139,11 @@ fn tls_config(
 }
 
 fn set_up_error(error: &impl ToString) -> Error {
-    Error::fetch("(setting up TLS)", error.to_string(), false)
+    CacheError::SetUp {
+        what: "TLS",
+        reason: error.to_string(),
+    }
+    .into()
 }
 
 fn client(

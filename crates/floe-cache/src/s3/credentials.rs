@@ -68,7 +68,7 @@ impl Credentials {
 
     /// Returns valid credentials; `None` for a request without signature.
     ///
-    /// Errors: [`CacheError::Credentials`], [`Error::Fetch`] if another attempt may succeed.
+    /// Errors: [`CacheError::Credentials`].
     pub(super) async fn get(
         &self,
         region: &str,
@@ -121,10 +121,7 @@ fn failed(cause: Cause) -> Error {
     let Cause {
         reason, transient, ..
     } = cause;
-    match transient {
-        true => Error::fetch("(credentials for S3)", reason, true),
-        false => CacheError::Credentials { reason }.into(),
-    }
+    CacheError::Credentials { reason, transient }.into()
 }
 
 fn provider(
@@ -132,7 +129,7 @@ fn provider(
     region: &str,
     connector: &Connector,
 ) -> Result<AwsCredentialProvider, Error> {
-    check_settings(settings).map_err(|reason| CacheError::Credentials { reason })?;
+    check_settings(settings).map_err(CacheError::credentials)?;
     let mut builder = AmazonS3Builder::new()
         .with_http_connector(connector.clone())
         .with_retry(no_retries())
@@ -205,8 +202,7 @@ fn choose(
         None => of_profile(profile?)?,
     };
     if wanted.is_some() && first.is_none() {
-        let reason = "the profile has no credentials".into();
-        return Err(CacheError::Credentials { reason });
+        return Err(CacheError::credentials("the profile has no credentials"));
     }
     let named = match first {
         Some(settings) => Some(settings),
@@ -283,7 +279,7 @@ fn of_profile(profile: Profile) -> Result<Option<Settings>, CacheError> {
         ])
     };
     match (keys.or_else(web_identity), profile.unsupported) {
-        (None, Some(reason)) => Err(CacheError::Credentials { reason }),
+        (None, Some(reason)) => Err(CacheError::credentials(reason)),
         (settings, _) => Ok(settings),
     }
 }
@@ -304,9 +300,9 @@ fn environment(options: &ServiceEnvironment) -> Result<Option<Settings>, CacheEr
             return Ok(Some([found, token].concat()));
         }
     };
-    Err(CacheError::Credentials {
-        reason: format!("the environment has only one half of a key; set {missing} too"),
-    })
+    Err(CacheError::credentials(format!(
+        "the environment has only one half of a key; set {missing} too"
+    )))
 }
 
 fn any_of(options: &ServiceEnvironment, variables: &[(Key, &str)]) -> Settings {
@@ -332,13 +328,11 @@ fn all_of(
     match missing {
         None => Ok(Some(any_of(options, variables))),
         Some(0) => Ok(None),
-        Some(missing) => Err(CacheError::Credentials {
-            reason: format!(
-                "floe uses {} only with {name}; set {name} too, or unset the first",
-                variables[0].1,
-                name = variables[missing].1
-            ),
-        }),
+        Some(missing) => Err(CacheError::credentials(format!(
+            "floe uses {} only with {name}; set {name} too, or unset the first",
+            variables[0].1,
+            name = variables[missing].1
+        ))),
     }
 }
 

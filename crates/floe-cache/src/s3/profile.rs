@@ -51,9 +51,9 @@ pub(super) fn read_profile(
     if !files.iter().any(has_section) {
         return match wanted {
             None => Ok(Profile::default()),
-            Some(name) => Err(CacheError::Credentials {
-                reason: format!("~/.aws/credentials and ~/.aws/config have no profile {name:?}"),
-            }),
+            Some(name) => Err(CacheError::credentials(format!(
+                "~/.aws/credentials and ~/.aws/config have no profile {name:?}"
+            ))),
         };
     }
     let get = |key: &str| {
@@ -89,9 +89,8 @@ fn read(options: &ServiceEnvironment, variable: &str, name: &str) -> Result<Ini,
     let Some(path) = named.or_else(in_home) else {
         return Ok(ini);
     };
-    let failed = |why: &str| CacheError::Credentials {
-        reason: format!("floe cannot read {}: {why}", path.display()),
-    };
+    let failed =
+        |why: &str| CacheError::credentials(format!("floe cannot read {}: {why}", path.display()));
     let mut text = String::new();
     match open_regular_file(&path).and_then(|mut file| file.read_to_string(&mut text)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ini),

@@ -44,7 +44,7 @@ impl S3Signer {
         *request.headers_mut() = std::mem::take(signed.headers_mut());
         result.map_err(|error| {
             let Cause { reason, .. } = error.into();
-            CacheError::Credentials { reason }.into()
+            CacheError::credentials(reason).into()
         })
     }
 }
