@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
-use floe_transfer::store_uri::{parse_bool, parse_number};
+use floe_transfer::store_uri::parse_bool;
 use floe_transfer::{
     CachePolicy, Cancel, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest,
     NarStream, PathSpec, RetryPolicy, Source, SourceContext,
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::error::CacheError;
 use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait, list_all};
+use crate::uri_parameter::UriParameter;
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,15 +26,14 @@ pub struct CacheOptions {
 }
 
 impl CacheOptions {
-    /// Sets the option that a parameter of a store URI names. Returns `false` if it names none.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        match name {
-            "priority" => self.priority = Some(parse_number(name, value)?),
-            "want-mass-query" => self.want_mass_query = Some(parse_bool(name, value)?),
-            "trusted" => self.trusted = parse_bool(name, value)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+    /// Sets the option that a parameter of a store URI names.
+    pub(crate) fn visit(&mut self, parameter: &mut UriParameter<'_>) -> Result<(), String> {
+        parameter.number("priority", &mut self.priority)?;
+        let want_mass_query = &mut self.want_mass_query;
+        parameter.parsed("want-mass-query", want_mass_query, |name, value| {
+            parse_bool(name, value).map(Some)
+        })?;
+        parameter.bool("trusted", &mut self.trusted)
     }
 }
 

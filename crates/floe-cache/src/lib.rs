@@ -25,6 +25,7 @@ mod request;
 mod s3;
 mod service_environment;
 mod storage;
+mod uri_parameter;
 mod writer;
 
 pub use binary_cache::{BinaryCache, CacheOptions};

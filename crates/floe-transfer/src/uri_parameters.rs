@@ -32,12 +32,22 @@ impl UriParameters {
     /// Returns what to tell the user about a parameter that floe does not obey; `None` if it is
     /// irrelevant.
     pub fn ignored(&self, uri: &StoreUri, name: &str) -> Option<IgnoredParameter> {
+        self.ignored_beside(uri, name, &[])
+    }
+
+    /// Does the same as [`UriParameters::ignored`], with further parameters that floe obeys.
+    pub fn ignored_beside(
+        &self,
+        uri: &StoreUri,
+        name: &str,
+        used: &[&'static str],
+    ) -> Option<IgnoredParameter> {
         if self.irrelevant.contains(&name) {
             return None;
         }
         let reason = match self.unsupported.contains(&name) {
             true => "floe does not support it".to_owned(),
-            false => match nearest_name(name, self.known()) {
+            false => match nearest_name(name, used.iter().copied().chain(self.known())) {
                 Some(nearest) => format!("unknown parameter; use {nearest}"),
                 None => "unknown parameter".to_owned(),
             },

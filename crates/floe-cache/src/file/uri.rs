@@ -8,11 +8,12 @@ use std::sync::Arc;
 use floe_transfer::store_uri::{absolute, percent_decode_text};
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
-    TargetContext, UriParameters,
+    TargetContext,
 };
 
 use super::FileStorage;
 use crate::binary_cache::{BinaryCache, CACHE_INFO, CacheOptions};
+use crate::uri_parameter::visit_parameters;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache in a directory, as its URI describes it.
@@ -41,11 +42,10 @@ impl FileCacheUri {
             directory,
             ..FileCacheUri::default()
         };
-        for (name, value) in &uri.parameters {
-            if !cache.options.set(name, value)? && !cache.write.set(name, value)? {
-                cache.ignored.extend(PARAMETERS.ignored(uri, name));
-            }
-        }
+        cache.ignored = visit_parameters(uri, |parameter| {
+            cache.options.visit(parameter)?;
+            cache.write.visit(parameter)
+        })?;
         cache.write.adopt(&cache.options);
         Ok(cache)
     }
@@ -109,24 +109,3 @@ impl StoreConfig for FileCacheUri {
         &self.ignored
     }
 }
-
-/// The parameters of a binary cache in a directory.
-const PARAMETERS: UriParameters = UriParameters {
-    used: &[
-        "compression",
-        "compression-level",
-        "index-debug-info",
-        "priority",
-        "secret-key",
-        "secret-keys",
-        "trusted",
-        "want-mass-query",
-        "write-nar-listing",
-    ],
-    irrelevant: &[
-        "parallel-compression",
-        "path-info-cache-size",
-        "system-features",
-    ],
-    unsupported: &["local-nar-cache", "store"],
-};

@@ -6,6 +6,8 @@ use floe_format::Compression;
 use floe_transfer::codec;
 use reqwest::header::HeaderValue;
 
+use crate::uri_parameter::UriParameter;
+
 /// The compressions of small objects on a server; the parameters are those of Nix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentEncodings {
@@ -18,23 +20,11 @@ pub struct ContentEncodings {
 }
 
 impl ContentEncodings {
-    /// Sets the compression that a parameter names. Returns `false` if it names none.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let setting = match name {
-            "narinfo-compression" => &mut self.narinfo,
-            "ls-compression" => &mut self.listing,
-            "log-compression" => &mut self.log,
-            _ => return Ok(false),
-        };
-        *setting = match value {
-            "" | "none" => None,
-            // The others are not content encodings that HTTP clients know.
-            "br" | "gzip" | "zstd" => {
-                Some(Compression::parse(value).map_err(|error| error.to_string())?)
-            }
-            _ => return Err(format!("{name} takes br, gzip, zstd or none: {value:?}")),
-        };
-        Ok(true)
+    /// Sets the compression that a parameter of a store URI names.
+    pub(crate) fn visit(&mut self, parameter: &mut UriParameter<'_>) -> Result<(), String> {
+        parameter.parsed("narinfo-compression", &mut self.narinfo, parse_encoding)?;
+        parameter.parsed("ls-compression", &mut self.listing, parse_encoding)?;
+        parameter.parsed("log-compression", &mut self.log, parse_encoding)
     }
 
     /// Compresses the contents of an object. Returns them with their `Content-Encoding`.
@@ -65,17 +55,31 @@ impl ContentEncodings {
     }
 }
 
+fn parse_encoding(name: &str, value: &str) -> Result<Option<Compression>, String> {
+    match value {
+        "" | "none" => Ok(None),
+        // The others are not content encodings that HTTP clients know.
+        "br" | "gzip" | "zstd" => {
+            let compression = Compression::parse(value).map_err(|error| error.to_string())?;
+            Ok(Some(compression))
+        }
+        _ => Err(format!("{name} takes br, gzip, zstd or none: {value:?}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uri_parameter;
 
     #[test]
     fn only_the_named_objects_are_compressed() {
         let mut encodings = ContentEncodings::default();
-        assert_eq!(encodings.set("narinfo-compression", "gzip"), Ok(true));
-        assert_eq!(encodings.set("ls-compression", "none"), Ok(true));
-        assert_eq!(encodings.set("compression", "gzip"), Ok(false));
-        assert!(encodings.set("log-compression", "xz").is_err());
+        let mut set = |name, value| uri_parameter::set(name, value, |it| encodings.visit(it));
+        assert_eq!(set("narinfo-compression", "gzip"), Ok(true));
+        assert_eq!(set("ls-compression", "none"), Ok(true));
+        assert_eq!(set("compression", "gzip"), Ok(false));
+        assert!(set("log-compression", "xz").is_err());
         let text = b"x".repeat(1000);
         let (encoded, header) = encodings.encode("a.narinfo", text.clone());
         assert!(encoded.len() < 100 && header.unwrap() == "gzip");

@@ -9,7 +9,7 @@ use floe_transfer::store_uri::absolute;
 use floe_transfer::url::redact_credentials;
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
-    TargetContext, UriParameters,
+    TargetContext,
 };
 
 use super::{ContentEncodings, HttpStorage};
@@ -17,6 +17,7 @@ use crate::binary_cache::{BinaryCache, CacheOptions};
 use crate::disk_cached_storage::DiskCachedStorage;
 use crate::network::{ClientCertificate, Network};
 use crate::request::RequestOptions;
+use crate::uri_parameter::visit_parameters;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache behind HTTP or HTTPS, as its URI describes it.
@@ -57,17 +58,15 @@ impl HttpCacheUri {
             ignored: Vec::new(),
         };
         let (mut certificate, mut private_key) = (None, None);
-        for (name, value) in &uri.parameters {
-            match &**name {
-                "tls-certificate" => certificate = Some(absolute(value)?),
-                "tls-private-key" => private_key = Some(absolute(value)?),
-                _ if cache.options.set(name, value)? => {}
-                _ if cache.write.set(name, value)? => {}
-                _ if cache.encodings.set(name, value)? => {}
-                _ if cache.requests.set(name, value)? => {}
-                _ => cache.ignored.extend(PARAMETERS.ignored(uri, name)),
-            }
-        }
+        cache.ignored = visit_parameters(uri, |parameter| {
+            cache.options.visit(parameter)?;
+            cache.write.visit(parameter)?;
+            cache.encodings.visit(parameter)?;
+            cache.requests.visit(parameter)?;
+            let file = |_: &str, value: &str| absolute(value).map(Some);
+            parameter.parsed("tls-certificate", &mut certificate, file)?;
+            parameter.parsed("tls-private-key", &mut private_key, file)
+        })?;
         cache.write.adopt(&cache.options);
         cache.certificate = match (certificate, private_key) {
             (None, None) => None,
@@ -122,37 +121,6 @@ impl StoreConfig for HttpCacheUri {
         &self.ignored
     }
 }
-
-/// The parameters of a binary cache behind HTTP.
-const PARAMETERS: UriParameters = UriParameters {
-    used: &[
-        "compression",
-        "compression-level",
-        "connect-timeout",
-        "index-debug-info",
-        "log-compression",
-        "ls-compression",
-        "narinfo-compression",
-        "priority",
-        "retry-attempts",
-        "retry-delay",
-        "retry-delay-rate-limited",
-        "retry-max-delay",
-        "secret-key",
-        "secret-keys",
-        "tls-certificate",
-        "tls-private-key",
-        "trusted",
-        "want-mass-query",
-        "write-nar-listing",
-    ],
-    irrelevant: &[
-        "parallel-compression",
-        "path-info-cache-size",
-        "system-features",
-    ],
-    unsupported: &["local-nar-cache", "store"],
-};
 
 impl fmt::Display for HttpCacheUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

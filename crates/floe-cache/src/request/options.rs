@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::network::options::{NetworkOptions, time_limit};
+use crate::uri_parameter::UriParameter;
 
 /// The options of requests to one cache, which override those of all caches. The parameters
 /// `retry-*` are those of Nix 2.35; `connect-timeout` is floe's own.
@@ -21,26 +22,20 @@ pub struct RequestOptions {
 }
 
 impl RequestOptions {
-    /// Sets the option with the name of a parameter. Returns `false` if there is none.
-    ///
-    /// Errors: the text says what is wrong with the value.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let number = || {
-            let parsed = value.parse::<u32>();
-            parsed.map_err(|_| format!("{name} takes a number from 0 to {}: {value:?}", u32::MAX))
-        };
-        let millis = || number().map(|millis| Some(Duration::from_millis(millis.into())));
-        match name {
-            "retry-attempts" => self.attempts = Some(number()?.max(1)),
-            "retry-delay" => self.delay = millis()?,
-            "retry-delay-rate-limited" => self.rate_limited_delay = millis()?,
-            "retry-max-delay" => self.max_delay = millis()?,
-            "connect-timeout" => {
-                self.connect_timeout = Some(Duration::from_secs(number()?.into()));
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
+    /// Sets the option that a parameter of a store URI names.
+    pub(crate) fn visit(&mut self, parameter: &mut UriParameter<'_>) -> Result<(), String> {
+        parameter.parsed("retry-attempts", &mut self.attempts, |name, value| {
+            Ok(Some(parse_u32(name, value)?.max(1)))
+        })?;
+        parameter.parsed("retry-delay", &mut self.delay, parse_millis)?;
+        let rate_limited_delay = &mut self.rate_limited_delay;
+        parameter.parsed("retry-delay-rate-limited", rate_limited_delay, parse_millis)?;
+        parameter.parsed("retry-max-delay", &mut self.max_delay, parse_millis)?;
+        parameter.parsed(
+            "connect-timeout",
+            &mut self.connect_timeout,
+            |name, value| Ok(Some(Duration::from_secs(parse_u32(name, value)?.into()))),
+        )
     }
 
     /// Returns the options of all caches with those of this one.
@@ -58,9 +53,23 @@ impl RequestOptions {
     }
 }
 
+fn parse_u32(name: &str, value: &str) -> Result<u32, String> {
+    let parsed = value.parse();
+    parsed.map_err(|_| format!("{name} takes a number from 0 to {}: {value:?}", u32::MAX))
+}
+
+fn parse_millis(name: &str, value: &str) -> Result<Option<Duration>, String> {
+    Ok(Some(Duration::from_millis(parse_u32(name, value)?.into())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uri_parameter;
+
+    fn set(options: &mut RequestOptions, name: &str, value: &str) -> Result<bool, String> {
+        uri_parameter::set(name, value, |parameter| options.visit(parameter))
+    }
 
     #[test]
     fn parameters_override_the_options_of_all_caches() {
@@ -74,19 +83,23 @@ mod tests {
             ("retry-max-delay", "3"),
             ("connect-timeout", "4"),
         ] {
-            assert_eq!(own.set(name, value), Ok(true));
-            assert!(own.clone().set(name, "-1").unwrap_err().contains(name));
+            assert_eq!(set(&mut own, name, value), Ok(true));
+            assert!(
+                set(&mut own.clone(), name, "-1")
+                    .unwrap_err()
+                    .contains(name)
+            );
         }
-        assert_eq!(own.set("retry-jitter", "true"), Ok(false));
+        assert_eq!(set(&mut own, "retry-jitter", "true"), Ok(false));
         let applied = own.apply(&all);
         let retry = &applied.retry;
         let pauses = [retry.delay, retry.rate_limited_delay, retry.max_delay];
         assert_eq!(pauses.map(|time| time.as_millis()), [1, 2, 3]);
         assert_eq!((retry.attempts, retry.jitter), (8, true));
         assert_eq!(applied.connect_timeout, Some(Duration::from_secs(4)));
-        assert_eq!(own.set("retry-attempts", "0"), Ok(true));
+        assert_eq!(set(&mut own, "retry-attempts", "0"), Ok(true));
         assert_eq!(own.apply(&all).retry.attempts, 1);
-        assert_eq!(own.set("connect-timeout", "0"), Ok(true));
+        assert_eq!(set(&mut own, "connect-timeout", "0"), Ok(true));
         assert_eq!(own.apply(&all).connect_timeout, None);
     }
 }

@@ -1,6 +1,6 @@
 //! The parameters of an `s3://` URI that only such stores have.
 
-use floe_transfer::store_uri::parse_bool;
+use crate::uri_parameter::UriParameter;
 
 /// Where a bucket is, and how objects are written; the parameters are those of Nix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,40 +36,23 @@ pub enum Addressing {
 }
 
 impl S3Options {
-    /// Sets the option that a parameter names. Returns `false` if it names none.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let text = || (!value.is_empty()).then(|| value.to_owned());
-        match name {
-            "endpoint" => self.endpoint = text(),
-            "region" => self.region = text(),
-            "profile" => self.profile = text(),
-            "scheme" => match value {
-                "http" | "https" => self.scheme = text(),
-                _ => return Err(format!("scheme takes http or https: {value:?}")),
-            },
-            "addressing-style" => {
-                self.addressing = match value {
-                    "auto" => Addressing::Auto,
-                    "path" => Addressing::Path,
-                    "virtual" => Addressing::Virtual,
-                    _ => {
-                        return Err(format!(
-                            "addressing-style takes auto, path or virtual: {value:?}"
-                        ));
-                    }
-                }
-            }
-            "storage-class" => self.storage_class = text(),
-            "multipart-chunk-size" | "buffer-size" => {
-                self.chunk_len = Some(parse_len(name, value)?);
-            }
-            // Only the size of an object decides: a small one is one request in any case, and a
-            // large one is never whole in memory.
-            "multipart-upload" => drop(parse_bool(name, value)?),
-            "multipart-threshold" => drop(parse_len(name, value)?),
-            _ => return Ok(false),
-        }
-        Ok(true)
+    /// Sets the option that a parameter of a store URI names.
+    pub(super) fn visit(&mut self, parameter: &mut UriParameter<'_>) -> Result<(), String> {
+        parameter.text("endpoint", &mut self.endpoint)?;
+        parameter.text("region", &mut self.region)?;
+        parameter.text("profile", &mut self.profile)?;
+        parameter.parsed("scheme", &mut self.scheme, |_, value| match value {
+            "http" | "https" => Ok(Some(value.to_owned())),
+            _ => Err(format!("scheme takes http or https: {value:?}")),
+        })?;
+        parameter.parsed("addressing-style", &mut self.addressing, parse_addressing)?;
+        parameter.text("storage-class", &mut self.storage_class)?;
+        parameter.parsed("multipart-chunk-size", &mut self.chunk_len, parse_len)?;
+        parameter.parsed("buffer-size", &mut self.chunk_len, parse_len)?;
+        // Only the size of an object decides: a small one is one request in any case, and a large
+        // one is never whole in memory.
+        parameter.bool("multipart-upload", &mut false)?;
+        parameter.parsed("multipart-threshold", &mut None, parse_len)
     }
 
     /// Returns the URL of a bucket, without a slash at its end.
@@ -106,20 +89,36 @@ impl S3Options {
     }
 }
 
+fn parse_addressing(_: &str, value: &str) -> Result<Addressing, String> {
+    match value {
+        "auto" => Ok(Addressing::Auto),
+        "path" => Ok(Addressing::Path),
+        "virtual" => Ok(Addressing::Virtual),
+        _ => Err(format!(
+            "addressing-style takes auto, path or virtual: {value:?}"
+        )),
+    }
+}
+
 /// Parses a number of bytes.
-fn parse_len(name: &str, value: &str) -> Result<u64, String> {
-    let parsed = value.parse();
+fn parse_len(name: &str, value: &str) -> Result<Option<u64>, String> {
+    let parsed = value.parse().map(Some);
     parsed.map_err(|_| format!("{name} takes a number of bytes: {value:?}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uri_parameter;
+
+    fn set(options: &mut S3Options, name: &str, value: &str) -> Result<bool, String> {
+        uri_parameter::set(name, value, |parameter| options.visit(parameter))
+    }
 
     fn url(parameters: &[(&str, &str)], bucket: &str, region: &str) -> String {
         let mut options = S3Options::default();
         for (name, value) in parameters {
-            assert_eq!(options.set(name, value), Ok(true), "{name}");
+            assert_eq!(set(&mut options, name, value), Ok(true), "{name}");
         }
         options.bucket_url(bucket, region).unwrap()
     }
@@ -193,10 +192,10 @@ mod tests {
             ("multipart-chunk-size", "many"),
             ("buffer-size", "-1"),
         ] {
-            let reason = options.set(name, value).unwrap_err();
+            let reason = set(&mut options, name, value).unwrap_err();
             assert!(reason.contains(name), "{reason}");
         }
-        assert_eq!(options.set("colour", "red"), Ok(false));
+        assert_eq!(set(&mut options, "colour", "red"), Ok(false));
         options.endpoint = Some("ftp://x".into());
         assert!(options.bucket_url("b", "r").is_err());
     }

@@ -9,7 +9,7 @@ use floe_transfer::store_uri::percent_decode_text;
 use floe_transfer::url::parse_url;
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
-    TargetContext, UriParameters,
+    TargetContext,
 };
 use object_store::aws::AmazonS3Builder;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -26,6 +26,7 @@ use crate::http::{ContentEncodings, HttpStorage, PlainPut};
 use crate::network::Network;
 use crate::request::{CacheClient, RequestOptions};
 use crate::storage::ReadStorage as _;
+use crate::uri_parameter::visit_parameters;
 use crate::writer::{BinaryCacheWriter, CacheWriteOptions};
 
 /// A binary cache in a bucket, as its URI describes it.
@@ -79,16 +80,13 @@ impl S3CacheUri {
             },
             ..S3CacheUri::default()
         };
-        for (name, value) in &uri.parameters {
-            let is_known = cache.s3.set(name, value)?
-                || cache.options.set(name, value)?
-                || cache.write.set(name, value)?
-                || cache.encodings.set(name, value)?
-                || cache.requests.set(name, value)?;
-            if !is_known {
-                cache.ignored.extend(PARAMETERS.ignored(uri, name));
-            }
-        }
+        cache.ignored = visit_parameters(uri, |parameter| {
+            cache.s3.visit(parameter)?;
+            cache.options.visit(parameter)?;
+            cache.write.visit(parameter)?;
+            cache.encodings.visit(parameter)?;
+            cache.requests.visit(parameter)
+        })?;
         cache.write.adopt(&cache.options);
         cache.s3.bucket_url(bucket, DEFAULT_REGION)?;
         Ok(cache)
@@ -208,42 +206,3 @@ impl fmt::Display for S3CacheUri {
 const DEFAULT_REGION: &str = "us-east-1";
 
 const STORAGE_CLASS: HeaderName = HeaderName::from_static("x-amz-storage-class");
-
-/// The parameters of a binary cache in a bucket.
-const PARAMETERS: UriParameters = UriParameters {
-    used: &[
-        "addressing-style",
-        "buffer-size",
-        "compression",
-        "compression-level",
-        "connect-timeout",
-        "endpoint",
-        "index-debug-info",
-        "log-compression",
-        "ls-compression",
-        "multipart-chunk-size",
-        "multipart-threshold",
-        "multipart-upload",
-        "narinfo-compression",
-        "priority",
-        "profile",
-        "region",
-        "retry-attempts",
-        "retry-delay",
-        "retry-delay-rate-limited",
-        "retry-max-delay",
-        "scheme",
-        "secret-key",
-        "secret-keys",
-        "storage-class",
-        "trusted",
-        "want-mass-query",
-        "write-nar-listing",
-    ],
-    irrelevant: &[
-        "parallel-compression",
-        "path-info-cache-size",
-        "system-features",
-    ],
-    unsupported: &["local-nar-cache", "store"],
-};

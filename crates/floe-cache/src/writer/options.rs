@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use floe_format::Compression;
-use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
+use floe_transfer::store_uri::{absolute, parse_number};
 
 use crate::binary_cache::CacheOptions;
+use crate::uri_parameter::UriParameter;
 
 /// The options of a binary cache as a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,31 +29,25 @@ pub struct CacheWriteOptions {
 }
 
 impl CacheWriteOptions {
-    /// Sets the option that a parameter names. Returns `false` if it names none.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        match name {
-            "compression" => {
-                let compression = Compression::parse(value).map_err(|error| error.to_string())?;
-                if matches!(compression, Compression::Lzma | Compression::Unsupported(_)) {
-                    return Err(format!("floe does not write the compression {value}"));
-                }
-                self.compression = compression;
+    /// Sets the option that a parameter of a store URI names.
+    pub(crate) fn visit(&mut self, parameter: &mut UriParameter<'_>) -> Result<(), String> {
+        parameter.parsed("compression", &mut self.compression, parse_compression)?;
+        parameter.parsed("compression-level", &mut self.level, |name, value| {
+            let level = parse_number(name, value)?;
+            Ok((level != -1).then_some(level))
+        })?;
+        parameter.on("secret-key", |value| {
+            self.secret_keys.push(absolute(value)?);
+            Ok(())
+        })?;
+        parameter.on("secret-keys", |value| {
+            for file in value.split(',').filter(|file| !file.is_empty()) {
+                self.secret_keys.push(absolute(file)?);
             }
-            "compression-level" => {
-                let level = parse_number(name, value)?;
-                self.level = (level != -1).then_some(level);
-            }
-            "secret-key" => self.secret_keys.push(absolute(value)?),
-            "secret-keys" => {
-                for file in value.split(',').filter(|file| !file.is_empty()) {
-                    self.secret_keys.push(absolute(file)?);
-                }
-            }
-            "index-debug-info" => self.index_debug_info = parse_bool(name, value)?,
-            "write-nar-listing" => self.write_listings = parse_bool(name, value)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+            Ok(())
+        })?;
+        parameter.bool("index-debug-info", &mut self.index_debug_info)?;
+        parameter.bool("write-nar-listing", &mut self.write_listings)
     }
 
     /// Takes the options that a new cache tells its clients from those of the cache as a source.
@@ -64,6 +59,17 @@ impl CacheWriteOptions {
     /// Whether the target needs the names of the files of each path.
     pub(super) fn needs_tree(&self) -> bool {
         self.write_listings || self.index_debug_info
+    }
+}
+
+/// Parses the name of a compression that floe writes.
+fn parse_compression(_: &str, value: &str) -> Result<Compression, String> {
+    let compression = Compression::parse(value).map_err(|error| error.to_string())?;
+    match compression {
+        Compression::Lzma | Compression::Unsupported(_) => {
+            Err(format!("floe does not write the compression {value}"))
+        }
+        compression => Ok(compression),
     }
 }
 
