@@ -1,5 +1,13 @@
 //! A binary cache as a source: what `nix-cache-info` and narinfos mean, over any storage.
+//!
+//! A list of all paths reads each narinfo, because only narinfos have the names of paths. The cache
+//! keeps these narinfos for the queries that follow, and each query removes its own, so that a copy
+//! of all paths requests each narinfo once. The plan of the copy then holds the narinfos that the
+//! target lacks, so a copy into an empty target needs no more memory than without this. The cache
+//! keeps at most [`LISTED_LEN_MAX`] bytes. The names in the list and the paths need about 200 bytes
+//! for each path, and at most [`REQUESTS_MAX`](crate::storage::REQUESTS_MAX) replies are in memory.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
@@ -11,7 +19,7 @@ use floe_transfer::{
 use parking_lot::Mutex;
 
 use crate::error::CacheError;
-use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_and_wait, list_all};
+use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_all, list_all};
 use crate::uri_parameter::UriParameter;
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
@@ -55,6 +63,15 @@ struct Shared {
     info: OnceLock<Result<CacheInfo, Arc<Error>>>,
     /// Queries that wait for `nix-cache-info`.
     waiting: Mutex<Vec<Query>>,
+    listed: Mutex<ListedNarInfos>,
+}
+
+/// The narinfos that a list has read and no query has taken.
+#[derive(Debug, Default)]
+struct ListedNarInfos {
+    by_name: HashMap<String, NarInfo>,
+    /// The length of the texts of all narinfos that were added, in bytes.
+    len: usize,
 }
 
 /// One query for a narinfo.
@@ -89,6 +106,7 @@ impl BinaryCache {
             default_dir: StoreDir::default(),
             info: OnceLock::new(),
             waiting: Mutex::default(),
+            listed: Mutex::default(),
         });
         shared.fetch_info(CachePolicy::Use, Box::new(opened));
         BinaryCache(shared)
@@ -165,6 +183,10 @@ impl Shared {
             Some(Err(error)) => return (query.reply)(Err(Error::SourceDisabled(error.clone()))),
             None => return (query.reply)(Err(Error::Internal(TOO_EARLY))),
         }
+        let listed = self.listed.lock().by_name.remove(&query.name);
+        if listed.is_some() {
+            return (query.reply)(Ok(listed.into()));
+        }
         let shared: Weak<Shared> = Arc::downgrade(self);
         let (name, policy) = (query.name.clone(), query.policy);
         let reply = move |found: GetResult| match shared.upgrade() {
@@ -222,6 +244,16 @@ impl Shared {
     }
 }
 
+impl ListedNarInfos {
+    /// Adds a narinfo, if there is room.
+    fn add(&mut self, name: String, narinfo: NarInfo, text_len: usize) {
+        if self.len + text_len <= LISTED_LEN_MAX {
+            self.len += text_len;
+            self.by_name.insert(name, narinfo);
+        }
+    }
+}
+
 impl Source for BinaryCache {
     fn name(&self) -> String {
         self.0.storage.name()
@@ -274,21 +306,22 @@ impl Source for BinaryCache {
 
     /// Reads every narinfo, if the storage can list them.
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        let storage = &self.0.storage;
-        let Some(list) = storage.as_list() else {
+        let shared = &*self.0;
+        let Some(list) = shared.storage.as_list() else {
             return Ok(None);
         };
-        let names = list_all(list, &self.0.cancel)?;
-        let mut paths = Vec::new();
-        for name in names {
+        let mut names = list_all(list, &shared.cancel)?;
+        names.retain(|name| {
             let part = name.strip_suffix(NARINFO_SUFFIX);
-            if part.and_then(HashPart::parse).is_none() {
-                continue;
-            }
-            if let Some(contents) = get_and_wait(&**storage, &name, &self.0.cancel)? {
-                paths.push(self.0.parse_narinfo(&name, &contents)?.info.path);
-            }
-        }
+            part.and_then(HashPart::parse).is_some()
+        });
+        let mut paths = Vec::with_capacity(names.len());
+        get_all(&*shared.storage, names, &shared.cancel, |name, text| {
+            let narinfo = shared.parse_narinfo(&name, &text)?;
+            paths.push(narinfo.info.path.clone());
+            shared.listed.lock().add(name, narinfo, text.len());
+            Ok(())
+        })?;
         paths.sort_unstable();
         Ok(Some(paths))
     }
@@ -312,3 +345,8 @@ pub(crate) const NARINFO_SUFFIX: &str = ".narinfo";
 
 /// A query of a cache whose `nix-cache-info` has not come yet must wait.
 const TOO_EARLY: &str = "a query does not wait for nix-cache-info";
+
+/// The largest length of all narinfos that a list keeps, in bytes of their texts; a parsed narinfo
+/// needs about twice its text. Usual narinfos of 300,000 paths fit. Queries request further ones
+/// again.
+const LISTED_LEN_MAX: usize = 256 * 1024 * 1024;

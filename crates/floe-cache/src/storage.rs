@@ -86,6 +86,39 @@ pub(crate) fn list_all(list: &dyn ListStorage, cancel: &Cancel) -> Result<Vec<St
     Ok(names)
 }
 
+/// Gets small objects, many at once and in any order. Calls `receive` with the name and the
+/// contents of each object that exists.
+///
+/// Errors: the first one of the storage or of `receive`; [`Error::Cancelled`].
+pub(crate) fn get_all(
+    storage: &dyn ReadStorage,
+    names: Vec<String>,
+    cancel: &Cancel,
+    mut receive: impl FnMut(String, Vec<u8>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut replies = Replies::new(cancel);
+    let mut unsent = names.into_iter();
+    loop {
+        while replies.pending() < REQUESTS_MAX
+            && let Some(name) = unsent.next()
+        {
+            let requested = name.clone();
+            let reply = replies.callback(move |found: GetResult| (name, found));
+            storage.get(&requested, CachePolicy::Bypass, reply);
+        }
+        // A directory replies so fast that nothing waits.
+        if cancel.is_raised() {
+            return Err(Error::Cancelled);
+        }
+        let Some((name, found)) = replies.next()? else {
+            return Ok(());
+        };
+        if let Some(contents) = found?.into_contents() {
+            receive(name, contents)?;
+        }
+    }
+}
+
 /// Writes the objects of one binary cache.
 pub trait WriteStorage: ReadStorage {
     /// Queries the length of an object. Calls `reply` exactly once, perhaps before it returns.
@@ -113,6 +146,10 @@ pub trait WriteStorage: ReadStorage {
     /// Returns the directory whose file system receives the NARs, if they go to this machine.
     fn nar_directory(&self) -> Option<&Path>;
 }
+
+/// How many small objects are requested at once: more than a server accepts over one connection.
+/// Their contents are in memory, usually a few KiB each, and at most `NARINFO_LEN_MAX`.
+pub(crate) const REQUESTS_MAX: usize = 128;
 
 /// The names of the records of staged paths begin with this text, and end with the hash part.
 pub(crate) const RECORD_PREFIX: &str = ".floe-staged-";

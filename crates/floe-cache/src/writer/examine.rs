@@ -6,7 +6,7 @@ use floe_format::{NarInfo, StorePath};
 use floe_transfer::{CachePolicy, Cancel, Error};
 
 use super::{BinaryCacheWriter, narinfo_name};
-use crate::storage::{GetResult, LenResult, ListStorage, Replies};
+use crate::storage::{GetResult, LenResult, ListStorage, REQUESTS_MAX, Replies};
 
 /// The state of a path in a cache.
 pub(super) enum Presence {
@@ -37,7 +37,7 @@ impl BinaryCacheWriter {
         let mut replies = Replies::new(cancel);
         let mut unsent = paths.iter().enumerate();
         loop {
-            while replies.pending() < EXAMINED_AT_ONCE
+            while replies.pending() < REQUESTS_MAX
                 && let Some((index, path)) = unsent.next()
             {
                 let reply = replies.callback(move |found| Reply::NarInfo(index, found));
@@ -160,10 +160,6 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
         _ => None,
     }
 }
-
-/// How many paths are examined at once: more than a server accepts over one connection. Their
-/// narinfos are in memory, usually a few KiB each, and at most `NARINFO_LEN_MAX`.
-const EXAMINED_AT_ONCE: usize = 128;
 
 /// With at least this many paths, a list may need fewer requests.
 const LISTED_FROM: usize = 20;

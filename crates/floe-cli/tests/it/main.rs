@@ -11,6 +11,7 @@ mod concurrent_nix;
 mod configuration;
 mod conformance;
 mod copy;
+mod copy_all;
 mod corrupt_caches;
 mod cpu_quota;
 mod damaged_rows;
