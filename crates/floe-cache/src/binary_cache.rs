@@ -14,7 +14,7 @@ use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::parse_bool;
 use floe_transfer::{
     CachePolicy, Cancel, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest,
-    NarStream, PathSpec, RetryPolicy, Source, SourceContext,
+    NarStream, PathSpec, Source, SourceContext, SourceFacts,
 };
 use parking_lot::Mutex;
 
@@ -263,6 +263,17 @@ impl Source for BinaryCache {
         self.0.store_dir().unwrap_or(&self.0.default_dir)
     }
 
+    fn facts(&self) -> SourceFacts {
+        let own = || self.0.known_info()?.priority;
+        let priority = self.0.options.priority.or_else(own);
+        SourceFacts {
+            priority: priority.unwrap_or(DEFAULT_PRIORITY),
+            retry_policy: self.0.storage.retry_policy(),
+            is_trusted: self.0.options.trusted,
+            ..SourceFacts::default()
+        }
+    }
+
     fn query(&self, spec: &PathSpec, policy: CachePolicy, reply: NarInfoCallback) {
         self.0.query(Query {
             name: format!("{}{NARINFO_SUFFIX}", spec.hash_part()),
@@ -283,20 +294,6 @@ impl Source for BinaryCache {
     ) -> Option<Result<NarStream, Error>> {
         let body = self.0.storage.prefetch(&narinfo.url, request)?;
         Some(body.map(NarStream::Body))
-    }
-
-    fn priority(&self) -> i32 {
-        let own = || self.0.known_info()?.priority;
-        let priority = self.0.options.priority.or_else(own);
-        priority.unwrap_or(DEFAULT_PRIORITY)
-    }
-
-    fn retry_policy(&self) -> Option<RetryPolicy> {
-        self.0.storage.retry_policy()
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.0.options.trusted
     }
 
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {

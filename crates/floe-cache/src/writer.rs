@@ -23,8 +23,8 @@ use std::sync::Arc;
 use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
-    Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath, Space,
-    Target, TargetContext, codec,
+    Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
+    ResumableTarget, Space, Target, TargetContext, TargetFacts, codec,
 };
 use parking_lot::Mutex;
 
@@ -196,6 +196,20 @@ impl Target for BinaryCacheWriter {
         &self.store_dir
     }
 
+    fn facts(&self) -> TargetFacts {
+        let needs_core_per_worker = codec::needs_core(self.options.compression);
+        TargetFacts {
+            batch_len_max: if self.has_records() { 64 } else { 4096 },
+            wants_whole_closures: true,
+            // A new cache comes into being only once it is known that the paths fit. A cache that
+            // compresses slowly needs the order of the whole plan.
+            receives_early: self.existed && !needs_core_per_worker,
+            needs_core_per_worker,
+            requires_trust: false,
+            ..TargetFacts::default()
+        }
+    }
+
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         let (paths, references) = self.split_off_whole(paths);
         let found = self.examine(&paths, &self.cancel)?;
@@ -212,17 +226,6 @@ impl Target for BinaryCacheWriter {
 
     fn assume_present(&self, paths: &[StorePath]) {
         *self.elsewhere.lock() = paths.iter().cloned().collect();
-    }
-
-    fn wants_whole_closures(&self) -> bool {
-        true
-    }
-
-    fn batch_len_max(&self) -> usize {
-        match self.has_records() {
-            true => 64,
-            false => 4096,
-        }
     }
 
     fn prepare(&self) -> Result<(), Error> {
@@ -263,15 +266,36 @@ impl Target for BinaryCacheWriter {
         Ok(outcome)
     }
 
+    fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+        let Some(directory) = self.storage.nar_directory() else {
+            return Ok(None);
+        };
+        let options = &self.options;
+        let inodes = 2 + u64::from(options.write_listings);
+        let needs = |narinfo: &NarInfo| Needs::of_nar_file(narinfo, options.compression, inodes);
+        Space::estimate(directory, planned_paths, needs).map(Some)
+    }
+
+    fn discard(&self, paths: &[StorePath]) {
+        let mut staged = self.staged.lock();
+        for path in paths {
+            staged.remove(path);
+        }
+    }
+
+    /// Without records, the next run does not find the staged paths.
+    fn as_resumable(&self) -> Option<&dyn ResumableTarget> {
+        self.has_records().then_some(self as &dyn ResumableTarget)
+    }
+}
+
+impl ResumableTarget for BinaryCacheWriter {
     fn has_recovered(&self, path: &StorePath) -> bool {
         // Without the record, the path is fetched.
-        self.has_records() && self.exists(&record_name(path)).unwrap_or(false)
+        self.exists(&record_name(path)).unwrap_or(false)
     }
 
     fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
-        if !self.has_records() {
-            return Ok(false);
-        }
         let name = record_name(nar.path());
         let Some(record) = self.get(&name)? else {
             return Ok(false);
@@ -294,41 +318,10 @@ impl Target for BinaryCacheWriter {
     /// The records of the paths are there since they were received.
     fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
         let mut staged = self.staged.lock();
-        let kept = paths.iter().filter_map(|path| staged.remove(path)).count();
-        // Elsewhere, the next run does not find them.
-        if self.has_records() { kept } else { 0 }
+        paths.iter().filter_map(|path| staged.remove(path)).count()
     }
 
-    fn requires_trust(&self) -> bool {
-        false
-    }
-
-    fn needs_core_per_worker(&self) -> bool {
-        codec::needs_core(self.options.compression)
-    }
-
-    /// A new cache comes into being only once it is known that the paths fit. A cache that
-    /// compresses slowly needs the order of the whole plan.
-    fn can_receive_early(&self) -> bool {
-        self.existed && !self.needs_core_per_worker()
-    }
-
-    fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
-        let Some(directory) = self.storage.nar_directory() else {
-            return Ok(None);
-        };
-        let options = &self.options;
-        let inodes = 2 + u64::from(options.write_listings);
-        let needs = |narinfo: &NarInfo| Needs::of_nar_file(narinfo, options.compression, inodes);
-        Space::estimate(directory, planned_paths, needs).map(Some)
-    }
-
-    fn discard(&self, paths: &[StorePath]) {
-        let mut staged = self.staged.lock();
-        for path in paths {
-            staged.remove(path);
-        }
-    }
+    fn discard_recovered(&self, _: &dyn Fn(&StorePath) -> bool) {}
 }
 
 /// Reads the file of a secret key.

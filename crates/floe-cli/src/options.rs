@@ -51,7 +51,7 @@ impl Settings {
     /// Returns the store or cache of a URI.
     pub(crate) fn resolve(&self, uri: &str) -> anyhow::Result<Arc<dyn StoreConfig>> {
         let store = self.config.resolve_store_uri(uri, &self.context)?;
-        warn_of_ignored(store.ignored_parameters());
+        warn_of_ignored(store.facts().ignored_parameters);
         Ok(store)
     }
 
@@ -87,7 +87,7 @@ impl Settings {
     /// Returns the store or cache of a URI, for writing.
     pub(crate) fn resolve_target(&self, uri: &str) -> anyhow::Result<Arc<dyn StoreConfig>> {
         let store = self.config.resolve_target_uri(uri, &self.context)?;
-        warn_of_ignored(store.ignored_parameters());
+        warn_of_ignored(store.facts().ignored_parameters);
         Ok(store)
     }
 
@@ -129,7 +129,7 @@ impl Settings {
             warn(copy::ignored_substituter(&error));
         }
         for source in &sources {
-            warn_of_ignored(source.ignored_parameters());
+            warn_of_ignored(source.facts().ignored_parameters);
         }
         match sources.is_empty() {
             true => bail!(UsageError(copy::NO_SUBSTITUTER.into())),
@@ -177,7 +177,7 @@ impl Settings {
     /// Whether paths into a target need a trusted signature.
     pub(crate) fn check_signatures(&self, args: &TrustArgs, target: &dyn StoreConfig) -> bool {
         let by_config = *self.config.require_sigs.get();
-        target.requires_signatures().unwrap_or(by_config) && !args.no_check_sigs
+        target.facts().requires_signatures.unwrap_or(by_config) && !args.no_check_sigs
     }
 
     /// Returns the keys of the flags, else the configured ones, and in both cases the extra keys.
@@ -228,7 +228,7 @@ pub(crate) fn parse_store_uri(
     context: &UriContext,
 ) -> Result<Arc<dyn StoreConfig>, Error> {
     let store = resolve_store_uri(text, context)?;
-    warn_of_ignored(store.ignored_parameters());
+    warn_of_ignored(store.facts().ignored_parameters);
     Ok(store)
 }
 

@@ -172,7 +172,7 @@ pub fn served_store(
     Ok(ServedStore {
         log_dir: build_log_dir(&layout, &flags, environment)?,
         layout,
-        ignored_parameters: location.ignored_parameters().to_vec(),
+        ignored_parameters: location.facts().ignored_parameters.to_vec(),
     })
 }
 

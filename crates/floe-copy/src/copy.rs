@@ -107,16 +107,16 @@ impl<'a> ClosureCopy<'a> {
             }
             // A collector before Nix 2.36 deleted paths despite their temp roots. Until it ends, it
             // may delete more of the paths that it examined earlier.
-            self.context.target.wait_for_gc()?;
+            if let Some(target) = self.context.target.as_collected() {
+                target.wait_for_gc()?;
+            }
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
             let round = self.run_round(&again, waiting, &mut summary)?;
             all_unavailable.extend(round.unavailable);
             vanished = round.vanished;
         }
         for WaitingPath { path, references } in waiting.drain(..) {
-            self.context
-                .target
-                .keep_for_resume(std::slice::from_ref(&path));
+            self.context.keep_for_resume(std::slice::from_ref(&path));
             let missing = references;
             summary.fail(
                 self.context.events,
@@ -134,7 +134,7 @@ impl<'a> ClosureCopy<'a> {
             }
         }
         if summary.failures.is_empty() {
-            self.context.target.discard_recovered(&|_| false);
+            self.context.discard_recovered(&|_| false);
         }
         requested_paths.retain(|path| !missing.contains(path));
         summary.requested_paths = requested_paths;
@@ -148,11 +148,8 @@ impl<'a> ClosureCopy<'a> {
         waiting: &mut Vec<WaitingPath>,
         summary: &mut CopySummary,
     ) -> Result<Round, Error> {
-        let target = self.context.target;
-        let order = match (
-            target.needs_references_first(),
-            target.needs_core_per_worker(),
-        ) {
+        let facts = self.context.target.facts();
+        let order = match (facts.needs_references_first, facts.needs_core_per_worker) {
             (true, _) => QueueOrder::ReferencesFirst,
             (false, true) => QueueOrder::AsAdded,
             (false, false) => QueueOrder::BySize,
@@ -216,7 +213,7 @@ impl<'a> ClosureCopy<'a> {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if is_known {
             let is_wanted = |path: &StorePath| resolved.planned_paths.contains_key(path);
-            self.context.target.discard_recovered(&is_wanted);
+            self.context.discard_recovered(&is_wanted);
         }
     }
 
@@ -228,6 +225,9 @@ impl<'a> ClosureCopy<'a> {
         summary: &CopySummary,
         all_unavailable: &BTreeSet<StorePath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
+        let Some(target) = self.context.target.as_collected() else {
+            return Ok(BTreeSet::new());
+        };
         let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
         let is_untouched =
             |path: &&StorePath| !planned.contains(path) && !all_unavailable.contains(*path);
@@ -236,7 +236,7 @@ impl<'a> ClosureCopy<'a> {
         if untouched.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let vanished = self.context.target.query_vanished(&untouched)?;
+        let vanished = target.query_vanished(&untouched)?;
         Ok(vanished.into_iter().collect())
     }
 
@@ -267,9 +267,10 @@ impl<'a> ClosureCopy<'a> {
         let mut planned_paths: Vec<Arc<PlannedPath>> =
             resolved.planned_paths.into_values().collect();
         planned_paths.sort_by_key(|planned| Reverse(planned.narinfo.info.nar_size));
-        if self.context.target.needs_references_first() {
+        let facts = self.context.target.facts();
+        if facts.needs_references_first {
             planned_paths = order::references_first(planned_paths, None);
-        } else if self.context.target.needs_core_per_worker() {
+        } else if facts.needs_core_per_worker {
             let workers =
                 HashPool::sequential(planned_paths.len(), self.context.options.jobs).cores();
             planned_paths = order::references_first(planned_paths, Some(workers));

@@ -94,7 +94,7 @@ impl CopyRequest {
                 target: self.target.to_string(),
             });
         }
-        if self.substitute_on_destination && !self.target.can_substitute() {
+        if self.substitute_on_destination && !self.target.facts().can_substitute {
             return Err(Error::NotARemoteStore {
                 target: self.target.to_string(),
             });

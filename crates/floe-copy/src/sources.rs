@@ -71,7 +71,7 @@ impl Sources {
 
     /// Returns the policy for transfers from one source.
     pub(crate) fn retry_policy(&self, source: usize) -> RetryPolicy {
-        let own = self.list[source].retry_policy();
+        let own = self.list[source].facts().retry_policy;
         own.unwrap_or_else(|| self.retry.clone())
     }
 
@@ -199,7 +199,7 @@ impl Sources {
             let is_opening = source.open_result().is_none();
             let priority = match order {
                 SourceOrder::AsListed => 0,
-                SourceOrder::ByPriority => source.priority(),
+                SourceOrder::ByPriority => source.facts().priority,
             };
             (is_opening, priority)
         });

@@ -97,7 +97,7 @@ fn resolve_store(text: &str, dir: Option<&str>) -> Result<Arc<dyn StoreConfig>, 
 /// gets no warnings.
 fn parse_store_uri(text: &str, context: &UriContext) -> Result<Arc<dyn StoreConfig>, JobError> {
     let store = resolve_store_uri(text, context)?;
-    match store.ignored_parameters().first() {
+    match store.facts().ignored_parameters.first() {
         None => Ok(store),
         Some(ignored) => Err(Error::InvalidStoreUri {
             text: ignored.uri.clone(),

@@ -7,7 +7,7 @@ use std::thread;
 use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_transfer::{
     Body, CachePolicy, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream, PathSpec,
-    Source,
+    Source, SourceFacts, StoreVerifier,
 };
 use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
@@ -20,6 +20,7 @@ use crate::error::RemoteError;
 pub(crate) struct RemoteSource {
     name: String,
     dir: StoreDir,
+    protocol: Protocol,
     connection: Mutex<Arc<Connection>>,
     /// Opens another connection after the first one has ended.
     reopen: Open,
@@ -45,6 +46,7 @@ impl RemoteSource {
         RemoteSource {
             name: connection.name().to_owned(),
             dir: connection.dir().clone(),
+            protocol: connection.protocol(),
             connection: Mutex::new(Arc::new(connection)),
             reopen,
             reopens_left: AtomicUsize::new(REOPENS_MAX),
@@ -132,6 +134,16 @@ impl Source for RemoteSource {
         &self.dir
     }
 
+    fn facts(&self) -> SourceFacts {
+        SourceFacts {
+            priority: self.options.priority,
+            is_trusted: self.options.is_trusted,
+            tells_closures_in_one_request: self.protocol == Protocol::Serve,
+            has_nar_files: false,
+            ..SourceFacts::default()
+        }
+    }
+
     fn query(&self, spec: &PathSpec, _: CachePolicy, reply: NarInfoCallback) {
         let part = match spec {
             PathSpec::Path(path) => {
@@ -176,14 +188,6 @@ impl Source for RemoteSource {
         None
     }
 
-    fn priority(&self) -> i32 {
-        self.options.priority
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.options.is_trusted
-    }
-
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
         let info = self.connection.lock().info()?;
         Some(info.map(|_| ()).map_err(|error| Arc::new(error.into())))
@@ -194,11 +198,14 @@ impl Source for RemoteSource {
     }
 
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        let connection = self.connection();
-        if connection.protocol() == Protocol::Serve {
+        if self.protocol == Protocol::Serve {
             return Ok(None);
         }
-        match connection.request_all([Request::QueryAllValidPaths])?.pop() {
+        match self
+            .connection()
+            .request_all([Request::QueryAllValidPaths])?
+            .pop()
+        {
             Some(Reply::Paths(paths)) => Ok(Some(paths.into_iter().collect())),
             _ => Err(RemoteError::unexpected_reply(&self.name).into()),
         }
@@ -206,10 +213,10 @@ impl Source for RemoteSource {
 
     /// The serve protocol has a request for it.
     fn closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
-        let connection = self.connection();
-        if connection.protocol() == Protocol::Worker {
+        if self.protocol == Protocol::Worker {
             return Ok(None);
         }
+        let connection = self.connection();
         let request = Request::QueryClosure(paths.iter().cloned().collect());
         match connection.request_all([request]) {
             Ok(mut replies) => match replies.pop() {
@@ -222,28 +229,26 @@ impl Source for RemoteSource {
         }
     }
 
-    fn tells_closures_in_one_request(&self) -> bool {
-        self.connection.lock().protocol() == Protocol::Serve
-    }
-
-    fn verify_store(&self, repair: bool) -> Result<Option<bool>, Error> {
-        let request = Request::VerifyStore {
-            check_contents: true,
-            repair,
-        };
-        match self.connection().request_all([request])?.pop() {
-            Some(Reply::Verified { has_problems }) => Ok(Some(has_problems)),
-            _ => Err(RemoteError::unexpected_reply(&self.name).into()),
-        }
-    }
-
-    fn has_nar_files(&self) -> bool {
-        false
+    fn as_verifier(&self) -> Option<&dyn StoreVerifier> {
+        Some(self)
     }
 
     fn abort(&self) {
         self.reopens_left.store(0, Ordering::Relaxed);
         self.connection.lock().abort();
+    }
+}
+
+impl StoreVerifier for RemoteSource {
+    fn verify_store(&self, repair: bool) -> Result<bool, Error> {
+        let request = Request::VerifyStore {
+            check_contents: true,
+            repair,
+        };
+        match self.connection().request_all([request])?.pop() {
+            Some(Reply::Verified { has_problems }) => Ok(has_problems),
+            _ => Err(RemoteError::unexpected_reply(&self.name).into()),
+        }
     }
 }
 

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use floe_format::{HashPart, StoreDir, StorePath};
-use floe_transfer::{CommitOutcome, Error, IncomingNar, MissingPaths, Target};
+use floe_transfer::{
+    CommitOutcome, Error, IncomingNar, MissingPaths, RootRegistry, Target, TargetFacts,
+};
 use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
 use parking_lot::Mutex;
@@ -105,6 +107,16 @@ impl Target for RemoteTarget {
         self.connection().dir()
     }
 
+    fn facts(&self) -> TargetFacts {
+        TargetFacts {
+            batch_len_max: BATCH_LEN_MAX,
+            wants_whole_closures: true,
+            needs_references_first: true,
+            requires_trust: self.options.requires_trust,
+            ..TargetFacts::default()
+        }
+    }
+
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         // The serve protocol adds temporary roots with the query.
         let lock = !self.options.dry_run;
@@ -123,22 +135,6 @@ impl Target for RemoteTarget {
         };
         let missing = paths.iter().filter(|path| !valid.contains(path));
         Ok(missing.cloned().collect::<Vec<_>>().into())
-    }
-
-    fn wants_whole_closures(&self) -> bool {
-        true
-    }
-
-    fn needs_references_first(&self) -> bool {
-        true
-    }
-
-    fn batch_len_max(&self) -> usize {
-        BATCH_LEN_MAX
-    }
-
-    fn requires_trust(&self) -> bool {
-        self.options.requires_trust
     }
 
     fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
@@ -206,6 +202,20 @@ impl Target for RemoteTarget {
         Ok(outcome)
     }
 
+    /// The daemon registers a path that it has received, so nothing can be withdrawn.
+    fn discard(&self, paths: &[StorePath]) {
+        let mut sent = self.sent.lock();
+        for path in paths {
+            sent.remove(path);
+        }
+    }
+
+    fn as_root_registry(&self) -> Option<&dyn RootRegistry> {
+        Some(self)
+    }
+}
+
+impl RootRegistry for RemoteTarget {
     fn add_indirect_root(&self, link: &Path, path: &StorePath) -> Result<(), Error> {
         let Some(link) = link.to_str() else {
             return Err(RemoteError::Query {
@@ -233,14 +243,6 @@ impl Target for RemoteTarget {
         match self.query_path_from_hash_part(path.hash_part())? {
             Some(found) if found == *path => Ok(()),
             _ => Err(Error::Vanished { path: path.clone() }),
-        }
-    }
-
-    /// The daemon registers a path that it has received, so nothing can be withdrawn.
-    fn discard(&self, paths: &[StorePath]) {
-        let mut sent = self.sent.lock();
-        for path in paths {
-            sent.remove(path);
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
 use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
-use floe_transfer::{CommitOutcome, Error, IncomingNar, MissingPaths, NarSink, Target};
+use floe_transfer::{
+    CommitOutcome, Error, IncomingNar, MissingPaths, NarSink, Target, TargetFacts,
+};
 use parking_lot::Mutex;
 
 /// How a [`MemoryTarget`] registers a batch.
@@ -117,15 +119,19 @@ impl Target for MemoryTarget {
         &self.dir
     }
 
+    fn facts(&self) -> TargetFacts {
+        TargetFacts {
+            receives_early: true,
+            requires_trust: self.requires_trust,
+            ..TargetFacts::default()
+        }
+    }
+
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         let mut state = self.state.lock();
         state.temp_roots.extend(paths.iter().cloned());
         let missing = paths.iter().filter(|path| !state.valid.contains_key(*path));
         Ok(missing.cloned().collect::<Vec<_>>().into())
-    }
-
-    fn can_receive_early(&self) -> bool {
-        true
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
@@ -171,10 +177,6 @@ impl Target for MemoryTarget {
         }
         state.register(self.registration, accepted, &mut outcome);
         Ok(outcome)
-    }
-
-    fn requires_trust(&self) -> bool {
-        self.requires_trust
     }
 
     fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {

@@ -45,11 +45,17 @@ pub use session::{Service, Session};
 pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
-    NarRequest, QueriedClosure, SMALL_LEN_MAX, Source, large_prefetch_max,
+    NarRequest, QueriedClosure, Registry, SMALL_LEN_MAX, Source, SourceFacts, StoreVerifier,
+    large_prefetch_max,
 };
 pub use space::{Needs, Space};
-pub use store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};
+pub use store_config::{
+    Equals, OpenTarget, SourceContext, StoreConfig, StoreFacts, TargetContext, UriContext,
+};
 pub use store_uri::StoreUri;
-pub use target::{CommitOutcome, MissingPaths, Target};
+pub use target::{
+    CollectedTarget, CommitOutcome, MissingPaths, ResumableTarget, RootRegistry, Target,
+    TargetFacts,
+};
 pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};
 pub use url::redact_credentials;

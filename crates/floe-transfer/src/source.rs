@@ -28,6 +28,12 @@ pub trait Source: Debug + Send + Sync {
     /// the default one.
     fn store_dir(&self) -> &StoreDir;
 
+    /// Returns how the pipeline treats the source. Those of a source that is still opening may
+    /// change.
+    fn facts(&self) -> SourceFacts {
+        SourceFacts::default()
+    }
+
     /// Queries the narinfo of a path. A source that knows paths by their hash parts may reply with
     /// a path of another name. Calls `reply` exactly once, perhaps before it returns.
     ///
@@ -48,22 +54,6 @@ pub trait Source: Debug + Send + Sync {
         Some(self.open_nar(narinfo, request))
     }
 
-    /// Returns the priority: sources with lower numbers are queried first.
-    fn priority(&self) -> i32 {
-        DEFAULT_PRIORITY
-    }
-
-    /// Returns when a failed transfer from this source is repeated, if the source has a policy of
-    /// its own.
-    fn retry_policy(&self) -> Option<RetryPolicy> {
-        None
-    }
-
-    /// Whether paths of this source need no signature (`trusted`).
-    fn is_trusted(&self) -> bool {
-        false
-    }
-
     /// Returns whether the source could be opened, or `None` while that is not known.
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
         Some(Ok(()))
@@ -71,10 +61,10 @@ pub trait Source: Debug + Send + Sync {
 
     /// Returns the address of a NAR, for messages.
     fn nar_url(&self, narinfo: &NarInfo) -> String {
-        match narinfo.url.contains("://") {
-            true => narinfo.url.clone(),
-            false => format!("{}/{}", self.name().trim_end_matches('/'), narinfo.url),
+        if narinfo.url.contains("://") {
+            return narinfo.url.clone();
         }
+        format!("{}/{}", self.name().trim_end_matches('/'), narinfo.url)
     }
 
     /// Returns every path of the source, or `None` if the source cannot list its paths.
@@ -88,31 +78,60 @@ pub trait Source: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether [`Source::closures`] saves a round trip for each level of references.
-    fn tells_closures_in_one_request(&self) -> bool {
-        false
+    /// Returns the database of the source, if the source has one that can be read.
+    fn as_registry(&self) -> Option<&dyn Registry> {
+        None
     }
 
-    /// Whether narinfos of this source describe NAR files, as those of a binary cache do.
-    fn has_nar_files(&self) -> bool {
-        true
-    }
-
-    /// Returns the entry of a path in a store's database, with its registration time. Returns
-    /// `None` for a path that is not valid, and for every path of a binary cache.
-    fn query_registration(&self, _path: &StorePath) -> Result<Option<PathInfo>, Error> {
-        Ok(None)
-    }
-
-    /// Lets the daemon of the source verify the whole store, contents too, and perhaps repair it.
-    /// Returns whether problems remain, or `None` if the source has no daemon. Events name the
-    /// problems.
-    fn verify_store(&self, _repair: bool) -> Result<Option<bool>, Error> {
-        Ok(None)
+    /// Returns the daemon of the source that verifies the store, if there is one.
+    fn as_verifier(&self) -> Option<&dyn StoreVerifier> {
+        None
     }
 
     /// Ends all transfers. The source cannot be used afterwards.
     fn abort(&self) {}
+}
+
+/// How the pipeline treats a source.
+#[derive(Clone, Debug)]
+pub struct SourceFacts {
+    /// Sources with lower numbers are queried first.
+    pub priority: i32,
+    /// When a failed transfer from this source is repeated, if the source has a policy of its own.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Whether paths of this source need no signature (`trusted`).
+    pub is_trusted: bool,
+    /// Whether [`Source::closures`] saves a round trip for each level of references.
+    pub tells_closures_in_one_request: bool,
+    /// Whether narinfos of this source describe NAR files, as those of a binary cache do.
+    pub has_nar_files: bool,
+}
+
+impl Default for SourceFacts {
+    /// The facts of a binary cache.
+    fn default() -> SourceFacts {
+        SourceFacts {
+            priority: DEFAULT_PRIORITY,
+            retry_policy: None,
+            is_trusted: false,
+            tells_closures_in_one_request: false,
+            has_nar_files: true,
+        }
+    }
+}
+
+/// The database of a store.
+pub trait Registry {
+    /// Returns the entry of a path, with its registration time. Returns `None` for a path that is
+    /// not valid.
+    fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error>;
+}
+
+/// The daemon of a store, which verifies the store itself.
+pub trait StoreVerifier {
+    /// Verifies the whole store, contents too, and perhaps repairs it. Returns whether problems
+    /// remain. Events name the problems.
+    fn verify_store(&self, repair: bool) -> Result<bool, Error>;
 }
 
 /// Receives the result of one query.

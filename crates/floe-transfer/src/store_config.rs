@@ -19,66 +19,66 @@ use crate::uri_parameters::IgnoredParameter;
 /// `Display` prints the URI without parameters and credentials. A new kind of store implements this
 /// trait, [`Source`] and, if floe writes to it, [`Target`], and adds one line to the registry of
 /// floe-copy.
-pub trait StoreConfig: Any + Debug + Display + Send + Sync {
-    /// Whether two URIs mean the same store, with the same parameters.
-    fn equals(&self, other: &dyn StoreConfig) -> bool;
-
-    /// Opens the store for reading, or begins to: see [`Source::open_result`].
-    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error>;
-
-    /// Opens the store for writing. Creates it if it does not exist, unless it is a dry run.
-    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error>;
+pub trait StoreConfig: Equals + Debug + Display + Send + Sync {
+    /// Returns the plain facts about the store.
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts::default()
+    }
 
     /// Whether [`StoreConfig::open_target`] would create the store.
     fn is_new(&self) -> bool {
         false
     }
 
-    /// Returns the directories of a local store; `None` for every other kind.
-    fn layout(&self) -> Option<&StoreLayout> {
-        None
-    }
+    /// Opens the store for reading, or begins to: see [`Source::open_result`].
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error>;
 
-    /// Whether the store has substituters of its own, from which it fetches paths on request.
-    fn can_substitute(&self) -> bool {
-        false
-    }
+    /// Opens the store for writing. Creates it if it does not exist, unless it is a dry run.
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error>;
+}
 
-    /// Returns the directories by which links on this machine are checked that become GC roots of
-    /// the store; `None` if the store takes no such roots.
-    fn root_layout(&self) -> Option<&StoreLayout> {
-        self.layout()
-    }
-
+/// The plain facts about a store, by its kind and its URI.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreFacts<'a> {
+    /// The directories of a local store; `None` for every other kind.
+    pub layout: Option<&'a StoreLayout>,
+    /// The directories by which links on this machine are checked that become GC roots of the
+    /// store; `None` if the store takes no such roots.
+    pub root_layout: Option<&'a StoreLayout>,
     /// Where a collection in a local store finds the paths that processes use.
-    fn runtime_roots(&self) -> RuntimeRoots {
-        RuntimeRoots::Proc
-    }
-
+    pub runtime_roots: RuntimeRoots,
+    /// Whether the store has substituters of its own. It fetches paths from them on request.
+    pub can_substitute: bool,
     /// Whether the URI forbids changes (`read-only`).
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
+    pub is_read_only: bool,
     /// Whether paths of this store need no signature (`trusted`).
-    fn is_trusted(&self) -> bool {
-        false
-    }
+    pub is_trusted: bool,
+    /// Whether paths into this store need a signature, if its URI says so (`require-sigs`). It then
+    /// overrides the setting.
+    pub requires_signatures: Option<bool>,
+    /// The files of the secret keys that sign what is written.
+    pub secret_key_files: &'a [PathBuf],
+    /// The parameters of the URI without effect that the user should know of.
+    pub ignored_parameters: &'a [IgnoredParameter],
+}
 
-    /// Returns the files of the secret keys that sign what is written.
-    fn secret_key_files(&self) -> &[PathBuf] {
-        &[]
+impl dyn StoreConfig + '_ {
+    /// Returns the directories of a local store; `None` for every other kind.
+    pub fn layout(&self) -> Option<&StoreLayout> {
+        self.facts().layout
     }
+}
 
-    /// Returns whether paths into this store need a signature, if its URI says so (`require-sigs`).
-    /// It then overrides the setting.
-    fn requires_signatures(&self) -> Option<bool> {
-        None
-    }
+/// Compares stores of any kinds.
+pub trait Equals: Any {
+    /// Whether two URIs mean the same store, with the same parameters.
+    fn equals(&self, other: &dyn StoreConfig) -> bool;
+}
 
-    /// Returns the parameters of the URI without effect that the user should know of.
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &[]
+impl<T: Any + PartialEq> Equals for T {
+    fn equals(&self, other: &dyn StoreConfig) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref() == Some(self)
     }
 }
 
@@ -124,7 +124,7 @@ pub struct TargetContext<'a> {
     /// Whether the target must not be created or changed.
     pub dry_run: bool,
     /// Whether the target itself first fetches missing paths from its substituters, if it can
-    /// ([`StoreConfig::can_substitute`]).
+    /// ([`StoreFacts::can_substitute`]).
     pub substitutes: bool,
     /// The directory with the build logs of the source, such as `/nix/var/log/nix`, if a binary
     /// cache as the target shall receive the logs of its new paths.

@@ -18,14 +18,19 @@ use crate::space::Space;
 /// paths valid; the pipeline calls it from one thread at a time, references first. Staged objects
 /// belong to the target: the pipeline knows only store paths. A target that registers paths as it
 /// receives them, as a daemon does, needs their references first
-/// ([`Target::needs_references_first`]); its `commit` waits for the end of the registration. One
-/// target serves one copy at a time.
+/// ([`TargetFacts::needs_references_first`]); its `commit` waits for the end of the registration.
+/// One target serves one copy at a time.
 ///
 /// A new kind of target implements the methods without defaults. The defaults of the others suit a
 /// target without garbage collection, local files and interrupted runs.
 pub trait Target: Debug + Send + Sync {
     /// Returns the store directory of the target's paths.
     fn store_dir(&self) -> &StoreDir;
+
+    /// Returns how the pipeline treats the target.
+    fn facts(&self) -> TargetFacts {
+        TargetFacts::default()
+    }
 
     /// Protects paths from garbage collection, and finds out which of them are missing.
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error>;
@@ -40,30 +45,20 @@ pub trait Target: Debug + Send + Sync {
     /// their referrers without them. The paths of an earlier call do not count any more.
     fn assume_present(&self, _paths: &[StorePath]) {}
 
-    /// Returns how many paths a commit has at most. In a database, a larger batch was not faster,
-    /// and would hold more locks. A target behind a network needs a round trip for each level of
-    /// references in a batch, so large batches are faster there.
-    fn batch_len_max(&self) -> usize {
-        64
+    /// Returns the valid path with a hash part.
+    fn query_path_from_hash_part(&self, _hash_part: HashPart) -> Result<Option<StorePath>, Error> {
+        Ok(None)
     }
 
-    /// Whether the copy queries the target for whole closures at once, if the only source knows
-    /// them: the target has to look at each path anyway, or each query costs a round trip. A local
-    /// store has the references of its paths, so the copy stops at those.
-    fn wants_whole_closures(&self) -> bool {
-        false
+    /// Estimates the space that paths need, and looks up the free space.
+    fn estimate_space(&self, _planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+        Ok(None)
     }
 
     /// Prepares the target for new paths, once the plan of the copy is complete, or before the
     /// first early path. A new cache comes into being here, so that a refused copy leaves none.
     fn prepare(&self) -> Result<(), Error> {
         Ok(())
-    }
-
-    /// Whether the target may stage paths while the copy still resolves the closure, after
-    /// [`Target::prepare`].
-    fn can_receive_early(&self) -> bool {
-        false
     }
 
     /// Stages a path: writes its NAR with [`IncomingNar::write_to`]. Leaves nothing after an error.
@@ -77,76 +72,97 @@ pub trait Target: Debug + Send + Sync {
     /// staged.
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error>;
 
-    /// Whether paths need a trusted signature or a content address. A binary cache accepts all: its
-    /// clients check signatures.
-    fn requires_trust(&self) -> bool {
-        true
-    }
-
-    /// Whether each worker keeps a core busy with encoding, so that more workers than cores would
-    /// only need more memory.
-    fn needs_core_per_worker(&self) -> bool {
-        false
-    }
-
-    /// Whether [`Target::receive`] may only get a path after all of its references.
-    fn needs_references_first(&self) -> bool {
-        false
-    }
-
-    /// Returns the valid path with a hash part.
-    fn query_path_from_hash_part(&self, _hash_part: HashPart) -> Result<Option<StorePath>, Error> {
-        Ok(None)
-    }
-
-    /// Registers a link on this machine to a path as an indirect root, if another process does that
-    /// for the store (see `StoreConfig::root_layout`).
-    ///
-    /// Errors: [`Error::Internal`] for a store whose roots floe registers itself.
-    fn add_indirect_root(&self, _link: &Path, _path: &StorePath) -> Result<(), Error> {
-        Err(Error::Internal("this target registers no roots"))
-    }
-
-    /// Estimates the space that paths need, and looks up the free space.
-    fn estimate_space(&self, _planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
-        Ok(None)
-    }
-
-    /// Stages a path from files of this machine. Returns `false` if no files match its NAR hash.
-    ///
-    /// Errors: those that would also fail a download, such as a full disk.
-    fn reuse_local_copy(&self, _nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
-        Ok(false)
-    }
-
     /// Drops staged paths. Ignores paths that are not staged.
     fn discard(&self, _paths: &[StorePath]) {}
 
-    /// Keeps staged paths for the next run, or drops them if the target cannot keep them. Returns
-    /// the number of kept paths.
-    fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
-        self.discard(paths);
-        0
+    /// Returns the operations with files of this machine, if the target has them.
+    fn as_resumable(&self) -> Option<&dyn ResumableTarget> {
+        None
     }
+
+    /// Returns the operations beside a garbage collector, if one may delete the target's paths
+    /// during a copy.
+    fn as_collected(&self) -> Option<&dyn CollectedTarget> {
+        None
+    }
+
+    /// Returns the registration of GC roots, if another process does that for the target.
+    fn as_root_registry(&self) -> Option<&dyn RootRegistry> {
+        None
+    }
+}
+
+/// How the pipeline treats a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetFacts {
+    /// How many paths a commit has at most. In a database, a larger batch was not faster, and would
+    /// hold more locks. A target behind a network needs a round trip for each level of references
+    /// in a batch, so large batches are faster there.
+    pub batch_len_max: usize,
+    /// Whether the copy queries the target for whole closures at once, if the only source knows
+    /// them: the target has to look at each path anyway, or each query costs a round trip. A local
+    /// store has the references of its paths, so the copy stops at those.
+    pub wants_whole_closures: bool,
+    /// Whether the target may stage paths while the copy still resolves the closure, after
+    /// [`Target::prepare`].
+    pub receives_early: bool,
+    /// Whether [`Target::receive`] may only get a path after all of its references.
+    pub needs_references_first: bool,
+    /// Whether each worker keeps a core busy with encoding, so that more workers than cores would
+    /// only need more memory.
+    pub needs_core_per_worker: bool,
+    /// Whether paths need a trusted signature or a content address. A binary cache accepts all: its
+    /// clients check signatures.
+    pub requires_trust: bool,
+}
+
+impl Default for TargetFacts {
+    /// The facts of a store on this machine.
+    fn default() -> TargetFacts {
+        TargetFacts {
+            batch_len_max: 64,
+            wants_whole_closures: false,
+            receives_early: false,
+            needs_references_first: false,
+            needs_core_per_worker: false,
+            requires_trust: true,
+        }
+    }
+}
+
+/// A target that stages paths from files of this machine: those of an interrupted run, or those of
+/// another store.
+pub trait ResumableTarget {
+    /// Stages a path from files of this machine. Returns `false` if no files match its NAR hash.
+    ///
+    /// Errors: those that would also fail a download, such as a full disk.
+    fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error>;
 
     /// Whether the target has kept the path, from an interrupted run.
-    fn has_recovered(&self, _path: &StorePath) -> bool {
-        false
-    }
+    fn has_recovered(&self, path: &StorePath) -> bool;
 
     /// Deletes recovered trees, except those of wanted paths.
-    fn discard_recovered(&self, _is_wanted: &dyn Fn(&StorePath) -> bool) {}
+    fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool);
 
+    /// Keeps staged paths for the next run. Returns the number of kept paths.
+    fn keep_for_resume(&self, paths: &[StorePath]) -> usize;
+}
+
+/// A target whose paths a garbage collector may delete during a copy, despite their temporary
+/// roots.
+pub trait CollectedTarget {
     /// Waits for a garbage collection that was running when the temporary roots were added.
-    fn wait_for_gc(&self) -> Result<(), Error> {
-        Ok(())
-    }
+    fn wait_for_gc(&self) -> Result<(), Error>;
 
     /// Returns those of `paths` that a garbage collection has deleted although they were valid
     /// before. Waits for the end of the collection.
-    fn query_vanished(&self, _paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
-        Ok(Vec::new())
-    }
+    fn query_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error>;
+}
+
+/// A target whose GC roots another process registers, such as a daemon.
+pub trait RootRegistry {
+    /// Registers a link on this machine to a path as an indirect root.
+    fn add_indirect_root(&self, link: &Path, path: &StorePath) -> Result<(), Error>;
 }
 
 /// The paths that a target lacks, of those for which it was queried.

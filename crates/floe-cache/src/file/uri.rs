@@ -1,13 +1,12 @@
 //! The URI of a binary cache in a directory.
 
-use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_transfer::store_uri::{absolute, percent_decode_text};
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
+    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
     TargetContext,
 };
 
@@ -72,9 +71,13 @@ impl fmt::Display for FileCacheUri {
 }
 
 impl StoreConfig for FileCacheUri {
-    fn equals(&self, other: &dyn StoreConfig) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref() == Some(self)
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts {
+            is_trusted: self.options.trusted,
+            secret_key_files: &self.write.secret_keys,
+            ignored_parameters: &self.ignored,
+            ..StoreFacts::default()
+        }
     }
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
@@ -95,17 +98,5 @@ impl StoreConfig for FileCacheUri {
 
     fn is_new(&self) -> bool {
         !self.exists()
-    }
-
-    fn secret_key_files(&self) -> &[PathBuf] {
-        &self.write.secret_keys
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.options.trusted
-    }
-
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &self.ignored
     }
 }

@@ -1,14 +1,12 @@
 //! The URI of a binary cache behind HTTP or HTTPS.
 
-use std::any::Any;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_transfer::store_uri::absolute;
 use floe_transfer::url::redact_credentials;
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
+    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
     TargetContext,
 };
 
@@ -90,9 +88,13 @@ impl HttpCacheUri {
 }
 
 impl StoreConfig for HttpCacheUri {
-    fn equals(&self, other: &dyn StoreConfig) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref() == Some(self)
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts {
+            is_trusted: self.options.trusted,
+            secret_key_files: &self.write.secret_keys,
+            ignored_parameters: &self.ignored,
+            ..StoreFacts::default()
+        }
     }
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
@@ -107,18 +109,6 @@ impl StoreConfig for HttpCacheUri {
         let storage = self.storage(&network)?;
         let storage = storage.with_encodings(self.encodings.clone());
         BinaryCacheWriter::open_target(Arc::new(storage), &self.write, context)
-    }
-
-    fn secret_key_files(&self) -> &[PathBuf] {
-        &self.write.secret_keys
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.options.trusted
-    }
-
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &self.ignored
     }
 }
 

@@ -1,14 +1,12 @@
 //! The URI of a binary cache in a bucket.
 
-use std::any::Any;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_transfer::store_uri::percent_decode_text;
 use floe_transfer::url::parse_url;
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreUri,
+    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
     TargetContext,
 };
 use object_store::aws::AmazonS3Builder;
@@ -162,9 +160,13 @@ impl S3CacheUri {
 }
 
 impl StoreConfig for S3CacheUri {
-    fn equals(&self, other: &dyn StoreConfig) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref() == Some(self)
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts {
+            is_trusted: self.options.trusted,
+            secret_key_files: &self.write.secret_keys,
+            ignored_parameters: &self.ignored,
+            ..StoreFacts::default()
+        }
     }
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
@@ -180,18 +182,6 @@ impl StoreConfig for S3CacheUri {
         let network = context.session.service::<Network>()?;
         let storage = Arc::new(self.storage(&network)?);
         BinaryCacheWriter::open_target(storage, &self.write, context)
-    }
-
-    fn secret_key_files(&self) -> &[PathBuf] {
-        &self.write.secret_keys
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.options.trusted
-    }
-
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &self.ignored
     }
 }
 

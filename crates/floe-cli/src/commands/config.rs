@@ -73,7 +73,7 @@ fn store_note(settings: &Settings) -> Option<String> {
         .resolve_target_uri("auto", &settings.context);
     // The commands that need the store report an error.
     let target = uri.ok()?;
-    let is_daemon = target.layout().is_none() && target.root_layout().is_some();
+    let is_daemon = target.layout().is_none() && target.facts().root_layout.is_some();
     is_daemon.then(|| messages::written_through(&*target))
 }
 

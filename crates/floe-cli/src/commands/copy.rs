@@ -46,7 +46,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         false => Follow::No,
     };
     let trust = &args.transfer.trust;
-    if source.is_trusted()
+    if source.facts().is_trusted
         && target.layout().is_some()
         && settings.check_signatures(trust, &*target)
     {

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
         also_referrers: args.also_referrers,
         ignore_liveness: args.ignore_liveness,
     };
-    let gc_settings = gc_settings(&settings, store.runtime_roots());
+    let gc_settings = gc_settings(&settings, store.facts().runtime_roots);
     let dir = &layout.store_dir;
     if args.dry_run {
         let dead = reader.find_deletable(&paths, options, &gc_settings);

@@ -33,10 +33,10 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     let layout = &layout;
     let gc_settings = GcSettings {
         ignore_unregistered_roots: args.ignore_unregistered_roots,
-        ..gc_settings(&settings, store.runtime_roots())
+        ..gc_settings(&settings, store.facts().runtime_roots)
     };
     if args.print_roots {
-        return print_roots(args, layout, store.runtime_roots());
+        return print_roots(args, layout, store.facts().runtime_roots);
     }
     let is_dry = args.dry_run || args.print_dead || args.print_live;
     let cancel = Cancel::default();

@@ -31,7 +31,7 @@ impl GcRootLinks {
         target: &dyn StoreConfig,
         paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
-        let Some(layout) = target.root_layout() else {
+        let Some(layout) = target.facts().root_layout else {
             return match (&args.out_link, &args.profile) {
                 (None, None) => Ok(GcRootLinks::default()),
                 _ => bail!(UsageError(copy::no_links_to(target))),
@@ -68,9 +68,11 @@ impl GcRootLinks {
         (target, layout): (&dyn Target, &StoreLayout),
         paths: &[StorePath],
     ) -> Result<(), Error> {
+        let registry = target.as_root_registry();
+        let registry = registry.ok_or(Error::Internal("this target registers no roots"))?;
         for (link, path) in self.links.iter().zip(paths) {
             link.write_link(layout, path)?;
-            target.add_indirect_root(link.path(), path)?;
+            registry.add_indirect_root(link.path(), path)?;
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ fn requested_first(roots: &[PathSpec], mut found: BTreeMap<StorePath, NarInfo>) 
 fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     let text = narinfo.to_text(source.store_dir());
     let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
-    let has_files = source.has_nar_files();
+    let has_files = source.facts().has_nar_files;
     let lines = text
         .lines()
         .filter(|line| has_files || !is_about_file(line));
@@ -116,9 +116,12 @@ fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
 /// Returns the JSON of `nix path-info`, for a store with the fields about its registration.
 fn to_json(source: &dyn Source, narinfo: &NarInfo) -> Result<Value, Error> {
     let dir = source.store_dir();
-    if source.has_nar_files() {
+    if source.facts().has_nar_files {
         return Ok(narinfo.to_json(dir));
     }
-    let info = source.query_registration(&narinfo.info.path)?;
+    let info = match source.as_registry() {
+        Some(registry) => registry.query_registration(&narinfo.info.path)?,
+        None => None,
+    };
     Ok(info.map_or(Value::Null, |info| info.to_json(dir)))
 }

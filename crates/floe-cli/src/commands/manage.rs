@@ -37,7 +37,7 @@ fn open_and_find_roots(args: &StoreQueryArgs) -> anyhow::Result<(StoreReader, Fo
     let (config, layout) = local_store(args, &settings)?;
     let lock_wait = options::lock_wait(Default::default());
     let store = StoreReader::open_with(layout, lock_wait)?;
-    let found = store.find_roots(config.runtime_roots())?;
+    let found = store.find_roots(config.facts().runtime_roots)?;
     warn_of_unreadable(&found.unreadable);
     Ok((store, found))
 }

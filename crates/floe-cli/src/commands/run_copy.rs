@@ -83,7 +83,7 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
     let trace = args.trace.as_deref().map(|file| Trace::create(file, name));
     observers.set_trace(trace.transpose()?);
-    let key_files = request.target.secret_key_files();
+    let key_files = request.target.facts().secret_key_files;
     secret_key_warnings(key_files, &options::environment())
         .iter()
         .for_each(warn);
@@ -128,7 +128,7 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
         eprint_line(copy::reuse_summary(&summary));
     }
     if summary.failures.is_empty() {
-        match (&open.local_store, request.target.root_layout()) {
+        match (&open.local_store, request.target.facts().root_layout) {
             (Some(store), _) => gc_roots.create(store, &summary.requested_paths)?,
             (None, Some(layout)) if !copy_options.dry_run => {
                 let create = |target: &dyn Target, paths: &[StorePath]| {

@@ -183,7 +183,12 @@ fn repair(
     }
     // A path that was fetched again no longer refers to such a row.
     if let Some(store) = &store {
-        solved += remove_vanished(store, store_config.runtime_roots(), found, &fetched.absent)?;
+        solved += remove_vanished(
+            store,
+            store_config.facts().runtime_roots,
+            found,
+            &fetched.absent,
+        )?;
         solved += remove_rows(store, found)?;
     }
     Ok(Repaired {

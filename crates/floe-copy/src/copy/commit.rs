@@ -241,10 +241,10 @@ impl<'a> Commit<'a> {
         let kept_for_resume = std::mem::take(&mut self.kept_for_resume);
         if self.out_of_space {
             self.copy.target.discard(&kept_for_resume);
-            self.copy.target.discard_recovered(&|_| false);
+            self.copy.discard_recovered(&|_| false);
             return;
         }
-        let paths = self.copy.target.keep_for_resume(&kept_for_resume);
+        let paths = self.copy.keep_for_resume(&kept_for_resume);
         if paths > 0 {
             self.copy.events.event(Event::KeptForResume { paths });
         }
@@ -307,7 +307,7 @@ impl<'a> Commit<'a> {
     }
 
     fn batch_len(&self) -> usize {
-        self.copy.target.batch_len_max().max(1)
+        self.copy.target.facts().batch_len_max.max(1)
     }
 
     /// Commits a batch of ready paths. Busy paths stay ready. Returns how many paths became valid

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use floe_format::StorePath;
 use floe_transfer::{CopyOptions, Error, EventSink, PlannedPath, Source, Space, Target};
 
 use crate::sources::Sources;
@@ -41,10 +42,33 @@ impl CopyContext<'_> {
         Ok(space)
     }
 
-    pub(super) fn check_cancelled(&self) -> Result<(), Error> {
-        match self.options.cancel.is_raised() {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+    /// Whether the target has kept the path, from an interrupted run.
+    pub(super) fn has_recovered(&self, path: &StorePath) -> bool {
+        let target = self.target.as_resumable();
+        target.is_some_and(|target| target.has_recovered(path))
+    }
+
+    /// Deletes recovered trees of the target, except those of wanted paths.
+    pub(super) fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool) {
+        if let Some(target) = self.target.as_resumable() {
+            target.discard_recovered(is_wanted);
         }
+    }
+
+    /// Keeps staged paths for the next run, or drops them if the target cannot keep them. Returns
+    /// the number of kept paths.
+    pub(super) fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
+        if let Some(target) = self.target.as_resumable() {
+            return target.keep_for_resume(paths);
+        }
+        self.target.discard(paths);
+        0
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<(), Error> {
+        if self.options.cancel.is_raised() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
     }
 }

@@ -61,9 +61,8 @@ impl<'a> PathReceiver<'a> {
     pub(super) fn receive(&mut self, mut job: Job) -> Result<ReceivedPath, Error> {
         let (copy, planned) = (self.copy, job.planned.clone());
         if planned.is_local() {
-            if copy
-                .target
-                .reuse_local_copy(&mut self.incoming_nar(&planned))?
+            if let Some(target) = copy.target.as_resumable()
+                && target.reuse_local_copy(&mut self.incoming_nar(&planned))?
             {
                 return Ok(ReceivedPath::Reused);
             }

@@ -189,8 +189,10 @@ impl Resolver<'_> {
         let [source] = &*self.copy.sources.list else {
             return Ok(());
         };
-        let wants_closures = self.copy.target.wants_whole_closures();
-        if self.frontier.is_empty() || !(wants_closures || source.tells_closures_in_one_request()) {
+        let wants_closures = self.copy.target.facts().wants_whole_closures;
+        if self.frontier.is_empty()
+            || !(wants_closures || source.facts().tells_closures_in_one_request)
+        {
             return Ok(());
         }
         if let Some(closures) = source.closures(&self.frontier)? {
@@ -408,7 +410,7 @@ impl Resolver<'_> {
         let info = &planned.narinfo.info;
         let path = info.path.clone();
         planned.local_copies = self.copy.options.reuse.local_copies(&path);
-        planned.is_recovered = self.copy.target.has_recovered(&path);
+        planned.is_recovered = self.copy.has_recovered(&path);
         let planned = Arc::new(planned);
         let info = &planned.narinfo.info;
         self.copy.events.event(Event::Resolved {

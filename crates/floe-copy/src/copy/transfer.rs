@@ -67,7 +67,7 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
             results,
             sender,
             early: Early {
-                is_open: !copy.options.dry_run && copy.target.can_receive_early(),
+                is_open: !copy.options.dry_run && copy.target.facts().receives_early,
                 ..Early::default()
             },
         }
@@ -206,8 +206,8 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
     /// time, so fewer workers lose little.
     fn hash_pool(&self, planned_paths: &[Arc<PlannedPath>]) -> HashPool {
         let jobs: Option<NonZeroUsize> = self.copy.options.jobs;
-        let target = self.copy.target;
-        if target.needs_core_per_worker() || target.needs_references_first() {
+        let facts = self.copy.target.facts();
+        if facts.needs_core_per_worker || facts.needs_references_first {
             return HashPool::sequential(planned_paths.len(), jobs);
         }
         let hash_pool =

@@ -54,8 +54,8 @@ pub(super) fn check_trust(
         (_, holds) => holds == Some(true),
     };
     let needs_no_trust = !copy.options.check_signatures
-        || !copy.target.requires_trust()
-        || copy.options.obey_trusted && offering_source.is_trusted();
+        || !copy.target.facts().requires_trust
+        || copy.options.obey_trusted && offering_source.facts().is_trusted;
     let keys = &copy.options.trusted_keys;
     let is_unsigned = !needs_no_trust && !info.is_signed_by(dir, keys);
     if is_unsigned && !is_content_addressed {

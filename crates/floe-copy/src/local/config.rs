@@ -1,6 +1,5 @@
 //! A local store by its URI.
 
-use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use floe_store::{LockWait, RuntimeRoots, StoreError, StoreLayout, StoreReader, S
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
 use floe_transfer::{
     Error, Event, EventSink as _, IgnoredParameter, OpenTarget, Session, Source, SourceContext,
-    StoreConfig, StoreUri, TargetContext, UriContext, UriParameters,
+    StoreConfig, StoreFacts, StoreUri, TargetContext, UriContext, UriParameters,
 };
 
 use super::dry_run::ReadOnlyStore;
@@ -144,13 +143,13 @@ pub fn check_root(root: &Path) -> Result<(), String> {
 ///
 /// Errors: [`Error::InvalidStoreUri`].
 pub fn check_writable(store: &dyn StoreConfig) -> Result<(), Error> {
-    match store.is_read_only() {
-        true => Err(Error::InvalidStoreUri {
-            text: store.to_string(),
-            reason: "it must not be written; leave out read-only=true".into(),
-        }),
-        false => Ok(()),
+    if !store.facts().is_read_only {
+        return Ok(());
     }
+    Err(Error::InvalidStoreUri {
+        text: store.to_string(),
+        reason: "it must not be written; leave out read-only=true".into(),
+    })
 }
 
 /// Makes a directory absolute. `~` is the user's home directory.
@@ -211,9 +210,22 @@ impl LocalStoreUri {
 }
 
 impl StoreConfig for LocalStoreUri {
-    fn equals(&self, other: &dyn StoreConfig) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref() == Some(self)
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts {
+            layout: Some(&self.layout),
+            root_layout: Some(&self.layout),
+            runtime_roots: self.runtime_roots,
+            can_substitute: false,
+            is_read_only: self.read_only,
+            is_trusted: self.trusted,
+            requires_signatures: self.require_sigs,
+            secret_key_files: &[],
+            ignored_parameters: &self.ignored,
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        !self.layout.database_dir().join("schema").exists()
     }
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
@@ -258,33 +270,5 @@ impl StoreConfig for LocalStoreUri {
             target: Arc::new(LocalTarget::new(store.clone())),
             local_store: Some(store),
         })
-    }
-
-    fn is_new(&self) -> bool {
-        !self.layout.database_dir().join("schema").exists()
-    }
-
-    fn layout(&self) -> Option<&StoreLayout> {
-        Some(&self.layout)
-    }
-
-    fn runtime_roots(&self) -> RuntimeRoots {
-        self.runtime_roots
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.trusted
-    }
-
-    fn requires_signatures(&self) -> Option<bool> {
-        self.require_sigs
-    }
-
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &self.ignored
     }
 }

@@ -6,7 +6,7 @@ use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath}
 use floe_store::StoreReader;
 use floe_transfer::{
     CachePolicy, Error, Event, EventSink as _, Events, NarDump, NarInfoCallback, NarInfoResult,
-    NarRequest, NarStream, PathSpec, Source,
+    NarRequest, NarStream, PathSpec, Registry, Source, SourceFacts,
 };
 
 /// A local store that is open for reading.
@@ -55,6 +55,15 @@ impl Source for LocalSource {
         &self.reader.layout().store_dir
     }
 
+    fn facts(&self) -> SourceFacts {
+        SourceFacts {
+            priority: self.priority,
+            is_trusted: self.is_trusted,
+            has_nar_files: false,
+            ..SourceFacts::default()
+        }
+    }
+
     fn query(&self, spec: &PathSpec, _: CachePolicy, reply: NarInfoCallback) {
         reply(self.narinfo(spec.hash_part()));
     }
@@ -64,14 +73,6 @@ impl Source for LocalSource {
         let (reader, path) = (self.reader.clone(), narinfo.info.path.clone());
         let dump: NarDump = Box::new(move |write| reader.dump(&path, write));
         Ok(NarStream::Dump(dump))
-    }
-
-    fn priority(&self) -> i32 {
-        self.priority
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.is_trusted
     }
 
     fn nar_url(&self, narinfo: &NarInfo) -> String {
@@ -98,10 +99,12 @@ impl Source for LocalSource {
         Ok(Some(self.reader.closure_paths(&valid)?))
     }
 
-    fn has_nar_files(&self) -> bool {
-        false
+    fn as_registry(&self) -> Option<&dyn Registry> {
+        Some(self)
     }
+}
 
+impl Registry for LocalSource {
     fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error> {
         Ok(self.reader.path_info(path)?)
     }

@@ -7,8 +7,8 @@ use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{Damage, StagedPath, StoreWriter};
 use floe_transfer::{
-    CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs, PlannedPath, Space,
-    Target,
+    CollectedTarget, CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs,
+    PlannedPath, ResumableTarget, Space, Target, TargetFacts,
 };
 use parking_lot::Mutex;
 
@@ -109,6 +109,15 @@ impl Target for LocalTarget {
         &self.store.layout().store_dir
     }
 
+    fn facts(&self) -> TargetFacts {
+        TargetFacts {
+            // A run that found trees of an earlier one first deletes those that it does not need,
+            // so that their space is free.
+            receives_early: !self.store.has_any_recovered(),
+            ..TargetFacts::default()
+        }
+    }
+
     fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         self.store.add_temp_roots(paths.iter())?;
         let missing = self.store.query_missing(paths)?;
@@ -123,12 +132,6 @@ impl Target for LocalTarget {
             true => self.add_damaged(paths, missing),
             false => Ok(missing.into()),
         }
-    }
-
-    /// A run that found trees of an earlier one first deletes those that it does not need, so that
-    /// their space is free.
-    fn can_receive_early(&self) -> bool {
-        !self.store.has_any_recovered()
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
@@ -161,14 +164,24 @@ impl Target for LocalTarget {
         Space::estimate(directory, planned_paths, Needs::of_tree).map(Some)
     }
 
-    fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
-        let staged = self.reuse(nar)?.map(|tree| self.stage(nar, tree));
-        Ok(staged.is_some())
-    }
-
     fn discard(&self, paths: &[StorePath]) {
         // Dropping deletes the files, without the lock.
         drop(self.take(paths));
+    }
+
+    fn as_resumable(&self) -> Option<&dyn ResumableTarget> {
+        Some(self)
+    }
+
+    fn as_collected(&self) -> Option<&dyn CollectedTarget> {
+        Some(self)
+    }
+}
+
+impl ResumableTarget for LocalTarget {
+    fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
+        let staged = self.reuse(nar)?.map(|tree| self.stage(nar, tree));
+        Ok(staged.is_some())
     }
 
     fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
@@ -186,7 +199,9 @@ impl Target for LocalTarget {
     fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool) {
         self.store.discard_recovered(is_wanted);
     }
+}
 
+impl CollectedTarget for LocalTarget {
     fn wait_for_gc(&self) -> Result<(), Error> {
         Ok(self.store.wait_for_gc()?)
     }

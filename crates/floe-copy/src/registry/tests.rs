@@ -116,8 +116,8 @@ fn unknown_parameter_is_ignored_with_advice() {
         ("https://c?store=/x", "https://c", "does not support"),
     ] {
         let store = resolve(text).unwrap();
-        let [ignored] = store.ignored_parameters() else {
-            panic!("{text}: {:?}", store.ignored_parameters());
+        let [ignored] = store.facts().ignored_parameters else {
+            panic!("{text}: {:?}", store.facts().ignored_parameters);
         };
         let warning = ignored.to_string();
         assert!(warning.contains(plain), "{text}: {warning}");
@@ -129,7 +129,7 @@ fn unknown_parameter_is_ignored_with_advice() {
 fn parameter_for_builds_and_collections_is_irrelevant() {
     let text = "local?build-dir=/b&use-roots-daemon=true&ignore-gc-delete-failure=1&log=/l\
                 &path-info-cache-size=0&system-features=kvm&want-mass-query=1&read-only=0";
-    assert_eq!(resolve(text).unwrap().ignored_parameters(), []);
+    assert_eq!(resolve(text).unwrap().facts().ignored_parameters, []);
 }
 
 #[test]
@@ -301,7 +301,8 @@ fn daemons_take_nix_parameters() {
     ] {
         let store = resolve_store_uri(text, &UriContext::default()).unwrap();
         let found: Vec<&str> = store
-            .ignored_parameters()
+            .facts()
+            .ignored_parameters
             .iter()
             .map(|it| &*it.name)
             .collect();

@@ -71,7 +71,7 @@ impl HandlerContext<'_> {
         let options = CopyOptions {
             trusted_keys: floe_transfer::trusted_keys(message.trusted_public_keys.iter())?,
             check_signatures: !message.no_check_sigs
-                && target.requires_signatures().unwrap_or(true),
+                && target.facts().requires_signatures.unwrap_or(true),
             jobs: jobs.transpose()?,
             optimise: message.optimise,
             reuse: reuse(&message, &context)?,

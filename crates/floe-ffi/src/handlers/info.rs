@@ -46,7 +46,7 @@ impl HandlerContext<'_> {
             paths.map(|text| PathSpec::parse(text, dir)).collect();
         let found = source.query_closure(&roots?, recursive, self.cancel())?;
         let found = found.complete()?;
-        let of = |narinfo| Texts::of(narinfo, dir, source.has_nar_files());
+        let of = |narinfo| Texts::of(narinfo, dir, source.facts().has_nar_files);
         Ok(found.values().map(of).collect())
     }
 }

@@ -1,6 +1,5 @@
 //! The URI of a daemon on this machine: `daemon` or `unix://SOCKET`.
 
-use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,8 @@ use floe_format::StoreDir;
 use floe_store::StoreLayout;
 use floe_transfer::store_uri::{parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreUri,
-    TargetContext, UriContext, UriParameters,
+    Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreFacts,
+    StoreUri, TargetContext, UriContext, UriParameters,
 };
 use floe_wire::Protocol;
 
@@ -156,9 +155,16 @@ impl fmt::Display for DaemonUri {
 }
 
 impl StoreConfig for DaemonUri {
-    fn equals(&self, other: &dyn StoreConfig) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref() == Some(self)
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts {
+            root_layout: Some(&self.layout),
+            can_substitute: true,
+            is_trusted: self.trusted,
+            // The settings of this machine do not decide about the other side: only the user does.
+            requires_signatures: Some(true),
+            ignored_parameters: &self.ignored,
+            ..StoreFacts::default()
+        }
     }
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
@@ -183,27 +189,6 @@ impl StoreConfig for DaemonUri {
             target: Arc::new(RemoteTarget::new(connection, open, options)),
             local_store: None,
         })
-    }
-
-    fn root_layout(&self) -> Option<&StoreLayout> {
-        Some(&self.layout)
-    }
-
-    /// The settings of this machine do not decide about the other side: only the user does.
-    fn requires_signatures(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    fn can_substitute(&self) -> bool {
-        true
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.trusted
-    }
-
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &self.ignored
     }
 }
 

@@ -1,7 +1,6 @@
 //! The URI of a store on another machine: `ssh-ng://[USER@]HOST[:PORT]`, or `ssh://` for the older
 //! protocol.
 
-use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -10,8 +9,8 @@ use std::sync::Arc;
 use floe_format::StoreDir;
 use floe_transfer::store_uri::{parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreUri,
-    TargetContext, UriContext, UriParameters,
+    Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreFacts,
+    StoreUri, TargetContext, UriContext, UriParameters,
 };
 
 use super::command::{KnownHosts, SshCommand};
@@ -197,9 +196,15 @@ impl fmt::Display for SshUri {
 }
 
 impl StoreConfig for SshUri {
-    fn equals(&self, other: &dyn StoreConfig) -> bool {
-        let other: &dyn Any = other;
-        other.downcast_ref() == Some(self)
+    fn facts(&self) -> StoreFacts<'_> {
+        StoreFacts {
+            can_substitute: true,
+            is_trusted: self.trusted,
+            // The settings of this machine do not decide about the other side: only the user does.
+            requires_signatures: Some(true),
+            ignored_parameters: &self.ignored,
+            ..StoreFacts::default()
+        }
     }
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
@@ -231,23 +236,6 @@ impl StoreConfig for SshUri {
             target: Arc::new(RemoteTarget::new(connection, open, options)),
             local_store: None,
         })
-    }
-
-    /// The settings of this machine do not decide about the other side: only the user does.
-    fn requires_signatures(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    fn can_substitute(&self) -> bool {
-        true
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.trusted
-    }
-
-    fn ignored_parameters(&self) -> &[IgnoredParameter] {
-        &self.ignored
     }
 }
 

@@ -25,7 +25,7 @@ pub fn check_target(fixture: &TargetFixture<'_>) {
     assert_eq!(missing(&*target, contents), contents.store_paths());
     target.prepare().unwrap();
     wrong_nars_are_refused(&*target, contents);
-    match target.needs_references_first() {
+    match target.facts().needs_references_first {
         true => {
             referrer_before_its_references_is_refused(&*target, contents);
             paths_are_staged_after_their_references(&*target, contents);

@@ -47,7 +47,7 @@ impl Closure {
         Ok(Closure {
             roots: found.map(|path| store_dir.full_path(path)).collect(),
             narinfos,
-            is_cached: source.has_nar_files(),
+            is_cached: source.facts().has_nar_files,
             store_dir,
         })
     }

@@ -17,7 +17,7 @@ use crate::options;
 /// Lets the daemon verify its store.
 pub(super) fn verify(args: &VerifyArgs, store: &dyn StoreConfig) -> anyhow::Result<()> {
     // Only a store with substituters of its own has a daemon.
-    if !store.can_substitute() {
+    if !store.facts().can_substitute {
         bail!(messages::cache_not_verifiable(store));
     }
     if args.stdin || !args.paths.is_empty() {
@@ -36,9 +36,10 @@ pub(super) fn verify(args: &VerifyArgs, store: &dyn StoreConfig) -> anyhow::Resu
         are_substituters: false,
         opened,
     })?;
-    let Some(has_problems) = source.verify_store(args.repair)? else {
+    let Some(daemon) = source.as_verifier() else {
         bail!(messages::cache_not_verifiable(store));
     };
+    let has_problems = daemon.verify_store(args.repair)?;
     if args.json {
         print(json!({
             "problemsRemain": has_problems,
