@@ -13,7 +13,6 @@
 //! commit has an order.
 
 mod commit;
-mod context;
 mod failover;
 mod fetch;
 mod order;
@@ -25,16 +24,21 @@ mod transfer;
 mod trust;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::thread;
 
 use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 
 use commit::WaitingPath;
-pub use context::CopyContext;
 use fetch::{Queue, QueueOrder};
-use floe_transfer::{Error, Event, PathSpec, large_prefetch_max};
+use floe_transfer::{
+    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target,
+    large_prefetch_max,
+};
 use transfer::Transfer;
+
+use crate::sources::Sources;
 
 pub use summary::CopySummary;
 
@@ -50,25 +54,27 @@ struct Round {
     vanished: BTreeSet<StorePath>,
 }
 
-/// Copies closures from sources into a target.
+/// A copy of closures from sources into a target; every stage uses it.
 pub struct ClosureCopy<'a> {
-    context: CopyContext<'a>,
+    /// The sources.
+    pub sources: &'a Sources,
+    /// The target.
+    pub target: &'a dyn Target,
+    /// The options.
+    pub options: &'a CopyOptions,
+    /// Receives the events.
+    pub events: &'a dyn EventSink,
 }
 
-impl<'a> ClosureCopy<'a> {
-    /// Makes a copy, which has not begun.
-    pub fn new(context: CopyContext<'a>) -> ClosureCopy<'a> {
-        ClosureCopy { context }
-    }
-
+impl ClosureCopy<'_> {
     /// Copies the closures of the requested paths. The summary lists the paths that failed.
     ///
     /// Errors: no source has paths for the target's store directory, the target failed, there is
     /// too little space, or the copy was cancelled.
     pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
-        self.context.events.event(Event::Begun);
+        self.events.event(Event::Begun);
         let result = self.check_and_run(specs);
-        self.context.events.event(Event::Ended);
+        self.events.event(Event::Ended);
         result
     }
 
@@ -78,7 +84,7 @@ impl<'a> ClosureCopy<'a> {
         let result = self.run_rounds(specs, &mut waiting);
         if result.is_err() {
             let waiting: Vec<StorePath> = waiting.into_iter().map(|waiting| waiting.path).collect();
-            self.context.target.discard(&waiting);
+            self.target.discard(&waiting);
         }
         result
     }
@@ -92,7 +98,7 @@ impl<'a> ClosureCopy<'a> {
         let round = self.run_round(specs, waiting, &mut summary)?;
         summary.already_valid = round.already_valid;
         let (mut requested_paths, mut all_unavailable) = (round.requested_paths, round.unavailable);
-        if self.context.options.dry_run {
+        if self.options.dry_run {
             return Ok(summary);
         }
         let mut vanished = round.vanished;
@@ -105,7 +111,7 @@ impl<'a> ClosureCopy<'a> {
             }
             // A collector before Nix 2.36 deleted paths despite their temp roots. Until it ends, it
             // may delete more of the paths that it examined earlier.
-            if let Some(target) = self.context.target.as_collected() {
+            if let Some(target) = self.target.as_collected() {
                 target.wait_for_gc()?;
             }
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
@@ -114,25 +120,21 @@ impl<'a> ClosureCopy<'a> {
             vanished = round.vanished;
         }
         for WaitingPath { path, references } in waiting.drain(..) {
-            self.context.keep_for_resume(std::slice::from_ref(&path));
+            self.keep_for_resume(std::slice::from_ref(&path));
             let missing = references;
-            summary.fail(
-                self.context.events,
-                Error::MissingReferences { path, missing },
-            );
+            summary.fail(self.events, Error::MissingReferences { path, missing });
         }
         let missing = self
-            .context
             .target
             .add_temp_roots_and_query_missing(&requested_paths)?;
         let missing: BTreeSet<StorePath> = missing.paths.into_iter().collect();
         if summary.failures.is_empty() {
             for path in missing.iter().cloned() {
-                summary.fail(self.context.events, Error::Vanished { path });
+                summary.fail(self.events, Error::Vanished { path });
             }
         }
         if summary.failures.is_empty() {
-            self.context.discard_recovered(&|_| false);
+            self.discard_recovered(&|_| false);
         }
         requested_paths.retain(|path| !missing.contains(path));
         summary.requested_paths = requested_paths;
@@ -146,22 +148,20 @@ impl<'a> ClosureCopy<'a> {
         waiting: &mut Vec<WaitingPath>,
         summary: &mut CopySummary,
     ) -> Result<Round, Error> {
-        let facts = self.context.target.facts();
+        let facts = self.target.facts();
         let order = match (facts.needs_references_first, facts.needs_core_per_worker) {
             (true, _) => QueueOrder::ReferencesFirst,
             (false, true) => QueueOrder::AsAdded,
             (false, false) => QueueOrder::BySize,
         };
-        let jobs = HashPool::sequential(0, self.context.options.jobs).cores();
-        let queue = Queue::new(self.context.sources, order, large_prefetch_max(jobs));
+        let jobs = HashPool::sequential(0, self.options.jobs).cores();
+        let queue = Queue::new(self.sources, order, large_prefetch_max(jobs));
         thread::scope(|scope| {
             // Workers must not wait for more paths after a panic.
             let _closed_at_end = queue.close_on_drop();
-            let mut transfer = Transfer::new(&self.context, &queue, scope);
-            let found = resolve::resolve(&self.context, specs, &mut |planned| {
-                transfer.add_early(planned)
-            })
-            .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
+            let mut transfer = Transfer::new(self, &queue, scope);
+            let found = resolve::resolve(self, specs, &mut |planned| transfer.add_early(planned))
+                .and_then(|resolved| self.plan_round(resolved, &transfer, summary));
             let (mut round, planned_paths) = match found {
                 Ok(found) => found,
                 Err(error) => {
@@ -169,7 +169,7 @@ impl<'a> ClosureCopy<'a> {
                     return Err(error);
                 }
             };
-            if !self.context.options.dry_run {
+            if !self.options.dry_run {
                 round.vanished =
                     transfer.run(&planned_paths, &round.unavailable, waiting, summary)?;
             }
@@ -185,7 +185,7 @@ impl<'a> ClosureCopy<'a> {
         summary: &CopySummary,
         all_unavailable: &BTreeSet<StorePath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        let Some(target) = self.context.target.as_collected() else {
+        let Some(target) = self.target.as_collected() else {
             return Ok(BTreeSet::new());
         };
         let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
@@ -203,18 +203,65 @@ impl<'a> ClosureCopy<'a> {
     /// Fails unless a source has paths for the target's store directory. Other sources get no
     /// queries.
     fn check_store_dirs(&self) -> Result<(), Error> {
-        let dir = self.context.target.store_dir();
-        let sources = &self.context.sources.list;
+        let dir = self.target.store_dir();
+        let sources = &self.sources.list;
         // The target has all requested paths.
-        if sources.is_empty() && !self.context.sources.unavailable.is_empty() {
+        if sources.is_empty() && !self.sources.unavailable.is_empty() {
             return Ok(());
         }
         match sources.iter().any(|source| source.is_for(dir)) {
             true => Ok(()),
-            false => Err(self
-                .context
-                .store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?)),
+            false => Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?)),
         }
+    }
+
+    fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
+        Error::StoreDirMismatch {
+            source_name: source.name(),
+            found: source.store_dir().as_str().into(),
+            wanted: self.target.store_dir().as_str().into(),
+        }
+    }
+
+    fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {
+        let reuses = planned_paths
+            .iter()
+            .any(|planned| !planned.local_copies.is_empty());
+        let mut space = self.target.estimate_space(planned_paths)?;
+        if let Some(space) = &mut space {
+            space.may_share_files = self.options.optimise || reuses;
+        }
+        Ok(space)
+    }
+
+    /// Whether the target has kept the path, from an interrupted run.
+    fn has_recovered(&self, path: &StorePath) -> bool {
+        let target = self.target.as_resumable();
+        target.is_some_and(|target| target.has_recovered(path))
+    }
+
+    /// Deletes recovered trees of the target, except those of wanted paths.
+    fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool) {
+        if let Some(target) = self.target.as_resumable() {
+            target.discard_recovered(is_wanted);
+        }
+    }
+
+    /// Keeps staged paths for the next run, or drops them if the target cannot keep them. Returns
+    /// the number of kept paths.
+    fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
+        if let Some(target) = self.target.as_resumable() {
+            return target.keep_for_resume(paths);
+        }
+        self.target.discard(paths);
+        0
+    }
+
+    fn check_cancelled(&self) -> Result<(), Error> {
+        if self.options.cancel.is_raised() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
     }
 }
 

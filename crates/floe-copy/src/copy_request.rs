@@ -12,7 +12,7 @@ use floe_transfer::{
     TargetContext, UriContext,
 };
 
-use crate::copy::{ClosureCopy, CopyContext, CopySummary};
+use crate::copy::{ClosureCopy, CopySummary};
 use crate::local::config::directory;
 use crate::sources::{SourceOrder, Sources};
 use crate::upstreams::present_in;
@@ -337,12 +337,12 @@ impl OpenCopy<'_> {
     /// before and that no other process uses. See [`ClosureCopy::run`].
     pub fn run(&self) -> Result<CopySummary, Error> {
         self.skip_paths_of_upstreams()?;
-        let copy = ClosureCopy::new(CopyContext {
+        let copy = ClosureCopy {
             sources: &self.sources,
             target: &*self.target,
             options: self.options,
             events: &self.session.events,
-        });
+        };
         let result = copy.run(&self.specs);
         let is_failed = |summary: &CopySummary| !summary.failures.is_empty();
         if let Some(store) = &self.local_store

@@ -10,7 +10,7 @@ mod registry;
 mod sources;
 mod upstreams;
 
-pub use copy::{ClosureCopy, CopyContext, CopySummary};
+pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{
     CheckedRequest, CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory,
 };

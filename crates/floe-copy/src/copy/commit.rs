@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use floe_format::{PathInfo, StorePath};
 use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event, PlannedPath};
 
-use super::context::CopyContext;
+use super::ClosureCopy;
 use super::failover::ReceivedPath;
 use super::fetch::Queue;
 use super::receive::WorkerResult;
@@ -33,7 +33,7 @@ pub(crate) struct WaitingPath {
 }
 
 pub(crate) struct Commit<'a> {
-    copy: &'a CopyContext<'a>,
+    copy: &'a ClosureCopy<'a>,
     queue: &'a Queue<'a>,
     planned_paths: &'a [Arc<PlannedPath>],
     summary: &'a mut CopySummary,
@@ -69,7 +69,7 @@ struct PlannedNode<'a> {
 
 impl<'a> Commit<'a> {
     pub(crate) fn new(
-        copy: &'a CopyContext<'a>,
+        copy: &'a ClosureCopy<'a>,
         queue: &'a Queue<'a>,
         planned_paths: &'a [Arc<PlannedPath>],
         summary: &'a mut CopySummary,

@@ -18,7 +18,7 @@ use floe_transfer::{
     CANCEL_POLL, Error, ErrorKind, Event, IncomingNar, NarContext, NarStream, PathSpec, PlannedPath,
 };
 
-use super::context::CopyContext;
+use super::ClosureCopy;
 use super::fetch::{Job, Queue};
 use super::trust::check_trust;
 
@@ -36,7 +36,7 @@ type SourceResult = Result<Result<ReceivedPath, Error>, Error>;
 
 /// A worker with the things that it needs for each path.
 pub(super) struct PathReceiver<'a> {
-    copy: &'a CopyContext<'a>,
+    copy: &'a ClosureCopy<'a>,
     queue: &'a Queue<'a>,
     worker: &'a Worker,
     /// The memory of a decoded chunk.
@@ -45,7 +45,7 @@ pub(super) struct PathReceiver<'a> {
 
 impl<'a> PathReceiver<'a> {
     pub(super) fn new(
-        copy: &'a CopyContext<'a>,
+        copy: &'a ClosureCopy<'a>,
         queue: &'a Queue<'a>,
         worker: &'a Worker,
     ) -> PathReceiver<'a> {
@@ -286,7 +286,7 @@ fn is_source_fault(error: &Error) -> bool {
 /// that has failed. Its references must be those of the plan, because the plan already contains
 /// what they need and the commit waits for them.
 fn query_alternative(
-    copy: &CopyContext<'_>,
+    copy: &ClosureCopy<'_>,
     planned: &PlannedPath,
     source: usize,
     timeout: Option<Duration>,

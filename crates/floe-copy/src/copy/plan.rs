@@ -35,10 +35,8 @@ impl ClosureCopy<'_> {
         if summary.space.is_none() {
             summary.space = self.check_space(&planned_paths, transfer.first_space())?;
         }
-        if !self.context.options.dry_run
-            && (!planned_paths.is_empty() || summary.failures.is_empty())
-        {
-            self.context.target.prepare()?;
+        if !self.options.dry_run && (!planned_paths.is_empty() || summary.failures.is_empty()) {
+            self.target.prepare()?;
         }
         Ok((round, planned_paths))
     }
@@ -49,7 +47,7 @@ impl ClosureCopy<'_> {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if is_known {
             let is_wanted = |path: &StorePath| resolved.planned_paths.contains_key(path);
-            self.context.discard_recovered(&is_wanted);
+            self.discard_recovered(&is_wanted);
         }
     }
 
@@ -58,17 +56,16 @@ impl ClosureCopy<'_> {
     fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<Arc<PlannedPath>> {
         summary.unplanned += resolved.failures.len();
         for error in resolved.failures {
-            summary.fail(self.context.events, error);
+            summary.fail(self.events, error);
         }
         let mut planned_paths: Vec<Arc<PlannedPath>> =
             resolved.planned_paths.into_values().collect();
         planned_paths.sort_by_key(|planned| Reverse(planned.narinfo.info.nar_size));
-        let facts = self.context.target.facts();
+        let facts = self.target.facts();
         if facts.needs_references_first {
             planned_paths = order::references_first(planned_paths, None);
         } else if facts.needs_core_per_worker {
-            let workers =
-                HashPool::sequential(planned_paths.len(), self.context.options.jobs).cores();
+            let workers = HashPool::sequential(planned_paths.len(), self.options.jobs).cores();
             planned_paths = order::references_first(planned_paths, Some(workers));
         }
         let planned = planned_paths.iter().map(|planned| {
@@ -87,7 +84,7 @@ impl ClosureCopy<'_> {
             .map(|planned| planned.narinfo.info.nar_size);
         let fetched = planned_paths.iter().filter(|planned| !planned.is_local());
         let file_sizes = fetched.filter_map(|planned| planned.narinfo.file_size);
-        self.context.events.event(Event::Planned {
+        self.events.event(Event::Planned {
             paths: planned_paths.len(),
             // A narinfo may claim any size, so the sums must not overflow.
             nar_bytes: nar_sizes.fold(0, u64::saturating_add),
@@ -103,14 +100,11 @@ impl ClosureCopy<'_> {
         planned_paths: &[Arc<PlannedPath>],
         before: Option<&Space>,
     ) -> Result<Option<Space>, Error> {
-        let (check, dry_run) = (
-            self.context.options.check_space,
-            self.context.options.dry_run,
-        );
+        let (check, dry_run) = (self.options.check_space, self.options.dry_run);
         if planned_paths.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let Some(mut space) = self.context.estimate_space(planned_paths)? else {
+        let Some(mut space) = self.estimate_space(planned_paths)? else {
             return Ok(None);
         };
         if let Some(before) = before {
@@ -121,7 +115,7 @@ impl ClosureCopy<'_> {
                 return Err(Error::NoSpace(Box::new(shortage)));
             }
             let shortage = &shortage;
-            self.context.events.event(Event::LowSpace { shortage });
+            self.events.event(Event::LowSpace { shortage });
         }
         Ok(Some(space))
     }

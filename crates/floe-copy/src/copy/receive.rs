@@ -6,7 +6,7 @@ use floe_format::StorePath;
 use floe_hash::hash_pool::WorkerTicket;
 use floe_transfer::{Error, Event};
 
-use super::context::CopyContext;
+use super::ClosureCopy;
 use super::failover::{PathReceiver, ReceivedPath};
 use super::fetch::{Queue, QueueEnd};
 
@@ -18,7 +18,7 @@ pub(crate) struct WorkerResult {
 
 /// Transfers paths from the queue until there are no more.
 pub(crate) fn run_worker(
-    copy: &CopyContext<'_>,
+    copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
     place: WorkerTicket,
     results: &Sender<WorkerResult>,

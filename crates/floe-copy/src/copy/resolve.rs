@@ -36,7 +36,7 @@ use floe_transfer::{
     CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoResult, PathSpec, PlannedPath,
 };
 
-use super::context::CopyContext;
+use super::ClosureCopy;
 use super::trust::check_trust;
 
 /// The result of resolve.
@@ -87,7 +87,7 @@ pub(crate) type FoundPath<'a> = dyn FnMut(&Arc<PlannedPath>) -> Result<(), Error
 type QueryTag = (usize, usize);
 
 struct Resolver<'a> {
-    copy: &'a CopyContext<'a>,
+    copy: &'a ClosureCopy<'a>,
     /// Receives each path once that the target lacks and a source has.
     found: &'a mut FoundPath<'a>,
     sender: mpsc::Sender<(QueryTag, NarInfoResult)>,
@@ -108,7 +108,7 @@ struct Resolver<'a> {
 /// Resolves the closures of the requested paths. Calls `found` for each path that is missing, as
 /// soon as that is known.
 pub(crate) fn resolve<'a>(
-    copy: &'a CopyContext<'a>,
+    copy: &'a ClosureCopy<'a>,
     specs: &[PathSpec],
     found: &'a mut FoundPath<'a>,
 ) -> Result<Resolved, Error> {

@@ -20,15 +20,15 @@ use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 use floe_transfer::{Error, PlannedPath, Space, codec};
 
+use super::ClosureCopy;
 use super::commit::{Commit, WaitingPath};
-use super::context::CopyContext;
 use super::fetch::Queue;
 use super::receive::{WorkerResult, run_worker};
 use super::summary::CopySummary;
 
 /// The transfer of one round.
 pub(super) struct Transfer<'scope, 'env> {
-    copy: &'env CopyContext<'env>,
+    copy: &'env ClosureCopy<'env>,
     queue: &'env Queue<'env>,
     scope: &'scope Scope<'scope, 'env>,
     /// Results wait until the plan is complete, so there can be as many as paths.
@@ -55,7 +55,7 @@ struct Early {
 
 impl<'scope, 'env> Transfer<'scope, 'env> {
     pub(super) fn new(
-        copy: &'env CopyContext<'env>,
+        copy: &'env ClosureCopy<'env>,
         queue: &'env Queue<'env>,
         scope: &'scope Scope<'scope, 'env>,
     ) -> Transfer<'scope, 'env> {
@@ -223,7 +223,7 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
 }
 
 /// Stops the workers and their downloads.
-fn stop(copy: &CopyContext<'_>, queue: &Queue<'_>) {
+fn stop(copy: &ClosureCopy<'_>, queue: &Queue<'_>) {
     queue.close();
     copy.sources.list.iter().for_each(|source| source.abort());
 }

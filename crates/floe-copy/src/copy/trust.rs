@@ -5,11 +5,11 @@ use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, NarInfo};
 use floe_transfer::{Error, Event, PathSpec, PlannedPath};
 
-use super::context::CopyContext;
+use super::ClosureCopy;
 
 /// Checks a narinfo. Returns the planned path.
 pub(super) fn check_trust(
-    copy: &CopyContext<'_>,
+    copy: &ClosureCopy<'_>,
     source: usize,
     wanted: &PathSpec,
     mut narinfo: NarInfo,

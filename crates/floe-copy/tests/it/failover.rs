@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use floe_copy::{ClosureCopy, CopyContext, Sources};
+use floe_copy::{ClosureCopy, Sources};
 use floe_format::StorePath;
 use floe_testkit::SourceFault;
 use floe_transfer::{Event, EventSink, PathSpec, RetryPolicy, Source};
@@ -70,12 +70,12 @@ fn source_that_keeps_failing_is_avoided_with_one_warning() {
     let sources = Sources::new(list.into(), RetryPolicy::with_attempts(ATTEMPTS));
     let warnings = Warnings::default();
     let options = options();
-    let copy = ClosureCopy::new(CopyContext {
+    let copy = ClosureCopy {
         sources: &sources,
         target: &target,
         options: &options,
         events: &warnings,
-    });
+    };
 
     let summary = copy.run(&specs).unwrap();
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_copy::{ClosureCopy, CopyContext, CopySummary, Sources};
+use floe_copy::{ClosureCopy, CopySummary, Sources};
 use floe_format::{SecretKey, StorePath};
 use floe_testkit::{
     MemorySource, MemoryTarget, Registration, SourceFault, TIMEOUT, synthetic_cache, wait_until,
@@ -42,12 +42,12 @@ fn copy_with(
         .iter()
         .map(|source| Arc::<MemorySource>::clone(source) as Arc<dyn Source>);
     let sources = Sources::new(list.collect(), RetryPolicy::with_attempts(ATTEMPTS));
-    let copy = ClosureCopy::new(CopyContext {
+    let copy = ClosureCopy {
         sources: &sources,
         target,
         options,
         events: &(),
-    });
+    };
     copy.run(&specs)
 }
 
