@@ -113,12 +113,9 @@ impl CopyRequest {
 
     /// Checks the request, and opens the sources and the target.
     ///
-    /// Errors: those of [`CopyRequest::check`], [`CheckedRequest::open_sources`] and
-    /// [`CheckedRequest::open_target`].
+    /// Errors: those of [`CopyRequest::check`] and [`CheckedRequest::open`].
     pub fn open(&self) -> Result<OpenCopy<'_>, Error> {
-        let checked = self.check()?;
-        let sources = checked.open_sources()?;
-        checked.open_target(sources)
+        self.check()?.open(|_| {})
     }
 
     /// Makes the session of the stores.
@@ -152,66 +149,24 @@ impl<'a> CheckedRequest<'a> {
         }
     }
 
-    /// Opens the sources. A local store as target opens while they connect. If it has all requested
-    /// paths, it needs no source.
+    /// Opens the sources, passes them to `report`, and opens the target.
     ///
-    /// Errors: those of [`Sources::open`].
-    pub fn open_sources(&self) -> Result<OpenSources, Error> {
+    /// Errors: those of [`Sources::open`] and of the target; [`Error::Unlistable`] if all paths are
+    /// requested and a source cannot list them; [`Error::InvalidStorePath`] if the target is a
+    /// binary cache.
+    pub fn open(self, report: impl FnOnce(&Sources)) -> Result<OpenCopy<'a>, Error> {
         let request = self.request;
-        let session = request.session();
-        let opening = Sources::begin_open(&request.sources, request.order, &session)?;
-        // A local store does not depend on the sources.
-        let is_independent = request.target.layout().is_some();
-        let target = is_independent.then(|| self.open_target_for(None, &session));
-        match opening.wait() {
-            Ok(sources) => Ok(OpenSources {
-                sources,
-                target,
-                session,
-            }),
-            Err(Error::Cancelled) => Err(Error::Cancelled),
-            Err(error) => {
-                if let Some(Ok(found)) = &target
-                    && self.has_all(&*found.opened.target)?
-                {
-                    let names = request.sources.iter().map(ToString::to_string);
-                    let names: Vec<String> = names.collect();
-                    let sources = Sources::none_needed(names.join(", "), error);
-                    return Ok(OpenSources {
-                        sources,
-                        target,
-                        session,
-                    });
-                }
-                if let Some(Ok(target)) = target
-                    && let Some(store) = target.opened.local_store
-                {
-                    store.remove_if_unused();
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Opens the target for a copy from open sources.
-    ///
-    /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
-    /// cannot list them; [`Error::InvalidStorePath`] if the target is a binary cache.
-    pub fn open_target(self, open: OpenSources) -> Result<OpenCopy<'a>, Error> {
         // The stores are dropped before the session, also after an error.
-        let OpenSources {
-            session,
-            sources,
-            target,
-        } = open;
-        let request = self.request;
+        let session = request.session();
+        let (sources, target) = self.open_sources(&session)?;
+        report(&sources);
         let all = match &request.paths {
             RequestedPaths::All => Some(all_paths(&sources)?),
             RequestedPaths::Named(_) => None,
         };
         let target = target.unwrap_or_else(|| {
             let first = sources.list.first();
-            self.open_target_for(first.map(|first| first.store_dir().clone()), &session)
+            self.open_target(first.map(|first| first.store_dir().clone()), &session)
         })?;
         let specs = match (all.or(self.specs), &request.paths) {
             (None, RequestedPaths::Named(paths)) => {
@@ -237,9 +192,40 @@ impl<'a> CheckedRequest<'a> {
         })
     }
 
+    /// Opens the sources. A local store as target opens while they connect, and is returned too. If
+    /// it has all requested paths, it needs no source.
+    fn open_sources(
+        &self,
+        session: &Session,
+    ) -> Result<(Sources, Option<Result<WritableTarget, Error>>), Error> {
+        let request = self.request;
+        let opening = Sources::begin_open(&request.sources, request.order, session)?;
+        // A local store does not depend on the sources.
+        let is_independent = request.target.layout().is_some();
+        let target = is_independent.then(|| self.open_target(None, session));
+        let error = match opening.wait() {
+            Ok(sources) => return Ok((sources, target)),
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) => error,
+        };
+        if let Some(Ok(found)) = &target
+            && self.has_all(&*found.opened.target)?
+        {
+            let names: Vec<String> = request.sources.iter().map(ToString::to_string).collect();
+            let sources = Sources::none_needed(names.join(", "), error);
+            return Ok((sources, target));
+        }
+        if let Some(Ok(target)) = target
+            && let Some(store) = target.opened.local_store
+        {
+            store.remove_if_unused();
+        }
+        Err(error)
+    }
+
     /// Opens the target. `store_dir` is the store directory of a new cache if the request names
     /// none.
-    fn open_target_for(
+    fn open_target(
         &self,
         store_dir: Option<StoreDir>,
         session: &Session,
@@ -289,16 +275,6 @@ impl<'a> CheckedRequest<'a> {
         let missing = target.add_temp_roots_and_query_missing(&valid)?;
         Ok(missing.paths.is_empty())
     }
-}
-
-/// The open sources of a copy, and its target if that is open already.
-#[derive(Debug)]
-pub struct OpenSources {
-    /// The sources.
-    pub sources: Sources,
-    target: Option<Result<WritableTarget, Error>>,
-    /// Dropped after the stores.
-    session: Session,
 }
 
 /// An open target: see the fields of [`OpenCopy`].

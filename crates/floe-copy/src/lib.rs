@@ -11,9 +11,7 @@ mod sources;
 mod upstreams;
 
 pub use copy::{ClosureCopy, CopySummary};
-pub use copy_request::{
-    CheckedRequest, CopyRequest, OpenCopy, OpenSources, RequestedPaths, reuse_directory,
-};
+pub use copy_request::{CheckedRequest, CopyRequest, OpenCopy, RequestedPaths, reuse_directory};
 pub use local::config::{check_root, check_writable, local_store};
 pub use registry::{resolve_auto_target, resolve_store_uri};
 pub use sources::{SourceOrder, Sources};

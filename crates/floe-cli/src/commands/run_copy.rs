@@ -87,11 +87,11 @@ pub(crate) fn run_copy(request: CopyRequest, command: CopyCommand<'_>) -> anyhow
     secret_key_warnings(key_files, &options::environment())
         .iter()
         .for_each(warn);
-    let open = checked.open_sources()?;
-    for (name, error) in &open.sources.unavailable {
-        warn(copy::skipped_source(name, error));
-    }
-    let mut open = checked.open_target(open)?;
+    let mut open = checked.open(|sources| {
+        for (name, error) in &sources.unavailable {
+            warn(copy::skipped_source(name, error));
+        }
+    })?;
     if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
         return Err(error.into());
     }
