@@ -11,7 +11,7 @@ mod plain_text;
 mod source;
 mod ssh_ng;
 mod stream;
-mod target;
+mod writer;
 
 pub use daemon::{DAEMON_SOCKET, DaemonUri};
 pub use error::RemoteError;

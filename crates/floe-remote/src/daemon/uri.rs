@@ -18,7 +18,7 @@ use crate::connection::{Connection, Open};
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
-use crate::target::{RemoteTarget, RemoteTargetOptions};
+use crate::writer::{RemoteTarget, RemoteTargetOptions};
 
 /// The store behind a daemon on this machine, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

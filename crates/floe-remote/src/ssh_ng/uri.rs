@@ -20,7 +20,7 @@ use crate::connection::{Connection, Open};
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
-use crate::target::{RemoteTarget, RemoteTargetOptions};
+use crate::writer::{RemoteTarget, RemoteTargetOptions};
 
 /// A store on another machine, as its URI describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
