@@ -13,7 +13,6 @@ mod registrations;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use floe_format::{HashPart, StoreDir, StorePath};
@@ -24,24 +23,18 @@ use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
 use parking_lot::Mutex;
 
-use self::add_sink::{AddSink, Buffered};
+use self::add_sink::{AddSink, Shared};
 use self::connections::Connections;
-use self::registrations::Registrations;
 use crate::connection::{Connection, ExpectedReply, Open};
 use crate::error::RemoteError;
 
 /// A remote store that is open for writing.
 #[derive(Debug)]
 pub(crate) struct RemoteTarget {
-    connections: Connections,
+    shared: Shared,
     options: RemoteTargetOptions,
     /// The paths that were sent, until they are committed.
     sent: Mutex<HashMap<StorePath, ExpectedReply>>,
-    registrations: Arc<Registrations>,
-    /// The error after which no path can become valid any more.
-    end: Mutex<Option<RemoteError>>,
-    /// The bytes of NARs in memory, of all workers.
-    buffered: Buffered,
 }
 
 /// How a remote store is written.
@@ -64,18 +57,15 @@ impl RemoteTarget {
         options: RemoteTargetOptions,
     ) -> RemoteTarget {
         RemoteTarget {
-            connections: Connections::new(connection, open),
+            shared: Shared::new(Connections::new(connection, open)),
             options,
             sent: Mutex::default(),
-            registrations: Arc::default(),
-            end: Mutex::default(),
-            buffered: Buffered::default(),
         }
     }
 
     /// Returns the connection for queries.
     fn connection(&self) -> &Connection {
-        self.connections.first()
+        self.shared.connections.first()
     }
 
     fn unexpected(&self) -> Error {
@@ -152,12 +142,12 @@ impl Target for RemoteTarget {
             self.check_trust().map_err(RemoteError::of_target)?;
         }
         let info = &nar.narinfo().info;
-        let missing = self.registrations.refused_references(info);
+        let missing = self.shared.registrations.refused_references(info);
         if !missing.is_empty() {
             let path = info.path.clone();
             return Err(Error::MissingReferences { path, missing });
         }
-        let mut sink = AddSink::new(self, info, dont_check_sigs);
+        let mut sink = AddSink::new(&self.shared, info, dont_check_sigs);
         match nar.write_to(&mut sink) {
             Ok(()) => {
                 let reply = sink.finish()?;
@@ -173,15 +163,7 @@ impl Target for RemoteTarget {
 
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
         let mut outcome = CommitOutcome::default();
-        if let Some(error) = self.end.lock().clone() {
-            return Err(error.of_target());
-        }
-        for path in batch {
-            if self.end.lock().is_some() {
-                // The replies that have arrived count. The next commit reports the end.
-                outcome.busy.push(path.clone());
-                continue;
-            }
+        for (number, path) in batch.iter().enumerate() {
             let Some(reply) = self.sent.lock().remove(path) else {
                 return Err(Error::Internal("a path is committed that was not received"));
             };
@@ -190,14 +172,13 @@ impl Target for RemoteTarget {
                 Err(error @ RemoteError::Add { .. }) => {
                     outcome.refused.push((path.clone(), error.into()));
                 }
+                // The connection has ended. The replies that arrived before count.
                 Err(error) => {
-                    *self.end.lock() = Some(error);
-                    outcome.busy.push(path.clone());
+                    outcome.end = Some(error.of_target());
+                    self.discard(&batch[number..]);
+                    break;
                 }
             }
-        }
-        if let Some(error) = self.end.lock().clone().filter(|_| outcome.valid.is_empty()) {
-            return Err(error.of_target());
         }
         Ok(outcome)
     }

@@ -66,7 +66,8 @@ pub trait Target: Debug + Send + Sync {
 
     /// Makes staged paths valid. References come before their referrers in `batch`.
     ///
-    /// The outcome lists every path of the batch exactly once.
+    /// The outcome lists every path of the batch exactly once, unless it has an
+    /// [`end`](CommitOutcome::end).
     ///
     /// Errors: those after which no other path can be committed. Then nothing of the batch stays
     /// staged.
@@ -199,4 +200,7 @@ pub struct CommitOutcome {
     pub missing_references: Vec<(StorePath, BTreeSet<StorePath>)>,
     /// Not staged any more, with the cause.
     pub refused: Vec<(StorePath, Error)>,
+    /// The error after which no other path can be committed. The paths of the batch that the
+    /// outcome does not list are not staged any more.
+    pub end: Option<Error>,
 }

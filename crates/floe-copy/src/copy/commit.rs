@@ -342,7 +342,7 @@ impl<'a> Commit<'a> {
         }
         let paths = usize::try_from(self.summary.copied).unwrap_or(usize::MAX);
         self.copy.events.event(Event::Registered { paths });
-        Ok(progress)
+        committed.end.map_or(Ok(progress), Err)
     }
 
     /// Handles paths whose references are not valid. If a reference is still to be committed, the

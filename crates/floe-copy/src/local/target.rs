@@ -152,6 +152,7 @@ impl Target for LocalTarget {
             busy: busy.map(|path| self.put(path)).collect(),
             missing_references: missing_references.map(put).collect(),
             refused: refused.map(|(path, error)| (path, error.into())).collect(),
+            end: None,
         })
     }
 

@@ -8,10 +8,29 @@ use floe_format::{PathInfo, StorePath};
 use floe_transfer::{Error, NarSink};
 use floe_wire::worker::Request;
 
-use super::RemoteTarget;
-use super::connections::SMALL;
+use super::connections::{Connections, SMALL};
+use super::registrations::Registrations;
 use crate::connection::{ExpectedReply, Sender};
 use crate::error::RemoteError;
+
+/// The parts of a target that all NARs on their way share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) connections: Connections,
+    pub(super) registrations: Arc<Registrations>,
+    /// The bytes of NARs in memory, of all workers.
+    buffered: AtomicUsize,
+}
+
+impl Shared {
+    pub(super) fn new(connections: Connections) -> Shared {
+        Shared {
+            connections,
+            registrations: Arc::default(),
+            buffered: AtomicUsize::new(0),
+        }
+    }
+}
 
 /// A NAR on its way to the daemon.
 ///
@@ -19,7 +38,7 @@ use crate::error::RemoteError;
 /// wait, until the daemon has replied about the references that went over other connections: it
 /// registers the path as soon as the NAR is complete.
 pub(super) struct AddSink<'a> {
-    target: &'a RemoteTarget,
+    shared: &'a Shared,
     info: &'a PathInfo,
     dont_check_sigs: bool,
     /// The bytes that are not sent.
@@ -35,12 +54,12 @@ pub(super) struct AddSink<'a> {
 
 impl<'a> AddSink<'a> {
     pub(super) fn new(
-        target: &'a RemoteTarget,
+        shared: &'a Shared,
         info: &'a PathInfo,
         dont_check_sigs: bool,
     ) -> AddSink<'a> {
         AddSink {
-            target,
+            shared,
             info,
             dont_check_sigs,
             buffer: Vec::new(),
@@ -55,7 +74,7 @@ impl<'a> AddSink<'a> {
         if self.sending.is_none() {
             // A small NAR need not hold its connection while it waits.
             self.wait_for_references(Some(SMALL))?;
-            self.begin((SMALL, self.target.connections.lock(SMALL)));
+            self.begin((SMALL, self.shared.connections.lock(SMALL)));
         }
         let (number, mut sender, reply) = self.sending.take().ok_or(NO_TURN)?;
         if let Err(error) = self.wait_for_references(Some(number)) {
@@ -81,8 +100,8 @@ impl<'a> AddSink<'a> {
     ///
     /// Errors: one of them was refused.
     fn wait_for_references(&self, connection: Option<usize>) -> Result<(), Error> {
-        let registrations = &self.target.registrations;
-        let missing: BTreeSet<StorePath> = match self.target.connections.are_several() {
+        let registrations = &self.shared.registrations;
+        let missing: BTreeSet<StorePath> = match self.shared.connections.are_several() {
             true => registrations.wait_for_references(self.info, connection),
             false => return Ok(()),
         };
@@ -107,7 +126,7 @@ impl<'a> AddSink<'a> {
             repair: false,
             dont_check_sigs: self.dont_check_sigs,
         };
-        let (registrations, path) = (self.target.registrations.clone(), self.info.path.clone());
+        let (registrations, path) = (self.shared.registrations.clone(), self.info.path.clone());
         let is_whole = self.is_whole.clone();
         registrations.send(&path, number);
         let reply = sender.send_and_expect(&request, move |reply| {
@@ -123,7 +142,7 @@ impl<'a> AddSink<'a> {
     fn reserve(&mut self, len: usize) -> bool {
         let add = |buffered: usize| Some(buffered + len).filter(|sum| *sum <= BUFFERED_MAX);
         let order = Ordering::Relaxed;
-        let has_room = self.target.buffered.fetch_update(order, order, add).is_ok();
+        let has_room = self.shared.buffered.fetch_update(order, order, add).is_ok();
         self.reserved += if has_room { len } else { 0 };
         has_room
     }
@@ -131,12 +150,12 @@ impl<'a> AddSink<'a> {
     fn forget_buffer(&mut self) {
         self.buffer.clear();
         let reserved = std::mem::take(&mut self.reserved);
-        self.target.buffered.fetch_sub(reserved, Ordering::Relaxed);
+        self.shared.buffered.fetch_sub(reserved, Ordering::Relaxed);
     }
 
     /// Begins the turn of a large NAR if a connection is free, or if there is no memory left.
     fn begin_large(&mut self, len: usize) {
-        let connections = &self.target.connections;
+        let connections = &self.shared.connections;
         match connections.try_lock() {
             Some(free) => self.begin(free),
             None if self.reserve(len) => {}
@@ -156,7 +175,7 @@ impl NarSink for AddSink<'_> {
             self.buffer.extend_from_slice(nar);
             return Ok(());
         };
-        if self.target.connections.are_several() {
+        if self.shared.connections.are_several() {
             let sent = sender.send_nar(&self.buffer);
             self.forget_buffer();
             self.buffer.extend_from_slice(nar);
@@ -174,9 +193,6 @@ impl Drop for AddSink<'_> {
         self.forget_buffer();
     }
 }
-
-/// Counts the bytes of NARs in memory, of all workers.
-pub(super) type Buffered = AtomicUsize;
 
 const NO_TURN: Error = Error::Internal("a NAR is sent before its turn");
 
