@@ -1,8 +1,8 @@
-//! Stores behind a Nix daemon, as sources and targets of a copy: `daemon`, `unix://` and
-//! `ssh-ng://`.
+//! Stores behind another process of Nix, as sources and targets of a copy: behind a daemon here
+//! (`daemon`, `unix://`) or over SSH (`ssh-ng://`), and behind `nix-store --serve` (`ssh://`).
 //!
-//! A connection (`connection.rs`) sends requests without waiting for the replies of
-//! earlier ones; one thread reads the replies. `floe-wire` knows the messages.
+//! A connection (`connection.rs`) sends requests without waiting for the replies of earlier ones;
+//! one thread reads the replies. `floe-wire` knows the messages of both protocols.
 
 mod connection;
 mod daemon;

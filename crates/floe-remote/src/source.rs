@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_transfer::store_uri::{parse_bool, parse_number};
 use floe_transfer::{
     Body, CachePolicy, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream, PathSpec,
     Source, SourceFacts, StoreVerifier,
@@ -30,11 +31,23 @@ pub(crate) struct RemoteSource {
 }
 
 /// How a remote store is read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RemoteSourceOptions {
-    pub(crate) priority: i32,
+    priority: i32,
     /// Whether its paths need no signature.
     pub(crate) is_trusted: bool,
+}
+
+impl RemoteSourceOptions {
+    /// Sets the option that a parameter of a store URI names. Returns `false` if it names none.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "priority" => self.priority = parse_number(name, value)?,
+            "trusted" => self.is_trusted = parse_bool(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 impl RemoteSource {

@@ -1,4 +1,4 @@
-//! The transfer of one round: its workers, their queue and their results.
+//! The transfer of one round: the paths before and after its plan, and the workers.
 //!
 //! A target that can stage paths early gets the first ones while the copy still resolves the
 //! closure, under these conditions:

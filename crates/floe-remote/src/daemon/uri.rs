@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
-use floe_transfer::store_uri::{parse_bool, parse_number, percent_decode_text};
+use floe_transfer::store_uri::percent_decode_text;
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreFacts,
     StoreUri, TargetContext, UriContext, UriParameters,
@@ -26,8 +26,7 @@ pub struct DaemonUri {
     socket: PathBuf,
     /// The directories of the daemon's store, as far as links into it need them.
     layout: StoreLayout,
-    priority: i32,
-    trusted: bool,
+    options: RemoteSourceOptions,
     ignored: Vec<IgnoredParameter>,
     /// The URI without parameters.
     name: String,
@@ -51,8 +50,7 @@ impl DaemonUri {
         }
         let mut daemon = DaemonUri {
             layout: layout(context.store_dir.clone().unwrap_or_default()),
-            priority: 0,
-            trusted: false,
+            options: RemoteSourceOptions::default(),
             ignored: Vec::new(),
             name: match uri.scheme.as_str() {
                 "daemon" => "daemon".into(),
@@ -66,8 +64,7 @@ impl DaemonUri {
                     let dir = StoreDir::new(value).map_err(|error| error.to_string())?;
                     daemon.layout = layout(dir);
                 }
-                "priority" => daemon.priority = parse_number(name, value)?,
-                "trusted" => daemon.trusted = parse_bool(name, value)?,
+                _ if daemon.options.set(name, value)? => {}
                 other => daemon.ignored.extend(PARAMETERS.ignored(uri, other)),
             }
         }
@@ -159,7 +156,7 @@ impl StoreConfig for DaemonUri {
         StoreFacts {
             root_layout: Some(&self.layout),
             can_substitute: true,
-            is_trusted: self.trusted,
+            is_trusted: self.options.is_trusted,
             // The settings of this machine do not decide about the other side: only the user does.
             requires_signatures: Some(true),
             ignored_parameters: &self.ignored,
@@ -169,12 +166,9 @@ impl StoreConfig for DaemonUri {
 
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let connection = self.connect(context.session, notify(&context.opened))?;
-        let options = RemoteSourceOptions {
-            priority: self.priority,
-            is_trusted: self.trusted,
-        };
         let reopen = self.opener(context.session);
-        Ok(Arc::new(RemoteSource::new(connection, reopen, options)))
+        let source = RemoteSource::new(connection, reopen, self.options);
+        Ok(Arc::new(source))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use floe_format::StoreDir;
-use floe_transfer::store_uri::{parse_bool, parse_number, percent_decode_text};
+use floe_transfer::store_uri::{parse_bool, percent_decode_text};
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Session, Source, SourceContext, StoreConfig, StoreFacts,
     StoreUri, TargetContext, UriContext, UriParameters,
@@ -27,8 +27,7 @@ use crate::writer::{RemoteTarget, RemoteTargetOptions};
 pub struct SshUri {
     ssh: SshCommand,
     dir: StoreDir,
-    priority: i32,
-    trusted: bool,
+    options: RemoteSourceOptions,
     ignored: Vec<IgnoredParameter>,
     /// The URI without parameters.
     name: String,
@@ -65,8 +64,7 @@ impl SshUri {
                     .unwrap_or_else(|| "/tmp".into()),
             },
             dir: context.store_dir.clone().unwrap_or_default(),
-            priority: 0,
-            trusted: false,
+            options: RemoteSourceOptions::default(),
             ignored: Vec::new(),
             name: format!("{}://{address}", uri.scheme),
         };
@@ -78,8 +76,7 @@ impl SshUri {
                 "remote-program" => store.ssh.remote_program = words(name, value)?,
                 "remote-store" => store.ssh.remote_store = Some(value.clone()),
                 "store" => store.dir = StoreDir::new(value).map_err(|error| error.to_string())?,
-                "priority" => store.priority = parse_number(name, value)?,
-                "trusted" => store.trusted = parse_bool(name, value)?,
+                _ if store.options.set(name, value)? => {}
                 other => store.ignored.extend(PARAMETERS.ignored(uri, other)),
             }
         }
@@ -199,7 +196,7 @@ impl StoreConfig for SshUri {
     fn facts(&self) -> StoreFacts<'_> {
         StoreFacts {
             can_substitute: true,
-            is_trusted: self.trusted,
+            is_trusted: self.options.is_trusted,
             // The settings of this machine do not decide about the other side: only the user does.
             requires_signatures: Some(true),
             ignored_parameters: &self.ignored,
@@ -213,12 +210,9 @@ impl StoreConfig for SshUri {
         if !context.are_substituters {
             self.wait_for_login(&connection)?;
         }
-        let options = RemoteSourceOptions {
-            priority: self.priority,
-            is_trusted: self.trusted,
-        };
         let reopen = self.opener(context.session);
-        Ok(Arc::new(RemoteSource::new(connection, reopen, options)))
+        let source = RemoteSource::new(connection, reopen, self.options);
+        Ok(Arc::new(source))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
