@@ -209,10 +209,10 @@ impl ClosureCopy<'_> {
         if sources.is_empty() && !self.sources.unavailable.is_empty() {
             return Ok(());
         }
-        match sources.iter().any(|source| source.is_for(dir)) {
-            true => Ok(()),
-            false => Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?)),
+        if sources.iter().any(|source| source.is_for(dir)) {
+            return Ok(());
         }
+        Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?))
     }
 
     fn store_dir_mismatch(&self, source: &dyn Source) -> Error {

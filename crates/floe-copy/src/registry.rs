@@ -45,9 +45,10 @@ pub fn resolve_auto_target(
             "unix" => is_its_daemon(layout) && may_write(layout),
             _ => may_write(layout) || !daemon.exists(),
         });
-    match is_local {
-        true => Ok(local),
-        false => Ok(Arc::new(daemon)),
+    if is_local {
+        Ok(local)
+    } else {
+        Ok(Arc::new(daemon))
     }
 }
 

@@ -333,15 +333,15 @@ impl Sender<'_> {
             let header = frames::header(data.len());
             self.writer.buffer.extend_from_slice(&header);
         }
-        let written = match data.len() < BUFFER_LEN {
-            true => {
-                self.writer.buffer.extend_from_slice(data);
-                match self.writer.buffer.len() < BUFFER_LEN {
-                    true => Ok(()),
-                    false => self.writer.flush(),
-                }
+        let written = if data.len() < BUFFER_LEN {
+            self.writer.buffer.extend_from_slice(data);
+            if self.writer.buffer.len() < BUFFER_LEN {
+                Ok(())
+            } else {
+                self.writer.flush()
             }
-            false => self.writer.flush().and_then(|()| self.writer.write(data)),
+        } else {
+            self.writer.flush().and_then(|()| self.writer.write(data))
         };
         match written {
             Ok(()) => Ok(()),

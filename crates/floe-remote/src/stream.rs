@@ -179,9 +179,10 @@ impl Program {
         // Its last words follow at once.
         let _: Result<(), RecvTimeoutError> = self.log.lock().recv_timeout(LOG_WAIT);
         let last = self.last_lines.lock().iter().cloned().collect::<Vec<_>>();
-        let last = match last.is_empty() {
-            true => String::new(),
-            false => format!(": {}", last.join(" / ")),
+        let last = if last.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", last.join(" / "))
         };
         match status {
             Some(status) if status.code() == Some(NOT_FOUND) => format!(

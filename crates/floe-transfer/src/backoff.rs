@@ -50,9 +50,10 @@ impl RetryPolicy {
         let demanded = demanded.unwrap_or_default();
         let factor = 2_u32.saturating_pow(attempt.saturating_sub(1));
         let own = first.saturating_mul(factor).min(self.max_delay);
-        match self.jitter {
-            true => demanded.saturating_add(own.mul_f64(random_fraction())),
-            false => demanded.max(own),
+        if self.jitter {
+            demanded.saturating_add(own.mul_f64(random_fraction()))
+        } else {
+            demanded.max(own)
         }
     }
 }

@@ -208,9 +208,10 @@ impl<'a> IncomingNar<'a> {
         let fetched = |bytes| events.event(Event::Fetched { path, bytes });
         let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.context.worker);
         reader.on_bytes(&fetched);
-        let written = match plain {
-            true => self.write_plain(&mut reader, verifier, sink),
-            false => self.write_decoded(&mut reader, verifier, sink),
+        let written = if plain {
+            self.write_plain(&mut reader, verifier, sink)
+        } else {
+            self.write_decoded(&mut reader, verifier, sink)
         };
         // The decoder calls the reader.
         let times = reader.times();

@@ -21,9 +21,10 @@ impl PathSpec {
         if let Some(part) = HashPart::parse(text) {
             return Ok(PathSpec::HashPart(part));
         }
-        let parsed = match text.starts_with('/') {
-            true => store_dir.to_store_path(text),
-            false => StorePath::parse(text),
+        let parsed = if text.starts_with('/') {
+            store_dir.to_store_path(text)
+        } else {
+            StorePath::parse(text)
         };
         parsed
             .map(PathSpec::Path)
@@ -88,9 +89,10 @@ fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
         StorePathError::NotInStore { .. } => is_elsewhere,
         StorePathError::NoHashPart(_) if text.contains('/') && !text.contains('#') => is_elsewhere,
         StorePathError::NoHashPart(_) if is_package(text) => {
-            let installable = match text.contains('#') {
-                true => text.to_owned(),
-                false => format!("nixpkgs#{text}"),
+            let installable = if text.contains('#') {
+                text.to_owned()
+            } else {
+                format!("nixpkgs#{text}")
             };
             format!(
                 "it names a package, and floe does not evaluate Nix expressions. The page of the \

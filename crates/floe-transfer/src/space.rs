@@ -156,9 +156,10 @@ impl Needs {
 /// Returns a NAR size that may be true, or 0. A false size fails its own path later, and must not
 /// fail the whole copy now.
 fn plausible_size(nar_size: u64) -> u64 {
-    match nar_size <= NAR_SIZE_MAX {
-        true => nar_size,
-        false => 0,
+    if nar_size <= NAR_SIZE_MAX {
+        nar_size
+    } else {
+        0
     }
 }
 

@@ -45,12 +45,13 @@ impl UriParameters {
         if self.irrelevant.contains(&name) {
             return None;
         }
-        let reason = match self.unsupported.contains(&name) {
-            true => "floe does not support it".to_owned(),
-            false => match nearest_name(name, used.iter().copied().chain(self.known())) {
+        let reason = if self.unsupported.contains(&name) {
+            "floe does not support it".to_owned()
+        } else {
+            match nearest_name(name, used.iter().copied().chain(self.known())) {
                 Some(nearest) => format!("unknown parameter; use {nearest}"),
                 None => "unknown parameter".to_owned(),
-            },
+            }
         };
         Some(IgnoredParameter {
             uri: redact_credentials(&uri.to_string()),

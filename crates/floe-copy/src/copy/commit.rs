@@ -211,9 +211,10 @@ impl<'a> Commit<'a> {
     /// Keeps a staged path for the next run, in which the cause of the failure may be gone. On a
     /// full disk, discards it to free its space.
     fn keep_for_resume(&mut self, path: StorePath) {
-        match self.out_of_space {
-            true => self.copy.target.discard(&[path]),
-            false => self.kept_for_resume.push(path),
+        if self.out_of_space {
+            self.copy.target.discard(&[path]);
+        } else {
+            self.kept_for_resume.push(path);
         }
     }
 

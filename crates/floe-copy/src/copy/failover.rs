@@ -173,9 +173,10 @@ impl<'a> PathReceiver<'a> {
                 Err(error) => error,
             };
             if !error.is_transient() || attempt >= retry.attempts {
-                return match is_source_fault(&error) {
-                    true => Ok(Err(error)),
-                    false => Err(error),
+                return if is_source_fault(&error) {
+                    Ok(Err(error))
+                } else {
+                    Err(error)
                 };
             }
             self.report_retry(planned, &error);

@@ -201,9 +201,10 @@ impl<'a> Queue<'a> {
 
     fn open_at(&self, planned: &PlannedPath, can_fail_over: bool) -> Result<NarStream, Error> {
         let request = NarRequest {
-            buffering: match is_small(planned) {
-                true => Buffering::Whole,
-                false => Buffering::Stream,
+            buffering: if is_small(planned) {
+                Buffering::Whole
+            } else {
+                Buffering::Stream
             },
             can_fail_over,
         };
@@ -255,9 +256,10 @@ impl<'a> Queue<'a> {
     /// Prefetches bodies for the next turns. Large bodies come first: they get a connection only if
     /// one is to spare, while a request for a small body waits for a connection in any case.
     fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {
-        let small_max = match state.is_complete {
-            true => SMALL_PREFETCH_MAX,
-            false => EARLY_PREFETCH_MAX,
+        let small_max = if state.is_complete {
+            SMALL_PREFETCH_MAX
+        } else {
+            EARLY_PREFETCH_MAX
         };
         let QueueState {
             remaining, skipped, ..
@@ -273,9 +275,10 @@ impl<'a> Queue<'a> {
                     && !planned.is_local()
                     && !self.sources.is_avoided(planned.source)
                 {
-                    let body = match is_small(planned) {
-                        true => Some(self.open(planned)),
-                        false => self.prefetch_large(planned),
+                    let body = if is_small(planned) {
+                        Some(self.open(planned))
+                    } else {
+                        self.prefetch_large(planned)
                     };
                     // There is no connection to spare. The worker will request the body itself.
                     let Some(body) = body else { break };
@@ -334,9 +337,10 @@ impl QueueState {
     }
 
     fn prefetch_of(&mut self, planned: &PlannedPath) -> &mut Prefetch {
-        match is_small(planned) {
-            true => &mut self.small,
-            false => &mut self.large,
+        if is_small(planned) {
+            &mut self.small
+        } else {
+            &mut self.large
         }
     }
 }

@@ -24,9 +24,10 @@ pub(crate) fn run_worker(
     results: &Sender<WorkerResult>,
 ) {
     let worker = place.start();
-    let end = match worker.takes_smallest() {
-        true => QueueEnd::Smallest,
-        false => QueueEnd::Largest,
+    let end = if worker.takes_smallest() {
+        QueueEnd::Smallest
+    } else {
+        QueueEnd::Largest
     };
     let mut receiver = PathReceiver::new(copy, queue, &worker);
     while let Some(job) = queue.next(end) {

@@ -214,9 +214,10 @@ impl Resolver<'_> {
             return Ok(());
         }
         let target = self.copy.target;
-        let missing = match std::mem::take(&mut self.is_closed) {
-            true => target.query_missing_of_closures(&frontier)?,
-            false => target.add_temp_roots_and_query_missing(&frontier)?,
+        let missing = if std::mem::take(&mut self.is_closed) {
+            target.query_missing_of_closures(&frontier)?
+        } else {
+            target.add_temp_roots_and_query_missing(&frontier)?
         };
         for (path, reason) in &missing.damaged {
             self.copy.events.event(Event::DamagedPath { path, reason });

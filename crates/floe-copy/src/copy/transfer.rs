@@ -215,9 +215,10 @@ impl<'scope, 'env> Transfer<'scope, 'env> {
         let mut compressions = planned_paths
             .iter()
             .map(|planned| &planned.narinfo.compression);
-        match compressions.any(codec::has_large_window) {
-            true => hash_pool.with_half_the_slots(),
-            false => hash_pool,
+        if compressions.any(codec::has_large_window) {
+            hash_pool.with_half_the_slots()
+        } else {
+            hash_pool
         }
     }
 }

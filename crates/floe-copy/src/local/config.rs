@@ -80,9 +80,10 @@ pub(crate) fn parse_local(
             "require-sigs" => require_sigs = Some(parse_bool(name, value)?),
             "read-only" => read_only = parse_bool(name, value)?,
             "use-roots-daemon" => {
-                runtime_roots = match parse_bool(name, value)? {
-                    true => RuntimeRoots::Daemon,
-                    false => RuntimeRoots::Proc,
+                runtime_roots = if parse_bool(name, value)? {
+                    RuntimeRoots::Daemon
+                } else {
+                    RuntimeRoots::Proc
                 }
             }
             other => ignored.extend(PARAMETERS.ignored(uri, other)),

@@ -42,9 +42,10 @@ impl LocalTarget {
     }
 
     pub(super) fn tree_writer(&self, nar: &IncomingNar<'_>) -> Result<TreeWriter, Error> {
-        Ok(match nar.options().optimise {
-            true => self.store.optimising_tree_writer(nar.path())?,
-            false => self.store.tree_writer(nar.path()),
+        Ok(if nar.options().optimise {
+            self.store.optimising_tree_writer(nar.path())?
+        } else {
+            self.store.tree_writer(nar.path())
         })
     }
 
@@ -128,9 +129,10 @@ impl Target for LocalTarget {
             let damage = vanished.into_iter().map(|path| (path, Damage::Missing));
             self.store.record_damaged(&damage.collect::<Vec<_>>())?;
         }
-        match self.store.has_damaged() {
-            true => self.add_damaged(paths, missing),
-            false => Ok(missing.into()),
+        if self.store.has_damaged() {
+            self.add_damaged(paths, missing)
+        } else {
+            Ok(missing.into())
         }
     }
 

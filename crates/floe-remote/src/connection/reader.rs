@@ -54,9 +54,10 @@ impl Reader {
             }
         };
         // An interrupt from the terminal also ends ssh.
-        let failure = match self.shared.cancel.is_raised() {
-            true => RemoteError::Cancelled,
-            false => failure,
+        let failure = if self.shared.cancel.is_raised() {
+            RemoteError::Cancelled
+        } else {
+            failure
         };
         // After its owner, a program ends by itself.
         if !self.shared.is_closing.load(Ordering::Relaxed) {
@@ -241,11 +242,10 @@ const ENDLESS: &str = "a NAR is longer than announced, and may be endless";
 fn advice(reason: &str) -> &'static str {
     let is_unsigned =
         ["lacks a signature", "lacks a valid signature"].map(|it| reason.contains(it));
-    match is_unsigned.contains(&true) {
-        true => {
-            "; sign it with a key that the store trusts, or try --no-check-sigs as a user that the \
+    if is_unsigned.contains(&true) {
+        "; sign it with a key that the store trusts, or try --no-check-sigs as a user that the \
              store trusts"
-        }
-        false => "",
+    } else {
+        ""
     }
 }

@@ -122,9 +122,10 @@ impl SshUri {
 
     /// Explains why the program cannot be started.
     fn reason(&self, error: &io::Error) -> String {
-        let program = match self.ssh.is_localhost() {
-            true => self.ssh.remote_program.first().map_or("", String::as_str),
-            false => "ssh",
+        let program = if self.ssh.is_localhost() {
+            self.ssh.remote_program.first().map_or("", String::as_str)
+        } else {
+            "ssh"
         };
         match error.kind() {
             io::ErrorKind::NotFound => format!("there is no program {program}; install it"),

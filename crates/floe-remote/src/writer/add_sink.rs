@@ -1,10 +1,9 @@
 //! One NAR on its way to the daemon.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::PathInfo;
 use floe_transfer::{Error, NarSink};
 use floe_wire::worker::Request;
 
@@ -100,18 +99,16 @@ impl<'a> AddSink<'a> {
     ///
     /// Errors: one of them was refused.
     fn wait_for_references(&self, connection: Option<usize>) -> Result<(), Error> {
-        let registrations = &self.shared.registrations;
-        let missing: BTreeSet<StorePath> = match self.shared.connections.are_several() {
-            true => registrations.wait_for_references(self.info, connection),
-            false => return Ok(()),
-        };
-        match missing.is_empty() {
-            true => Ok(()),
-            false => Err(Error::MissingReferences {
-                path: self.info.path.clone(),
-                missing,
-            }),
+        if !self.shared.connections.are_several() {
+            return Ok(());
         }
+        let registrations = &self.shared.registrations;
+        let missing = registrations.wait_for_references(self.info, connection);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let path = self.info.path.clone();
+        Err(Error::MissingReferences { path, missing })
     }
 
     /// Begins the turn: sends the request.
@@ -130,9 +127,10 @@ impl<'a> AddSink<'a> {
         let is_whole = self.is_whole.clone();
         registrations.send(&path, number);
         let reply = sender.send_and_expect(&request, move |reply| {
-            match is_whole.load(Ordering::Relaxed) {
-                true => registrations.end(&path, reply.is_ok()),
-                false => registrations.forget(&path),
+            if is_whole.load(Ordering::Relaxed) {
+                registrations.end(&path, reply.is_ok());
+            } else {
+                registrations.forget(&path);
             }
         });
         self.sending = Some((number, sender, reply));

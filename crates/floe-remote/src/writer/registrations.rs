@@ -30,9 +30,10 @@ impl Registrations {
 
     /// Records the reply to a path that was sent completely.
     pub(super) fn end(&self, path: &StorePath, is_valid: bool) {
-        let state = match is_valid {
-            true => State::Valid,
-            false => State::Refused,
+        let state = if is_valid {
+            State::Valid
+        } else {
+            State::Refused
         };
         self.states.lock().insert(path.clone(), state);
         self.changed.notify_all();

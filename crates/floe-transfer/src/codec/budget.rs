@@ -50,9 +50,10 @@ impl DecoderBudget {
     /// Returns the budget of a window, and its share. The decoder uses no more of a window than its
     /// output fills.
     fn needed(&self, window: u64, output: u64) -> (&Budget, u64) {
-        match window > SMALL_WINDOW_LEN {
-            true => (&self.large, window.min(self.large.total)),
-            false => (&self.small, window.min(output)),
+        if window > SMALL_WINDOW_LEN {
+            (&self.large, window.min(self.large.total))
+        } else {
+            (&self.small, window.min(output))
         }
     }
 }

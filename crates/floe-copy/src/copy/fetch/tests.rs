@@ -53,9 +53,10 @@ fn queue_ends_meet_and_every_path_is_handed_out_once() {
     queue.skip([planned_paths[3].narinfo.info.path.clone()]);
     let (mut largest, mut smallest) = (Vec::new(), Vec::new());
     loop {
-        let (end, taken) = match largest.len() <= smallest.len() {
-            true => (QueueEnd::Largest, &mut largest),
-            false => (QueueEnd::Smallest, &mut smallest),
+        let (end, taken) = if largest.len() <= smallest.len() {
+            (QueueEnd::Largest, &mut largest)
+        } else {
+            (QueueEnd::Smallest, &mut smallest)
         };
         let Some(job) = queue.next(end) else { break };
         assert!(matches!(job.nar, Some(Ok(_))));
