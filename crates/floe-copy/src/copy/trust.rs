@@ -2,8 +2,8 @@
 //! content address? It happens before the download; the contents are verified on arrival.
 
 use floe_format::content_address::ContentAddressMethod;
-use floe_format::{Compression, NarInfo};
-use floe_transfer::{Error, Event, PathSpec, PlannedPath};
+use floe_format::{Compression, NarInfo, PathInfo, StoreDir};
+use floe_transfer::{Error, Event, PathSpec, PlannedPath, Source};
 
 use super::ClosureCopy;
 
@@ -29,30 +29,13 @@ pub(super) fn check_trust(
             wanted: wanted.text(),
         });
     }
-    let path = || info.path.clone();
-    if let Compression::Unsupported(name) = narinfo.compression {
+    if let Compression::Unsupported(name) = &narinfo.compression {
         return Err(Error::Unsupported {
-            path: path(),
+            path: info.path.clone(),
             feature: format!("the compression {name}"),
         });
     }
-    let is_content_addressed = match (&info.ca, info.matches_content_address(dir)) {
-        (Some(ca), Some(false)) => {
-            let (source_name, ca) = (offering_source.name(), ca.to_string());
-            return Err(Error::ContentAddressMismatch {
-                path: path(),
-                source_name,
-                ca,
-            });
-        }
-        (Some(ca), _) if ca.method == ContentAddressMethod::Git => {
-            return Err(Error::Unsupported {
-                path: path(),
-                feature: "content addresses of the method `git`".to_owned(),
-            });
-        }
-        (_, holds) => holds == Some(true),
-    };
+    let is_content_addressed = check_content_address(info, dir, offering_source)?;
     let needs_no_trust = !copy.options.check_signatures
         || !copy.target.facts().requires_trust
         || copy.options.obey_trusted && offering_source.facts().is_trusted;
@@ -61,7 +44,7 @@ pub(super) fn check_trust(
     if is_unsigned && !is_content_addressed {
         let signers = info.signatures.iter();
         return Err(Error::Untrusted {
-            path: path(),
+            path: info.path.clone(),
             source_name: offering_source.name(),
             signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
             trusted: keys.names().map(str::to_owned).collect(),
@@ -79,4 +62,26 @@ pub(super) fn check_trust(
         is_recovered: false,
         relies_on_content_address: is_unsigned,
     })
+}
+
+/// Returns whether the path has a content address that makes its signature unnecessary.
+///
+/// Errors: the address does not match the path; floe cannot verify an address of this method.
+fn check_content_address(
+    info: &PathInfo,
+    dir: &StoreDir,
+    source: &dyn Source,
+) -> Result<bool, Error> {
+    match (&info.ca, info.matches_content_address(dir)) {
+        (Some(ca), Some(false)) => Err(Error::ContentAddressMismatch {
+            path: info.path.clone(),
+            source_name: source.name(),
+            ca: ca.to_string(),
+        }),
+        (Some(ca), _) if ca.method == ContentAddressMethod::Git => Err(Error::Unsupported {
+            path: info.path.clone(),
+            feature: "content addresses of the method `git`".to_owned(),
+        }),
+        (_, holds) => Ok(holds == Some(true)),
+    }
 }
