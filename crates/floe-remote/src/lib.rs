@@ -9,10 +9,10 @@ mod daemon;
 mod error;
 mod plain_text;
 mod source;
-mod ssh_ng;
+mod ssh;
 mod stream;
 mod writer;
 
 pub use daemon::{DAEMON_SOCKET, DaemonUri};
 pub use error::RemoteError;
-pub use ssh_ng::SshUri;
+pub use ssh::SshUri;

@@ -1,6 +1,0 @@
-//! A store behind the Nix daemon of another machine, over SSH.
-
-mod command;
-mod uri;
-
-pub use uri::SshUri;
