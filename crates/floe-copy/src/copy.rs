@@ -191,8 +191,11 @@ impl ClosureCopy<'_> {
         let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
         let is_untouched =
             |path: &&StorePath| !planned.contains(path) && !all_unavailable.contains(*path);
-        let untouched = requested_paths.iter().filter(is_untouched);
-        let untouched: Vec<StorePath> = untouched.cloned().collect();
+        let untouched: Vec<StorePath> = requested_paths
+            .iter()
+            .filter(is_untouched)
+            .cloned()
+            .collect();
         if untouched.is_empty() {
             return Ok(BTreeSet::new());
         }

@@ -334,11 +334,11 @@ impl OpenCopy<'_> {
         let ([source], [_, ..]) = (&*self.sources.list, &*self.upstreams) else {
             return Ok(());
         };
-        let paths = self.specs.iter().filter_map(|spec| match spec {
+        let path_of = |spec: &PathSpec| match spec {
             PathSpec::Path(path) => Some(path.clone()),
             PathSpec::HashPart(_) => None,
-        });
-        let paths: Vec<StorePath> = paths.collect();
+        };
+        let paths: Vec<StorePath> = self.specs.iter().filter_map(path_of).collect();
         let mut closure = source.closures(&paths)?.unwrap_or_default();
         closure.retain(|path| self.may_skip_requested || !paths.contains(path));
         let present = present_in(&self.upstreams, &closure, &self.options.cancel)?;

@@ -111,8 +111,8 @@ impl Target for RemoteTarget {
         // The serve protocol adds temporary roots with the query.
         let lock = !self.options.dry_run;
         let has_request = self.connection().protocol() == Protocol::Worker;
-        let roots = paths.iter().filter(|_| lock && has_request);
-        let roots = roots.map(|path| Request::AddTempRoot(path.clone()));
+        let rooted = if lock && has_request { paths } else { &[] };
+        let roots = rooted.iter().cloned().map(Request::AddTempRoot);
         let query = Request::QueryValidPaths {
             paths: paths.iter().cloned().collect(),
             substitute: self.options.substitutes && lock,

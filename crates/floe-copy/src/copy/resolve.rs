@@ -313,8 +313,8 @@ impl Resolver<'_> {
         if let PathSpec::Path(path) = &query.spec {
             self.resolved.unavailable.insert(path.clone());
         }
-        let sources = self.copy.sources.list.iter();
-        let sources = sources.map(|source| source.name()).collect();
+        let list = &self.copy.sources.list;
+        let sources = list.iter().map(|source| source.name()).collect();
         let path = query.spec.text();
         let error = query.error.unwrap_or(Error::NotFound { path, sources });
         self.resolved.failures.push(error);

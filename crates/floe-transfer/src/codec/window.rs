@@ -62,8 +62,9 @@ fn xz(head: &[u8]) -> Option<u64> {
 fn xz_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
     let (number, rest) = bytes.split_at(end + 1);
-    let number = number.iter().rev();
-    let number = number.fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
+    let number = number
+        .iter()
+        .rfold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
     Some((number, rest))
 }
 
