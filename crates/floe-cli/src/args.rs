@@ -1,28 +1,22 @@
 //! The command line. docs/interface.md describes it.
 
-mod auth;
 mod bench;
 mod collect;
 mod manage;
 mod nix_copy_closure;
-pub(crate) mod nix_serve;
 mod number;
 mod output;
 mod paths;
 mod push;
 mod run;
-mod serve;
 mod timeout;
 mod transfer;
 
-use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use clap_complete::Shell;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-pub(crate) use auth::{AuthCommand, NewLoginArgs, ServeCommand};
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use collect::{DeleteArgs, GcArgs, OptimiseArgs};
 pub(crate) use manage::{
@@ -34,95 +28,8 @@ pub(crate) use output::{OutputArgs, log_format};
 pub(crate) use paths::{PathArgs, read_paths};
 pub(crate) use push::PushArgs;
 pub(crate) use run::{ProgramArgs, RunArgs, ShellArgs};
-pub(crate) use serve::ServeArgs;
 pub(crate) use timeout::{parse_seconds, parse_timeout};
 pub(crate) use transfer::{TransferArgs, TrustArgs};
-
-/// Copies Nix closures between stores and binary caches, without needing Nix
-#[derive(Debug, Parser)]
-#[command(name = "floe", version, max_term_width = 100)]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) log: LogArgs,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Install closures of store paths from binary caches
-    Install(InstallArgs),
-    /// Copy closures between stores and binary caches
-    Copy(CopyArgs),
-    /// Push closures of the local store to a binary cache
-    Push(Box<PushArgs>),
-    /// Run a program of a store path, after installing the path if necessary
-    Run(Box<RunArgs>),
-    /// Run a shell or a command with the programs of store paths in PATH
-    Shell(Box<ShellArgs>),
-    /// List the paths that links and profiles keep, with their sizes
-    List(ListArgs),
-    /// Remove a link or a profile's entry, so that a collection can free what only it keeps
-    Uninstall(UninstallArgs),
-    /// List the GC roots, and what each keeps
-    Roots(RootsArgs),
-    /// List, switch and delete the generations of a profile
-    #[command(subcommand)]
-    Profile(ProfileCommand),
-    /// Delete the paths that no root keeps
-    Gc(GcArgs),
-    /// Delete given paths that nothing keeps
-    Delete(DeleteArgs),
-    /// Replace equal files of a store by hard links, which saves space
-    #[command(visible_alias = "optimize")]
-    Optimise(OptimiseArgs),
-    /// Check a store: contents against hashes, and the database against the disk
-    Verify(VerifyArgs),
-    /// Show the metadata of paths in a store or binary cache
-    Info(InfoArgs),
-    /// Show the settings of nix.conf that floe uses, and where their values come from
-    Config(ConfigArgs),
-    /// Serve a live store as a binary cache over HTTP
-    #[command(args_conflicts_with_subcommands = true)]
-    Serve(Box<ServeArgs>),
-    /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
-    NixCopyClosure(NixCopyClosureArgs),
-    /// Serve a live store with the options of nix-serve and nix-serve-ng
-    #[command(display_name = "nix-serve", disable_help_flag = true)]
-    NixServe {
-        #[arg(
-            value_name = "OPTION",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        args: Vec<OsString>,
-    },
-    /// Make and convert keys that sign binary caches
-    #[command(subcommand)]
-    Key(KeyCommand),
-    /// Time programs and compare them
-    #[command(subcommand)]
-    Bench(BenchCommand),
-    /// Print a completion script for a shell
-    Completions {
-        /// The shell that will run the script
-        shell: Shell,
-    },
-    /// Print the manual page, or write the pages of all commands into a directory
-    Man {
-        /// Write floe.1, floe-install.1 and so on into this directory, such as
-        /// ~/.local/share/man/man1
-        dir: Option<PathBuf>,
-    },
-    /// Show floe at work: copy it into a cache, install it from there, verify and run it
-    Demo {
-        /// Keep all files in this directory, which must not exist yet
-        #[arg(long, value_name = "DIR")]
-        keep: Option<PathBuf>,
-    },
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {

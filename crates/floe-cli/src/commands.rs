@@ -26,15 +26,108 @@ pub(crate) mod verify;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 use nix::errno::Errno;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::args::{self, Cli, LogFormat, OutputArgs};
+use crate::args::{
+    self, BenchCommand, ConfigArgs, CopyArgs, DeleteArgs, GcArgs, InfoArgs, InstallArgs,
+    KeyCommand, ListArgs, LogArgs, LogFormat, NixCopyClosureArgs, OptimiseArgs, OutputArgs,
+    ProfileCommand, PushArgs, RootsArgs, RunArgs, ShellArgs, UninstallArgs, VerifyArgs,
+};
 use crate::messages;
 use crate::page::Page;
+use serve::args::ServeArgs;
+
+/// Copies Nix closures between stores and binary caches, without needing Nix
+#[derive(Debug, Parser)]
+#[command(name = "floe", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Install closures of store paths from binary caches
+    Install(InstallArgs),
+    /// Copy closures between stores and binary caches
+    Copy(CopyArgs),
+    /// Push closures of the local store to a binary cache
+    Push(Box<PushArgs>),
+    /// Run a program of a store path, after installing the path if necessary
+    Run(Box<RunArgs>),
+    /// Run a shell or a command with the programs of store paths in PATH
+    Shell(Box<ShellArgs>),
+    /// List the paths that links and profiles keep, with their sizes
+    List(ListArgs),
+    /// Remove a link or a profile's entry, so that a collection can free what only it keeps
+    Uninstall(UninstallArgs),
+    /// List the GC roots, and what each keeps
+    Roots(RootsArgs),
+    /// List, switch and delete the generations of a profile
+    #[command(subcommand)]
+    Profile(ProfileCommand),
+    /// Delete the paths that no root keeps
+    Gc(GcArgs),
+    /// Delete given paths that nothing keeps
+    Delete(DeleteArgs),
+    /// Replace equal files of a store by hard links, which saves space
+    #[command(visible_alias = "optimize")]
+    Optimise(OptimiseArgs),
+    /// Check a store: contents against hashes, and the database against the disk
+    Verify(VerifyArgs),
+    /// Show the metadata of paths in a store or binary cache
+    Info(InfoArgs),
+    /// Show the settings of nix.conf that floe uses, and where their values come from
+    Config(ConfigArgs),
+    /// Serve a live store as a binary cache over HTTP
+    #[command(args_conflicts_with_subcommands = true)]
+    Serve(Box<ServeArgs>),
+    /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
+    NixCopyClosure(NixCopyClosureArgs),
+    /// Serve a live store with the options of nix-serve and nix-serve-ng
+    #[command(display_name = "nix-serve", disable_help_flag = true)]
+    NixServe {
+        #[arg(
+            value_name = "OPTION",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        args: Vec<OsString>,
+    },
+    /// Make and convert keys that sign binary caches
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Time programs and compare them
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell that will run the script
+        shell: Shell,
+    },
+    /// Print the manual page, or write the pages of all commands into a directory
+    Man {
+        /// Write floe.1, floe-install.1 and so on into this directory, such as
+        /// ~/.local/share/man/man1
+        dir: Option<PathBuf>,
+    },
+    /// Show floe at work: copy it into a cache, install it from there, verify and run it
+    Demo {
+        /// Keep all files in this directory, which must not exist yet
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+    },
+}
 
 /// Returns the command line with the examples of all commands.
 pub(crate) fn command_line() -> clap::Command {

@@ -18,7 +18,8 @@ use std::process::ExitCode;
 
 use clap_complete::CompleteEnv;
 
-use args::{BenchCommand, Command, LogFormat};
+use args::{BenchCommand, LogFormat};
+use commands::Command;
 
 fn main() -> ExitCode {
     if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {

@@ -4,7 +4,6 @@
 //! of the libraries' errors stand with their error types.
 
 pub(crate) mod arguments;
-pub(crate) mod auth;
 pub(crate) mod bench;
 pub(crate) mod collect;
 pub(crate) mod copy;
@@ -13,7 +12,6 @@ pub(crate) mod manage;
 pub(crate) mod outcome;
 pub(crate) mod progress;
 pub(crate) mod run;
-pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod table;
 

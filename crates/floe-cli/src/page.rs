@@ -37,6 +37,13 @@ impl Example {
         self.is_on_main_page = true;
         self
     }
+
+    /// Returns the last part of `--help`.
+    pub(crate) fn list(examples: &[Example]) -> String {
+        let examples = examples.iter();
+        let examples = examples.map(|it| format!("\n  {}:\n      {}", it.purpose, it.line));
+        format!("Examples:{}", examples.collect::<String>())
+    }
 }
 
 /// A file that floe reads or writes, or several with the same purpose.

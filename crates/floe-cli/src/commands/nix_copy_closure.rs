@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::bail;
 use clap::Parser as _;
 
-use crate::args::{Cli, Command, NixCopyClosureArgs};
+use super::{Cli, Command};
+use crate::args::NixCopyClosureArgs;
 use crate::exit::UsageError;
 use crate::messages::copy::NO_OUTPUTS;
 

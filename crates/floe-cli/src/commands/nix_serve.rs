@@ -1,9 +1,11 @@
 //! floe under the name `nix-serve`: a replacement for nix-serve and nix-serve-ng with the options
 //! of both. docs/moving-from-nix-serve.md describes it.
 
+pub(super) mod args;
 mod command_line;
 mod daemon;
 mod getopt;
+pub(crate) mod messages;
 pub(crate) mod page;
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +21,7 @@ use super::serve::{access_log, limits};
 use crate::display::warn;
 use crate::open_files;
 use crate::options;
+use crate::page::Example;
 use command_line::{Options, Request};
 
 /// Returns the arguments, if the program was called as `nix-serve`.
@@ -26,6 +29,13 @@ pub(crate) fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<Vec
     let program = words.next()?;
     let has_name = Path::new(&program).file_name() == Some(OsStr::new(NAME));
     has_name.then(|| words.collect())
+}
+
+/// Returns the text of `nix-serve --help`.
+pub(super) fn help() -> String {
+    let examples = page::PAGES.iter().flat_map(|page| page.examples);
+    let examples: Vec<Example> = examples.copied().collect();
+    format!("{}\n{}", args::help(), Example::list(&examples))
 }
 
 /// Serves, or prints help or version.

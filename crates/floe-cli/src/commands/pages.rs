@@ -2,8 +2,7 @@
 
 use clap::Command;
 
-use super::PAGES;
-use crate::args::nix_serve;
+use super::{PAGES, nix_serve};
 use crate::page::{AWS, Example, File, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 
 /// The name of the page of floe itself.
@@ -37,9 +36,7 @@ pub(crate) fn see_also(page: &str) -> Vec<&'static str> {
 
 /// Returns the examples of a page as the last part of `--help`.
 pub(crate) fn help(page: &str) -> String {
-    let examples = examples(page).into_iter();
-    let examples = examples.map(|it| format!("\n  {}:\n      {}", it.purpose, it.line));
-    format!("Examples:{}", examples.collect::<String>())
+    Example::list(&examples(page))
 }
 
 fn find(page: &str) -> Option<&'static Page> {
@@ -64,14 +61,9 @@ fn with_examples_of(command: Command, page: &str) -> Command {
         with_examples_of(below, &page)
     });
     if page == NIX_SERVE {
-        return command.override_help(nix_serve_help());
+        return command.override_help(nix_serve::help());
     }
     command.after_help(help(page))
-}
-
-/// Returns the text of `nix-serve --help`.
-pub(super) fn nix_serve_help() -> String {
-    format!("{}\n{}", nix_serve::help(), help(NIX_SERVE))
 }
 
 /// The page of the command with the options of nix-serve.
@@ -83,7 +75,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::super::parse;
-    use crate::args::Cli;
+    use crate::commands::Cli;
 
     #[test]
     fn example_lines_parse_and_belong_to_their_page() {

@@ -1,10 +1,12 @@
 //! `floe serve`: serves a live store as a binary cache over HTTP.
 
 pub(super) mod access_log;
+pub(super) mod args;
 mod auth;
 mod check;
 pub(super) mod identity;
 pub(super) mod limits;
+pub(crate) mod messages;
 pub(crate) mod page;
 mod pid_file;
 pub(super) mod process;
@@ -17,12 +19,12 @@ use floe_config::{AccessLogFormat, Environment, ServeSettings, secret_key_warnin
 use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
 use super::print;
-use crate::args::{ServeArgs, ServeCommand};
 use crate::display::warn;
 use crate::exit::UsageError;
-use crate::messages::serve as messages;
 use crate::open_files;
 use crate::options;
+use args::ServeArgs;
+use auth::args::ServeCommand;
 use process::ProcessOptions;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {

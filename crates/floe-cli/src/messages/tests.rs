@@ -454,16 +454,24 @@ fn server_messages() {
         &expect!["cannot read the secret key /absent: No such file or directory (os error 2)"],
     );
     check_text(
-        serve::ignored_option("--workers", "floe has no worker processes"),
+        crate::commands::nix_serve::messages::ignored_option(
+            "--workers",
+            "floe has no worker processes",
+        ),
         &expect!["ignoring --workers: floe has no worker processes"],
     );
     check(
-        UsageError(serve::unknown_option("--wrokers")),
+        UsageError(crate::commands::nix_serve::messages::unknown_option(
+            "--wrokers",
+        )),
         &expect!["unknown option --wrokers; nix-serve --help lists all options"],
     );
     check(
         io_failure()
-            .context(serve::log_file("access log", Path::new("/absent/log")))
+            .context(crate::commands::serve::messages::log_file(
+                "access log",
+                Path::new("/absent/log"),
+            ))
             .unwrap_err(),
         &expect!["cannot open the access log /absent/log: No such file or directory (os error 2)"],
     );

@@ -3,7 +3,7 @@
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::entry;
-use crate::args::nix_serve::{
+use crate::commands::nix_serve::args::{
     ENVIRONMENT, Effect, IGNORED_HEADING, NO_HASKELL, OptionEntry, entries,
 };
 

@@ -10,12 +10,11 @@ use floe_server::address::{self, StarmanAddress};
 use floe_server::config::PORT;
 use floe_server::{CertificateFiles, Listen, TlsOptions};
 
+use super::args::{self as table, Effect};
 use super::getopt::{self, Argument};
-use crate::args::nix_serve::{self as table, Effect};
+use super::{help, messages};
 use crate::args::{parse_seconds, parse_timeout};
-use crate::commands::pages::nix_serve_help;
 use crate::exit::UsageError;
-use crate::messages::serve as messages;
 
 /// The request of a command line.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
                 written,
                 value,
             } => match (entry.key(), entry.effect) {
-                ("help", _) => return Ok(Request::Print(nix_serve_help())),
+                ("help", _) => return Ok(Request::Print(help())),
                 ("version", _) => return Ok(Request::Print(VERSION.into())),
                 (_, Effect::Ignored) => options.ignore(&written, entry.help),
                 (key, Effect::Applied) => options

@@ -11,10 +11,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use super::NAME;
+use super::{NAME, messages};
 use crate::commands::serve::process::READY;
 use crate::exit::AlreadyReported;
-use crate::messages::serve as messages;
 
 /// Returns whether this is the background process, and the user's own arguments.
 pub(super) fn is_child(args: &[OsString]) -> (bool, &[OsString]) {

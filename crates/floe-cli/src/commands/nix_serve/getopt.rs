@@ -5,9 +5,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::args::nix_serve::{self as table, OptionEntry};
+use super::args::{self as table, OptionEntry};
+use super::messages::{TAKES_NO_VALUE, invalid_option, needs_value, unknown_option};
 use crate::exit::UsageError;
-use crate::messages::serve::{TAKES_NO_VALUE, invalid_option, needs_value, unknown_option};
 
 /// An argument, or an option with its value.
 #[derive(Debug)]

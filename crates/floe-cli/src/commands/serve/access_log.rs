@@ -11,7 +11,7 @@ use floe_server::config::LogOutput;
 use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::messages::serve::log_file;
+use super::messages::log_file;
 
 /// Opens the log in `file`. No file and `-` mean stdout. Returns `None` for the format `quiet`.
 ///

@@ -1,6 +1,8 @@
 //! `floe serve auth`: changes the file of the logins.
 
+pub(super) mod args;
 mod edit;
+mod messages;
 mod password;
 
 use std::fs;
@@ -11,10 +13,9 @@ use anyhow::Context as _;
 use floe_server::auth::token::{TOKEN_BYTES, Token};
 use floe_server::auth::{Login, LoginFile, SecretHash, secret_hash};
 
-use crate::args::{AuthCommand, NewLoginArgs};
 use crate::commands::{print, random};
 use crate::exit::UsageError;
-use crate::messages::auth as messages;
+use args::{AuthCommand, NewLoginArgs};
 use edit::edit;
 
 pub(super) fn run(command: &AuthCommand) -> anyhow::Result<()> {

@@ -10,8 +10,8 @@ use floe_server::{Compress, Config, Server};
 use httpdate::fmt_http_date;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use super::messages;
 use crate::commands::print;
-use crate::messages::serve as messages;
 
 /// Opens the store, reads the keys and listens, as the server does. For the files of the server,
 /// only tests whether it could create and write them.

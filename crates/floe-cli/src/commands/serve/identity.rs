@@ -6,8 +6,8 @@ use anyhow::{Context as _, bail};
 use floe_config::accounts::{self, Account};
 use nix::unistd::{self, Gid, Uid};
 
+use super::messages;
 use crate::exit::UsageError;
-use crate::messages::serve as messages;
 
 /// A group, and a user if the server switches to one.
 #[derive(Clone, Debug, PartialEq, Eq)]

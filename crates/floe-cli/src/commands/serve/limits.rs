@@ -4,7 +4,7 @@ use anyhow::bail;
 use floe_server::Config;
 use floe_server::config::CONNECTIONS_MAX;
 
-use crate::messages::serve as messages;
+use super::messages;
 
 /// Returns the requested number of connections, limited by the number of open files.
 pub(crate) fn connections(requested: Option<usize>, open_files: Option<u64>) -> usize {

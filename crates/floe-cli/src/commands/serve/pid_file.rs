@@ -9,8 +9,8 @@ use anyhow::{Context as _, bail};
 use floe_store::WrittenFile;
 use rustix::process::{Pid, test_kill_process};
 
+use super::messages;
 use crate::display::warn;
-use crate::messages::serve as messages;
 
 /// A PID file, removed when it is dropped.
 #[derive(Debug)]

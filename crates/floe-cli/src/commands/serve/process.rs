@@ -14,10 +14,10 @@ use serde_json::json;
 
 use super::access_log;
 use super::identity::Identity;
+use super::messages;
 use super::pid_file::PidFile;
 use super::signals::{self, TaskSignal};
 use crate::display::{Level, eprint_line, is_json, json_event, warn, write_event};
-use crate::messages::serve as messages;
 
 /// The tasks of the process besides serving. `floe serve` has few of them.
 #[derive(Debug, Default)]

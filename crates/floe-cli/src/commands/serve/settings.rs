@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 
 use floe_config::{Environment, ServeSettings, StderrFormat};
 
+use super::args::ServeArgs;
 use super::limits;
-use crate::args::{LogFormat, ServeArgs};
+use crate::args::LogFormat;
 use crate::display::{set_json, warn};
 
 /// Returns the effective settings, and prints their warnings. The limit of open files bounds the
@@ -88,7 +89,7 @@ mod tests {
     use floe_config::ProcessUser;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::commands::{Cli, Command};
 
     fn settings(line: &[impl AsRef<str>]) -> ServeSettings {
         let line = line.iter().map(AsRef::as_ref);

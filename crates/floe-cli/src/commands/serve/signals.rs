@@ -12,8 +12,8 @@ use floe_server::{ReloadHandle, ShutdownHandle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
+use super::messages;
 use crate::display::{report_event, warn};
-use crate::messages::serve as messages;
 
 /// Makes the first SIGINT or SIGTERM stop the server, and the second one drop unfinished responses.
 /// [`END_GRACE`] after the second one, or at the third one, the process dies of SIGTERM: a worker

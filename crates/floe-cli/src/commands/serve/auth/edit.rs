@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use tempfile::TempPath;
 
 use super::is_new;
-use crate::messages::auth as messages;
+use super::messages;
 
 /// Changes the contents of a login file, or of a new one.
 ///

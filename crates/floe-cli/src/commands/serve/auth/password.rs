@@ -5,8 +5,8 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _, StdinLock, Write a
 use anyhow::Context as _;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
+use super::messages;
 use crate::exit::UsageError;
-use crate::messages::auth as messages;
 
 /// Reads a password: twice and without echo from a terminal, else the first line of stdin.
 pub(super) fn read(name: &str) -> anyhow::Result<Vec<u8>> {

@@ -9,8 +9,8 @@ use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, Ty
 use floe_config::{AccessLogFormat, ByteSize, Choice};
 use floe_server::{Compress, Listen, NoProxy, TrustedProxy};
 
-use super::auth::ServeCommand;
-use super::{LogArgs, parse_bytes, parse_count, parse_number, parse_port, parse_timeout};
+use super::auth::args::ServeCommand;
+use crate::args::{LogArgs, parse_bytes, parse_count, parse_number, parse_port, parse_timeout};
 use crate::exit::UsageError;
 
 #[derive(Clone, Debug, Args)]
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use clap::Parser as _;
 
-    use crate::args::{Cli, Command};
+    use crate::commands::{Cli, Command};
 
     fn parse(args: &[&str]) -> Result<ServeArgs, String> {
         let line = ["floe", "serve"].iter().chain(args);

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand, ValueEnum};
 use floe_server::auth::{Expiry, Scope, Scopes};
 
+use super::messages;
 use crate::exit::UsageError;
-use crate::messages::auth as messages;
 
 /// The commands below `floe serve`.
 #[derive(Clone, Debug, Subcommand)]
@@ -120,7 +120,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::commands::{Cli, Command};
 
     fn parse(args: &[&str]) -> Result<AuthCommand, String> {
         let line = ["floe", "serve", "auth"].iter().chain(args);

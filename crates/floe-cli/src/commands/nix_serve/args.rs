@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn guide_contains_every_option() {
-        let guide = include_str!("../../../../docs/moving-from-nix-serve.md");
+        let guide = include_str!("../../../../../docs/moving-from-nix-serve.md");
         for entry in entries() {
             let is_in_guide = |name: &&str| guide.contains(&format!("`{name}"));
             assert!(entry.names.iter().any(is_in_guide), "guide: {entry:?}");
