@@ -2,6 +2,8 @@
 //!
 //! Plain values only: the callers read flags, files and the environment.
 
+pub mod address;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;

@@ -35,6 +35,7 @@ mod finish;
 mod handlers;
 pub mod http;
 mod login_worker;
+mod lru;
 mod metrics;
 mod net;
 mod readiness;
@@ -45,8 +46,8 @@ mod workers;
 
 pub use config::{
     CertificateFiles, Compress, CompressedCacheOptions, Config, Listen, LogFormat, TlsOptions,
+    address,
 };
 pub use error::{ServeError, TlsError};
-pub use net::address;
 pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};
 pub use trusted_proxies::{NoProxy, TrustedProxy};

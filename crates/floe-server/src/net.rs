@@ -1,6 +1,5 @@
-//! The network: addresses, sockets, connections, and the threads that wait for them.
+//! The network: sockets, connections, and the threads that wait for them.
 
-pub mod address;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod job_queue;

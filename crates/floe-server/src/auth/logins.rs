@@ -19,12 +19,12 @@ use super::login_table::LoginTable;
 use super::scopes::required_scopes;
 use super::throttle::{FAILURES_MAX, Throttle};
 use super::token::may_be_token;
-use crate::caches::lru::LruCache;
 use crate::config::Warn;
 use crate::error::ServeError;
 use crate::http::refusal::Refusal;
 use crate::http::request::Request;
 use crate::http::route::Route;
+use crate::lru::LruCache;
 
 /// The logins of a server, shared by all its threads.
 pub(crate) struct Logins {

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::caches::lru::LruCache;
+use crate::lru::LruCache;
 
 /// The recent failures of the addresses.
 #[derive(Debug)]

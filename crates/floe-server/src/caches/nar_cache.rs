@@ -14,11 +14,11 @@ use floe_store::tree::dump_path;
 use floe_store::tree::plan::{NarPlan, open_tree_root};
 use parking_lot::Mutex;
 
-use super::lru::LruCache;
 use super::narinfo_cache::CachedNarInfo;
 use super::small_file_packs::SmallFilePacks;
 use super::tree_identity::TreeIdentity;
 use super::weak_cache::WeakCache;
+use crate::lru::LruCache;
 
 #[derive(Debug)]
 pub(crate) struct NarCache {

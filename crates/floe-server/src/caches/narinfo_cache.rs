@@ -31,9 +31,9 @@ use floe_format::{Compression, HashPart, NarInfo, PathInfo, SecretKey, StoreDir}
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 use parking_lot::{Mutex, RwLock};
 
-use super::lru::LruCache;
 use super::tree_identity::TreeIdentity;
 use crate::http::response::CacheUse;
+use crate::lru::LruCache;
 
 /// The narinfos and the index of valid paths, shared by all threads.
 #[derive(Debug)]

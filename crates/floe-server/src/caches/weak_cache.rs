@@ -1,6 +1,6 @@
 //! Values that a connection still uses, for other connections to share.
 //!
-//! An [`super::lru::LruCache`] does not keep values that are large or were not used lately. While
+//! An [`crate::lru::LruCache`] does not keep values that are large or were not used lately. While
 //! a connection still sends such a value, other connections must not make copies of it: a thousand
 //! connections would hold a thousand copies.
 

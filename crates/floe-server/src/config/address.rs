@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::Listen;
+use super::Listen;
 
 /// The reason why an address is rejected, as a message for the operator.
 #[derive(Debug, thiserror::Error)]
