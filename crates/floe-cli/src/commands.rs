@@ -1,4 +1,5 @@
-//! One module for each command: from arguments over the libraries to output.
+//! The command line and its commands. Each command has a folder with its arguments and its manual
+//! page; this file is the only one that lists them.
 
 pub(crate) mod bench;
 pub(crate) mod config;
@@ -6,42 +7,34 @@ pub(crate) mod copy;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod gc;
-pub(crate) mod gc_roots;
 pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod key;
-pub(crate) mod manage;
+pub(crate) mod list;
 pub(crate) mod manual;
-mod mount;
 pub(crate) mod nix_copy_closure;
 pub(crate) mod nix_serve;
 pub(crate) mod optimise;
 mod pages;
+pub(crate) mod profile;
 pub(crate) mod push;
+pub(crate) mod roots;
 pub(crate) mod run;
-pub(crate) mod run_copy;
 pub(crate) mod serve;
+pub(crate) mod uninstall;
 pub(crate) mod verify;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use nix::errno::Errno;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::args::{
-    self, BenchCommand, ConfigArgs, CopyArgs, DeleteArgs, GcArgs, InfoArgs, InstallArgs,
-    KeyCommand, ListArgs, LogArgs, LogFormat, NixCopyClosureArgs, OptimiseArgs, OutputArgs,
-    ProfileCommand, PushArgs, RootsArgs, RunArgs, ShellArgs, UninstallArgs, VerifyArgs,
-};
+use crate::args::{self, LogArgs, LogFormat, OutputArgs};
 use crate::messages;
 use crate::page::Page;
-use serve::args::ServeArgs;
 
 /// Copies Nix closures between stores and binary caches, without needing Nix
 #[derive(Debug, Parser)]
@@ -58,42 +51,42 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Install closures of store paths from binary caches
-    Install(InstallArgs),
+    Install(install::args::InstallArgs),
     /// Copy closures between stores and binary caches
-    Copy(CopyArgs),
+    Copy(copy::args::CopyArgs),
     /// Push closures of the local store to a binary cache
-    Push(Box<PushArgs>),
+    Push(Box<push::args::PushArgs>),
     /// Run a program of a store path, after installing the path if necessary
-    Run(Box<RunArgs>),
+    Run(Box<run::args::RunArgs>),
     /// Run a shell or a command with the programs of store paths in PATH
-    Shell(Box<ShellArgs>),
+    Shell(Box<run::args::ShellArgs>),
     /// List the paths that links and profiles keep, with their sizes
-    List(ListArgs),
+    List(list::args::ListArgs),
     /// Remove a link or a profile's entry, so that a collection can free what only it keeps
-    Uninstall(UninstallArgs),
+    Uninstall(uninstall::args::UninstallArgs),
     /// List the GC roots, and what each keeps
-    Roots(RootsArgs),
+    Roots(roots::args::RootsArgs),
     /// List, switch and delete the generations of a profile
     #[command(subcommand)]
-    Profile(ProfileCommand),
+    Profile(profile::args::ProfileCommand),
     /// Delete the paths that no root keeps
-    Gc(GcArgs),
+    Gc(gc::args::GcArgs),
     /// Delete given paths that nothing keeps
-    Delete(DeleteArgs),
+    Delete(delete::args::DeleteArgs),
     /// Replace equal files of a store by hard links, which saves space
     #[command(visible_alias = "optimize")]
-    Optimise(OptimiseArgs),
+    Optimise(optimise::args::OptimiseArgs),
     /// Check a store: contents against hashes, and the database against the disk
-    Verify(VerifyArgs),
+    Verify(verify::args::VerifyArgs),
     /// Show the metadata of paths in a store or binary cache
-    Info(InfoArgs),
+    Info(info::args::InfoArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
-    Config(ConfigArgs),
+    Config(config::args::ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
     #[command(args_conflicts_with_subcommands = true)]
-    Serve(Box<ServeArgs>),
+    Serve(Box<serve::args::ServeArgs>),
     /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
-    NixCopyClosure(NixCopyClosureArgs),
+    NixCopyClosure(nix_copy_closure::args::NixCopyClosureArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]
     NixServe {
@@ -106,10 +99,10 @@ pub(crate) enum Command {
     },
     /// Make and convert keys that sign binary caches
     #[command(subcommand)]
-    Key(KeyCommand),
+    Key(key::args::KeyCommand),
     /// Time programs and compare them
     #[command(subcommand)]
-    Bench(BenchCommand),
+    Bench(bench::args::BenchCommand),
     /// Print a completion script for a shell
     Completions {
         /// The shell that will run the script
@@ -127,6 +120,40 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
+}
+
+impl Cli {
+    /// Runs the command.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Install(args) => install::run(args),
+            Command::Copy(args) => copy::run(args),
+            Command::Push(args) => push::run(&args),
+            Command::Run(args) => run::run(&args),
+            Command::Shell(args) => run::shell(&args),
+            Command::List(args) => list::run(&args),
+            Command::Uninstall(args) => uninstall::run(&args),
+            Command::Roots(args) => roots::run(&args),
+            Command::Profile(command) => profile::run(&command),
+            Command::Gc(args) => gc::run(&args),
+            Command::Delete(args) => delete::run(&args),
+            Command::Optimise(args) => optimise::run(&args),
+            Command::Verify(args) => verify::run(args),
+            Command::Info(args) => info::run(args),
+            Command::Config(args) => config::run(&args),
+            Command::Serve(mut args) => {
+                args.log.log_format = args.log.log_format.or(self.log.log_format);
+                serve::run(&args)
+            }
+            Command::NixCopyClosure(args) => nix_copy_closure::run(&args),
+            Command::NixServe { args } => nix_serve::run(&args),
+            Command::Key(command) => key::run(command),
+            Command::Bench(bench::args::BenchCommand::Copy(args)) => bench::run(&args),
+            Command::Completions { shell } => manual::completions(shell),
+            Command::Man { dir } => manual::man(dir.as_deref()),
+            Command::Demo { keep } => demo::run(keep.as_deref()),
+        }
+    }
 }
 
 /// Returns the command line with the examples of all commands.
@@ -158,40 +185,6 @@ pub(crate) fn parse<T: Into<OsString> + Clone>(
     })
 }
 
-/// Prints a line of the result on stdout.
-///
-/// A reader that closes the pipe early, such as `head`, is not a failure: the exit code still
-/// reports the outcome of the work.
-pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context(messages::STDOUT)
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Reports the errors of stdout that its file system shows only at a close, as NFS does. The close
-/// of a copy of the descriptor is enough, and stdout stays open.
-///
-/// Errors: what was printed is lost.
-pub(crate) fn finish_stdout() -> anyhow::Result<()> {
-    let finish = || {
-        io::stdout().flush()?;
-        let copy = io::stdout().as_fd().try_clone_to_owned()?;
-        match nix::unistd::close(copy) {
-            Err(error) if error != Errno::EINTR => Err(io::Error::from(error)),
-            _ => Ok(()),
-        }
-    };
-    match finish() {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context(messages::STDOUT)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Returns random bytes of the system, for keys and tokens.
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -206,8 +199,10 @@ pub(crate) const PAGES: &[&[Page]] = &[
     copy::page::PAGES,
     push::page::PAGES,
     run::page::PAGES,
-    manage::page::PAGES,
-    manage::profile::page::PAGES,
+    list::page::PAGES,
+    uninstall::page::PAGES,
+    roots::page::PAGES,
+    profile::page::PAGES,
     gc::page::PAGES,
     delete::page::PAGES,
     optimise::page::PAGES,

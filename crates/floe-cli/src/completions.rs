@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
-use floe_config::{Config, Environment, ProcessUser, store_in_root};
+use floe_config::{Config, Environment, ProcessUser, StoreAccess, StoreChoice};
 use floe_store::{Profile, StoreLayout, StoreReader};
 
 /// Completes files, and the valid paths of the store behind its store directory.
@@ -89,13 +89,16 @@ fn store() -> Option<StoreReader> {
     let words = words();
     let environment = environment();
     let context = environment.uri_context(None).ok()?;
-    let store = match option(&words, &["--root"]) {
-        Some(root) => store_in_root(Path::new(&root), &context).ok()?,
-        None => {
+    let root = option(&words, &["--root"]);
+    let uri = option(&words, &["--store", "--to"]);
+    let uri = uri.as_deref().and_then(OsStr::to_str);
+    let choice = StoreChoice::of_flags(root.as_deref().map(Path::new), uri);
+    let store = match choice {
+        StoreChoice::Root(_) => choice.resolve(&context).ok()?,
+        StoreChoice::Uri(_) => {
             let config = Config::load(&environment, &[]).ok()?;
-            let uri = option(&words, &["--store", "--to"]);
-            let uri = uri.as_deref().and_then(OsStr::to_str).unwrap_or("auto");
-            config.resolve_store_uri(uri, &context).ok()?
+            let store = config.resolve_store(choice, StoreAccess::Read, &context);
+            store.ok()?
         }
     };
     let layout: StoreLayout = store.layout()?.clone();

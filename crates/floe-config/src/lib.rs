@@ -31,5 +31,7 @@ pub use serve_settings::{
     TIMEOUT_MAX, seconds,
 };
 pub use setting::{AnySetting, Assignment, Setting};
-pub use store_uri::{ServedStore, StoreFlags, build_log_dir, served_store, store_in_root};
+pub use store_uri::{
+    ServedStore, StoreAccess, StoreChoice, StoreFlags, build_log_dir, served_store,
+};
 pub use value::{FileList, List, PublicKeys, UrlList, UrlSet, Value, Word};

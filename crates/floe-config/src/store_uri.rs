@@ -45,64 +45,92 @@ impl Environment {
     }
 }
 
-/// Returns the local store below a root directory.
-///
-/// Errors: [`ConfigError::RootDir`], [`ConfigError::RootArgument`].
-pub fn store_in_root(
-    root: &Path,
-    context: &UriContext,
-) -> Result<Arc<dyn StoreConfig>, ConfigError> {
-    let root = match root.to_str().is_some_and(|text| text.contains("://")) {
-        true => root.to_owned(),
-        false => std::path::absolute(root).map_err(ConfigError::RootDir)?,
-    };
-    check_root(&root).map_err(|reason| ConfigError::RootArgument {
-        root: root.clone(),
-        reason,
-    })?;
-    let dir = context.store_dir.clone().unwrap_or_default();
-    Ok(local_store(StoreLayout::in_root(&root, dir)))
+/// Which store a command means: the one of `--root`, or that of a store URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreChoice<'a> {
+    /// The local store below this directory.
+    Root(&'a Path),
+    /// The store of this URI.
+    Uri(&'a str),
 }
 
-impl Config {
-    /// Parses the URI of a store to write, as [`Config::resolve_store_uri`] does. `auto` is the
-    /// daemon if this user may not write to the local store.
-    ///
-    /// Errors: those of [`Config::resolve_store_uri`].
-    pub fn resolve_target_uri(
-        &self,
-        text: &str,
-        context: &UriContext,
-    ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
-        let configured = self.store.get().as_str();
-        match (text, configured) {
-            ("auto", "" | "auto") => Ok(resolve_auto_target("daemon", context)?),
-            ("auto", daemon) if daemon_socket(daemon).is_some() => {
-                Ok(resolve_auto_target(daemon, context)?)
-            }
-            _ => self.resolve_store_uri(text, context),
+/// The use of a store by a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreAccess {
+    /// floe reads the store itself, also the one behind a daemon on this machine.
+    Read,
+    /// floe writes through the daemon if this user may not write to the local store.
+    Write,
+}
+
+impl<'a> StoreChoice<'a> {
+    /// The URI of the configured store.
+    pub const AUTO: StoreChoice<'static> = StoreChoice::Uri("auto");
+
+    /// Returns the choice of `--root` and `--store`; without both, the configured store.
+    pub fn of_flags(root: Option<&'a Path>, store: Option<&'a str>) -> StoreChoice<'a> {
+        match (root, store) {
+            (Some(root), _) => StoreChoice::Root(root),
+            (None, Some(uri)) => StoreChoice::Uri(uri),
+            (None, None) => StoreChoice::AUTO,
         }
     }
 
-    /// Parses a store URI, where `auto` is the configured store, as for Nix.
+    /// Returns the store that does not depend on the configuration. `auto` is the store of this
+    /// machine or user.
     ///
-    /// If the configured store is a daemon, floe reads the store behind it directly.
+    /// Errors: [`ConfigError::StoreUri`], [`ConfigError::RootDir`], [`ConfigError::RootArgument`].
+    pub fn resolve(self, context: &UriContext) -> Result<Arc<dyn StoreConfig>, ConfigError> {
+        let root = match self {
+            StoreChoice::Uri(uri) => return Ok(resolve_store_uri(uri, context)?),
+            StoreChoice::Root(root) => root,
+        };
+        let root = if root.to_str().is_some_and(|text| text.contains("://")) {
+            root.to_owned()
+        } else {
+            std::path::absolute(root).map_err(ConfigError::RootDir)?
+        };
+        check_root(&root).map_err(|reason| ConfigError::RootArgument {
+            root: root.clone(),
+            reason,
+        })?;
+        let dir = context.store_dir.clone().unwrap_or_default();
+        Ok(local_store(StoreLayout::in_root(&root, dir)))
+    }
+}
+
+impl Config {
+    /// Returns the store of a choice, where `auto` is the configured store, as for Nix.
     ///
-    /// Errors: [`ConfigError::StoreUri`], [`ConfigError::ConfiguredStore`].
-    pub fn resolve_store_uri(
+    /// Errors: those of [`StoreChoice::resolve`], [`ConfigError::ConfiguredStore`].
+    pub fn resolve_store(
         &self,
-        text: &str,
+        choice: StoreChoice<'_>,
+        access: StoreAccess,
         context: &UriContext,
     ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
-        let configured = self.store.get().as_str();
-        let is_usual = matches!(configured, "" | "auto") || daemon_socket(configured).is_some();
-        if text != "auto" || is_usual {
-            return Ok(resolve_store_uri(text, context)?);
+        if choice != StoreChoice::AUTO {
+            return choice.resolve(context);
         }
-        resolve_store_uri(configured, context).map_err(|error| ConfigError::ConfiguredStore {
-            error: Box::new(error),
-            origin: self.store.source().clone(),
-        })
+        let configured = self.store.get().as_str();
+        let socket = daemon_socket(configured);
+        match (access, configured) {
+            (StoreAccess::Write, "" | "auto") => Ok(resolve_auto_target("daemon", context)?),
+            (StoreAccess::Write, daemon) if socket.is_some() => {
+                Ok(resolve_auto_target(daemon, context)?)
+            }
+            (StoreAccess::Read, configured)
+                if matches!(configured, "" | "auto") || socket.is_some() =>
+            {
+                choice.resolve(context)
+            }
+            _ => resolve_store_uri(configured, context).map_err(|error| {
+                ConfigError::ConfiguredStore {
+                    error: Box::new(error),
+                    origin: self.store.source().clone(),
+                }
+            }),
+        }
     }
 
     /// Returns the configured substituters, each of them once, and the errors of those that floe
@@ -158,9 +186,10 @@ pub fn served_store(
         Some(store) => store,
         None => environment.remote()?.unwrap_or("auto"),
     };
+    let direct = direct_store_uri(text);
     let location = match flags.root {
-        Some(root) => store_in_root(root, &context)?,
-        None => resolve_store_uri(&direct_store_uri(text)?, &context)?,
+        Some(root) => StoreChoice::Root(root).resolve(&context)?,
+        None => StoreChoice::Uri(&direct?).resolve(&context)?,
     };
     let Some(layout) = location.layout().cloned() else {
         return Err(ConfigError::NotServable(redact_credentials(text)));

@@ -1,9 +1,26 @@
-//! How much a command prints on stderr, and in which colors.
+//! How much a command prints on stderr, in which format and colors.
 
-use clap::{ArgAction, ArgMatches, Args, FromArgMatches as _};
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches as _, ValueEnum};
 
-use super::LogFormat;
 use crate::display::{ColorChoice, Verbosity};
+
+/// The format of stderr.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct LogArgs {
+    /// The format of stderr [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// `--log-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines of text; on a terminal with progress that changes in place
+    Text,
+    /// One JSON object per line
+    Json,
+}
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]

@@ -5,6 +5,7 @@
 //! 3. For each scenario, run the variants in turn, each with an empty store and an empty home.
 //! 4. Print the results as a table, and write them to the requested files.
 
+pub(crate) mod args;
 mod closure;
 pub(crate) mod page;
 mod perf;
@@ -23,12 +24,12 @@ use floe_store::WrittenFile;
 use floe_transfer::{Cancel, ErrorKind};
 use serde_json::json;
 
-use super::print;
-use crate::args::BenchCopyArgs;
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
 use crate::messages::bench as messages;
-use crate::options;
+use crate::signals;
+use crate::stdout::print;
+use args::BenchCopyArgs;
 use closure::Closure;
 use scenario::ScenarioRun;
 use variant::VariantSpec;
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
     let scenarios = args.scenario.iter().map(|text| scenario::parse(text));
     let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
     let cancel = Cancel::default();
-    options::cancel_on_signals(&cancel)?;
+    signals::cancel_on_signals(&cancel)?;
     let mut report = Report {
         title: "floe bench copy".into(),
         machine: machine::machine(),

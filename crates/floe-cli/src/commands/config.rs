@@ -1,16 +1,17 @@
 //! `floe config`: shows the settings and the origins of their values.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
 use floe_cache::{Proxies, ProxyVar};
-use floe_config::{ConfigError, SettingEntry, setting_note};
+use floe_config::{ConfigError, SettingEntry, StoreAccess, StoreChoice, setting_note};
 use serde_json::{Map, Value, json};
 
-use super::print;
-use crate::args::ConfigArgs;
 use crate::display::eprint_line;
 use crate::messages;
 use crate::options::Settings;
+use crate::stdout::print;
+use args::ConfigArgs;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, None)?;
@@ -68,9 +69,10 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 
 /// Returns why floe writes to the default store through the daemon, if it does.
 fn store_note(settings: &Settings) -> Option<String> {
-    let uri = settings
-        .config
-        .resolve_target_uri("auto", &settings.context);
+    let uri =
+        settings
+            .config
+            .resolve_store(StoreChoice::AUTO, StoreAccess::Write, &settings.context);
     // The commands that need the store report an error.
     let target = uri.ok()?;
     let is_daemon = target.layout().is_none() && target.facts().root_layout.is_some();

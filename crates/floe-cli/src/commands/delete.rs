@@ -1,32 +1,30 @@
 //! `floe delete`: deletes given paths that nothing keeps.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
 use std::fs;
 
 use anyhow::anyhow;
-use floe_copy::check_writable;
 use floe_format::{StoreDir, StorePath};
 use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, StoreReader};
 use floe_transfer::{Cancel, PathSpec, Size};
 use serde_json::json;
 
 use super::gc::{StoreProgress, dead_to_json, gc_settings, print_dead, report};
-use super::manage::local_store;
-use super::mount;
-use super::print;
-use crate::args::{DeleteArgs, read_paths};
+use crate::args::read_paths;
 use crate::display::{eprint_line, warn};
 use crate::links::StoreNames;
 use crate::messages::{collect as messages, kept_rows};
-use crate::options::{self, Settings};
+use crate::signals;
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
+use args::DeleteArgs;
 
 pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.store.options, None)?;
-    let (store, layout) = local_store(&args.store, &settings)?;
-    let layout = &layout;
-    let lock_wait = options::lock_wait(Default::default());
-    let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
+    let store = LocalStore::find(&args.store)?;
+    let layout = &store.layout;
+    let reader = store.open()?;
     let mut paths = parse_paths(&read_paths(&args.paths, false)?, &reader)?;
     skip_absent(&reader, &mut paths)?;
     let options = DeleteOptions {
@@ -35,7 +33,7 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
         also_referrers: args.also_referrers,
         ignore_liveness: args.ignore_liveness,
     };
-    let gc_settings = gc_settings(&settings, store.facts().runtime_roots);
+    let gc_settings = gc_settings(&store);
     let dir = &layout.store_dir;
     if args.dry_run {
         let dead = reader.find_deletable(&paths, options, &gc_settings);
@@ -43,11 +41,10 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
         return show(args, &dead.map_err(|error| describe(error, dir))?, dir);
     }
     drop(reader);
-    check_writable(&*store)?;
-    mount::make_writable(&layout.real_store_dir)?;
+    store.prepare_writing()?;
     let cancel = Cancel::default();
-    options::cancel_on_signals(&cancel)?;
-    let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
+    signals::cancel_on_signals(&cancel)?;
+    let collector = Collector::open(layout.clone(), &store.settings.write_options(&cancel)?)?;
     let progress = StoreProgress::start(cancel, messages::deleting);
     let (results, deleted) = collector.delete(&paths, options, &gc_settings, &progress);
     drop(progress);

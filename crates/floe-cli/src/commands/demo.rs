@@ -25,16 +25,17 @@ use floe_store::{StoreLayout, StoreReader, StoreWriter, WrittenFile, write_file}
 use floe_transfer::{Cancel, Error, ErrorKind, Size, StoreConfig};
 use rustix::fs::Mode;
 
-use super::{key, print};
+use super::key;
 use crate::messages;
-use crate::options;
+use crate::signals;
+use crate::stdout::print;
 
 pub(crate) fn run(keep: Option<&Path>) -> Result<()> {
     if let Some(directory) = keep {
         fs::create_dir(directory).with_context(|| messages::directory(directory))?;
     }
     let cancel = Cancel::default();
-    options::cancel_on_signals(&cancel)?;
+    signals::cancel_on_signals(&cancel)?;
     let scratch = match keep {
         Some(_) => None,
         None => Some(tempfile::Builder::new().prefix("floe-demo-").tempdir()?),

@@ -1,5 +1,6 @@
 //! `floe gc`: deletes the paths that no root keeps.
 
+pub(crate) mod args;
 mod collection;
 mod old_generations;
 pub(crate) mod page;
@@ -9,55 +10,50 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
-use floe_copy::check_writable;
-use floe_store::{
-    Collector, FileSystem, Garbage, GcSettings, RuntimeRoots, StoreLayout, StoreReader,
-};
+use floe_store::{Collector, FileSystem, Garbage, GcSettings, StoreLayout};
 use floe_transfer::{Cancel, Size};
 use serde_json::{Value, json};
 
-use super::manage::{local_store, warn_of_stale, warn_of_unreadable};
-use super::mount;
-use super::print;
-use crate::args::GcArgs;
 use crate::display::{eprint_line, warn};
 use crate::messages::{collect as messages, kept_rows};
-use crate::options::{self, Settings};
+use crate::options;
+use crate::root_links::{warn_of_stale, warn_of_unreadable};
+use crate::signals;
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
+use args::GcArgs;
 pub(super) use collection::{StoreProgress, dead_to_json, failed, print_dead, report};
 use collection::{dead_path, warn_of_circles};
 use old_generations::OldGenerations;
 
 pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.store.options, None)?;
-    let (store, layout) = local_store(&args.store, &settings)?;
-    let layout = &layout;
+    let store = LocalStore::find(&args.store)?;
+    let (settings, layout) = (&store.settings, &store.layout);
     let gc_settings = GcSettings {
         ignore_unregistered_roots: args.ignore_unregistered_roots,
-        ..gc_settings(&settings, store.facts().runtime_roots)
+        ..gc_settings(&store)
     };
     if args.print_roots {
-        return print_roots(args, layout, store.facts().runtime_roots);
+        return print_roots(args, &store);
     }
     let is_dry = args.dry_run || args.print_dead || args.print_live;
     let cancel = Cancel::default();
     let lock_wait = options::lock_wait(cancel.flag());
-    let mut old = OldGenerations::find(args, layout, &settings)?;
+    let mut old = OldGenerations::find(args, layout, settings)?;
     if is_dry {
-        let reader = StoreReader::open_with(layout.clone(), lock_wait)?;
+        let reader = store.open_with(lock_wait)?;
         let garbage = reader.find_garbage(&gc_settings, &old.links())?;
         old.report(true);
         return show(args, &garbage, layout);
     }
-    check_writable(&*store)?;
-    options::cancel_on_signals(&cancel)?;
-    // Before any thread starts, so that all see the writable directory.
-    mount::make_writable(&layout.real_store_dir)?;
+    signals::cancel_on_signals(&cancel)?;
+    store.prepare_writing()?;
     // A store that cannot be collected keeps its old generations. On a full disk, the collector
     // makes the space that the locks of the profiles need.
     let collector = Collector::open(layout.clone(), &settings.write_options(&cancel)?)?;
     let max_freed = max_freed(args, layout)?;
     if !old.is_empty() {
-        let reader = StoreReader::open_with(layout.clone(), lock_wait.clone())?;
+        let reader = store.open_with(lock_wait.clone())?;
         reader.check_roots(&gc_settings)?;
         drop(reader);
         old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
@@ -70,11 +66,12 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the settings of a collection.
-pub(super) fn gc_settings(settings: &Settings, runtime_roots: RuntimeRoots) -> GcSettings {
+pub(super) fn gc_settings(store: &LocalStore) -> GcSettings {
+    let config = &store.settings.config;
     GcSettings {
-        keep_outputs: *settings.config.keep_outputs.get(),
-        keep_derivations: *settings.config.keep_derivations.get(),
-        runtime_roots,
+        keep_outputs: *config.keep_outputs.get(),
+        keep_derivations: *config.keep_derivations.get(),
+        runtime_roots: store.config.facts().runtime_roots,
         ignore_unregistered_roots: false,
     }
 }
@@ -91,14 +88,9 @@ fn max_freed(args: &GcArgs, layout: &StoreLayout) -> anyhow::Result<Option<u64>>
     Ok(Some(wanted.0.saturating_sub(free)))
 }
 
-fn print_roots(
-    args: &GcArgs,
-    layout: &StoreLayout,
-    runtime_roots: RuntimeRoots,
-) -> anyhow::Result<()> {
-    let lock_wait = options::lock_wait(Default::default());
-    let found = StoreReader::open_with(layout.clone(), lock_wait)?.find_roots(runtime_roots)?;
-    warn_of_unreadable(&found.unreadable);
+fn print_roots(args: &GcArgs, store: &LocalStore) -> anyhow::Result<()> {
+    let (_, found) = store.open_and_find_roots()?;
+    let layout = &store.layout;
     warn_of_stale(&found.stale);
     let roots = found.roots.iter().chain(&found.not_valid);
     if args.store.json {

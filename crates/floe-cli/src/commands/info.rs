@@ -1,29 +1,28 @@
 //! `floe info`: shows the metadata of paths in a store or cache.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use floe_cache::Network;
+use floe_config::StoreAccess;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{HashPart, NarInfo, StorePath};
 use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Session, Source};
 use serde_json::{Map, Value};
 
-use super::print;
-use crate::args::{InfoArgs, LocalStoreArgs, PathArgs};
+use crate::args::PathArgs;
 use crate::display::{Display, eprint_error};
 use crate::links::StoreNames;
 use crate::options::Settings;
+use crate::stdout::print;
+use args::InfoArgs;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
-    let LocalStoreArgs { root, store } = &args.local;
-    let store_config = match &args.from {
-        Some(from) => settings.resolve(from)?,
-        None => settings.local_store(root.as_deref(), store.as_deref())?,
-    };
+    let store_config = settings.store_or(args.from.as_deref(), &args.local, StoreAccess::Read)?;
     let names = store_config.layout().map(StoreNames::from);
     let events = Events::new(Arc::new(Display::default()));
     let session = Session::new(Cancel::default(), events)

@@ -1,56 +1,50 @@
 //! `floe install`: copies closures from binary caches into a store.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
-use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
+use floe_config::{StoreAccess, StoreChoice};
+use floe_copy::{CopyRequest, RequestedPaths};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
 
-use super::manage::warn_of_skipped_rows;
-use super::run_copy::{CopyCommand, Follow, run_copy};
 use super::verify::open_for_repair;
-use crate::args::InstallArgs;
+use crate::copying::{CopyAction, Copying, Follow};
 use crate::options::Settings;
+use crate::root_links::warn_of_skipped_rows;
+use args::InstallArgs;
 
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
-    let target = settings.target_store(args.root.as_deref(), args.store.as_deref())?;
-    // Caches given with `--from` are tried in the given order.
-    let order = match args.from.is_empty() {
-        true => SourceOrder::ByPriority,
-        false => SourceOrder::AsListed,
-    };
-    let sources = settings.sources(&args.from)?;
-    let stores = [&target].into_iter().chain(&sources);
-    let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
-    let paths = match args.paths.all {
-        true => RequestedPaths::All,
-        false => RequestedPaths::Named(settings.follow_links(&args.paths.read()?, &stores)),
-    };
-    if args.repair
-        && let Some(layout) = target.layout()
-    {
-        record_damaged((&*target, layout), (&args, &paths), &settings)?;
+    let choice = StoreChoice::of_flags(args.root.as_deref(), args.store.as_deref());
+    let target = settings.store(choice, StoreAccess::Write)?;
+    let mut request = settings.copy_from(&args.from, target, RequestedPaths::All)?;
+    if !args.paths.all {
+        let stores = [&request.target].into_iter().chain(&request.sources);
+        let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
+        let paths = settings.follow_links(&args.paths.read()?, &stores);
+        request.paths = RequestedPaths::Named(paths);
     }
-    let request = CopyRequest {
-        order,
-        ..CopyRequest::new(sources, target, paths)
-    };
-    let command = CopyCommand {
-        name: "install",
+    if args.repair
+        && let Some(layout) = request.target.layout()
+    {
+        record_damaged((&request, layout), &args, &settings)?;
+    }
+    let command = Copying {
+        action: CopyAction::Install,
         settings: &settings,
         args: &args.transfer,
         follow: &Follow::No,
         is_result: true,
     };
-    run_copy(request, command)
+    command.run(request)
 }
 
 /// Hashes the valid paths of the requested closures, and records those that are damaged, which the
 /// copy then replaces.
 fn record_damaged(
-    (target, layout): (&dyn StoreConfig, &StoreLayout),
-    (args, paths): (&InstallArgs, &RequestedPaths),
+    (request, layout): (&CopyRequest, &StoreLayout),
+    args: &InstallArgs,
     settings: &Settings,
 ) -> anyhow::Result<()> {
     let store = match StoreReader::open(layout.clone()) {
@@ -58,7 +52,7 @@ fn record_damaged(
         store => store?,
     };
     let mut roots = Vec::new();
-    match paths {
+    match &request.paths {
         RequestedPaths::All => roots = store.valid_paths()?,
         RequestedPaths::Named(paths) => {
             for text in paths {
@@ -76,7 +70,7 @@ fn record_damaged(
     let damaged = damaged.damaged_paths(&layout.store_dir);
     if !damaged.is_empty() {
         let write = settings.write_options(&Cancel::default())?;
-        if let Some(store) = open_for_repair(target, &Session::default(), &write)? {
+        if let Some(store) = open_for_repair(&*request.target, &Session::default(), &write)? {
             store.record_damaged(&damaged)?;
         }
     }

@@ -1,5 +1,6 @@
 //! `floe key`: makes and converts the keys that sign binary caches, in Nix's text form.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
 use std::io::Read as _;
@@ -9,10 +10,11 @@ use floe_cache::read_secret_key;
 use floe_format::SecretKey;
 use floe_format::signature::SEED_LEN;
 
-use super::{print, random};
-use crate::args::KeyCommand;
+use super::random;
 use crate::exit::UsageError;
 use crate::messages;
+use crate::stdout::print;
+use args::KeyCommand;
 
 pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     match command {

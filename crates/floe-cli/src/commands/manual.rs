@@ -18,8 +18,8 @@ use clap_complete::env::Shells;
 use clap_mangen::roff::{Roff, bold, roman};
 use floe_store::write_file;
 
-use super::print;
 use crate::messages;
+use crate::stdout::print;
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! `floe nix-copy-closure`: `floe copy` with the options of Nix's command, also under its name.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
 use std::ffi::OsString;
@@ -8,10 +9,10 @@ use std::path::Path;
 use anyhow::bail;
 use clap::Parser as _;
 
-use super::{Cli, Command};
-use crate::args::NixCopyClosureArgs;
+use crate::commands::{Cli, Command};
 use crate::exit::UsageError;
 use crate::messages::copy::NO_OUTPUTS;
+use args::NixCopyClosureArgs;
 
 /// Returns the command line of floe. If the program was called as `nix-copy-closure`, that is the
 /// command.

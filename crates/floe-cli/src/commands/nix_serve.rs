@@ -14,7 +14,6 @@ use std::path::Path;
 use floe_config::{StoreFlags, served_store};
 use floe_server::Config;
 
-use super::print;
 use super::serve::identity::Identity;
 use super::serve::process::{self, ProcessOptions};
 use super::serve::{access_log, limits};
@@ -22,6 +21,7 @@ use crate::display::warn;
 use crate::open_files;
 use crate::options;
 use crate::page::Example;
+use crate::stdout::print;
 use command_line::{Options, Request};
 
 /// Returns the arguments, if the program was called as `nix-serve`.
@@ -70,7 +70,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         ..StoreFlags::default()
     };
     let store = served_store(&flags, &environment)?;
-    options::warn_of_ignored(&store.ignored_parameters);
+    crate::store_choice::warn_of_ignored(&store.ignored_parameters);
     let key_files = Vec::from_iter(environment.secret_key_file());
     let open_files = open_files::raise();
     let access_log = access_log::open(options.log, options.access_log.as_deref())?;

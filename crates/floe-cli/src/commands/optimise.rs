@@ -1,37 +1,36 @@
 //! `floe optimise`: replaces equal files of a store by hard links.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
-use floe_copy::check_writable;
-use floe_store::{OptimiseResults, StoreReader, StoreWriter};
+use floe_store::{OptimiseResults, StoreWriter};
 use floe_transfer::{Cancel, Size};
 use serde_json::json;
 
 use super::gc::{StoreProgress, failed};
-use super::manage::local_store;
-use super::mount;
-use super::print;
-use crate::args::OptimiseArgs;
 use crate::display::{eprint_error, eprint_line, warn};
 use crate::messages::{collect as messages, skipped_rows};
-use crate::options::{self, Settings};
+use crate::options;
+use crate::signals;
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
+use args::OptimiseArgs;
 
 pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.store.options, None)?;
-    let (store, layout) = local_store(&args.store, &settings)?;
+    let store = LocalStore::find(&args.store)?;
     let cancel = Cancel::default();
-    options::cancel_on_signals(&cancel)?;
-    let reader = StoreReader::open_with(layout.clone(), options::lock_wait(cancel.flag()))?;
+    signals::cancel_on_signals(&cancel)?;
+    let reader = store.open_with(options::lock_wait(cancel.flag()))?;
     let results = match args.dry_run {
         true => reader.find_equal_files(
             args.jobs,
             &StoreProgress::start(cancel, messages::optimising),
         )?,
         false => {
-            check_writable(&*store)?;
-            mount::make_writable(&layout.real_store_dir)?;
+            store.prepare_writing()?;
             drop(reader);
-            let writer = StoreWriter::open_with(layout, &settings.write_options(&cancel)?)?;
+            let options = store.settings.write_options(&cancel)?;
+            let writer = StoreWriter::open_with(store.layout, &options)?;
             writer.optimise(
                 args.jobs,
                 &StoreProgress::start(cancel, messages::optimising),

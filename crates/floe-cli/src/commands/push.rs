@@ -1,19 +1,20 @@
 //! `floe push`: copies closures of the local store into a binary cache, compressed and signed.
 
+pub(crate) mod args;
 pub(crate) mod page;
 
 use std::path::PathBuf;
 
 use anyhow::bail;
-use floe_config::{StoreFlags, build_log_dir};
-use floe_copy::{CopyRequest, RequestedPaths};
+use floe_config::{StoreAccess, StoreChoice, StoreFlags, build_log_dir};
+use floe_copy::CopyRequest;
 use floe_store::StoreLayout;
 
-use super::run_copy::{CopyCommand, Follow, run_copy};
-use crate::args::PushArgs;
+use crate::copying::{CopyAction, Copying, Follow};
 use crate::exit::UsageError;
 use crate::messages::copy::{FOLLOWS_NOTHING, NO_PUSH_TARGET, not_a_cache, not_watchable};
 use crate::options::{Settings, environment};
+use args::PushArgs;
 
 pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
@@ -21,9 +22,9 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     if args.follow && !path_args.use_stdin() {
         bail!(UsageError(FOLLOWS_NOTHING.into()));
     }
-    let (root, store) = (args.local.root.as_deref(), args.local.store.as_deref());
-    let source = settings.local_store(root, store)?;
-    let target = settings.resolve(&target_uri(args, &settings)?)?;
+    let source = settings.store(args.local.choice(), StoreAccess::Read)?;
+    let target = target_uri(args, &settings)?;
+    let target = settings.store(StoreChoice::Uri(&target), StoreAccess::Read)?;
     if target.layout().is_some() {
         bail!(UsageError(not_a_cache(&target)));
     }
@@ -33,20 +34,10 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         (false, true, None) => bail!(UsageError(not_watchable(&source))),
         (false, false, _) => Follow::No,
     };
-    let paths = match (path_args.all, &follow) {
-        (true, _) => RequestedPaths::All,
-        (false, follow) => {
-            let paths = match follow {
-                Follow::No => path_args.read()?,
-                // The others come later.
-                _ => path_args.named(),
-            };
-            RequestedPaths::Named(settings.follow_links(&paths, &[&*source]))
-        }
-    };
+    let paths = follow.first_paths(&path_args, &settings, &[&*source])?;
     let transfer = args.transfer();
-    let command = CopyCommand {
-        name: "push",
+    let command = Copying {
+        action: CopyAction::Push,
         settings: &settings,
         args: &transfer,
         follow: &follow,
@@ -57,7 +48,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         None => None,
     };
     let upstreams = args.skip_upstream.iter();
-    let upstreams = upstreams.map(|uri| settings.resolve(uri));
+    let upstreams = upstreams.map(|uri| settings.store(StoreChoice::Uri(uri), StoreAccess::Read));
     let request = CopyRequest {
         build_logs,
         upstreams: upstreams.collect::<anyhow::Result<_>>()?,
@@ -65,7 +56,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         may_skip_requested: args.watch_store || path_args.all,
         ..CopyRequest::new(vec![source], target, paths)
     };
-    run_copy(request, command)
+    command.run(request)
 }
 
 /// Returns the directory with the build logs of the store.

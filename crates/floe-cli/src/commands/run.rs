@@ -4,6 +4,7 @@
 //! namespace of the program alone. floe replaces itself by the program, so terminal, signals and
 //! exit code are those of the program.
 
+pub(crate) mod args;
 mod clone_mount;
 mod main_program;
 mod mount_store;
@@ -19,17 +20,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{anyhow, bail};
-use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
+use floe_config::StoreAccess;
+use floe_copy::RequestedPaths;
 use floe_format::StorePath;
 use floe_store::{LockWait, StoreLayout};
 use floe_transfer::PathSpec;
 
-use super::run_copy::{CopyCommand, Follow, run_copy};
-use crate::args::{ProgramArgs, RunArgs, ShellArgs};
+use crate::copying::{CopyAction, Copying, Follow};
 use crate::exit::UsageError;
 use crate::messages::run as messages;
 use crate::open_files;
 use crate::options::{self, Settings};
+use args::{ProgramArgs, RunArgs, ShellArgs};
 use main_program::{file_in, main_program};
 use mount_store::{mount_store, warn_of_hidden_files};
 use protect::{Protected, protect};
@@ -90,8 +92,7 @@ impl Installed {
     /// Finds the paths, and installs those that are not valid.
     fn new(args: &ProgramArgs, paths: &[String]) -> anyhow::Result<Installed> {
         let settings = Settings::load(args.options(), None)?;
-        let target =
-            settings.local_store(args.local.root.as_deref(), args.local.store.as_deref())?;
+        let target = settings.store(args.local.choice(), StoreAccess::Read)?;
         let Some(layout) = target.layout().cloned() else {
             bail!(UsageError(messages::not_a_local_store(&*target)));
         };
@@ -112,24 +113,16 @@ impl Installed {
         if env::var_os(INSTALLED).is_some_and(|process| process == own_process().as_str()) {
             bail!(messages::vanished(&texts));
         }
-        let order = match args.from.is_empty() {
-            true => SourceOrder::ByPriority,
-            false => SourceOrder::AsListed,
-        };
-        let sources = settings.sources(&args.from)?;
-        let request = CopyRequest {
-            order,
-            ..CopyRequest::new(sources, target, RequestedPaths::Named(texts))
-        };
+        let request = settings.copy_from(&args.from, target, RequestedPaths::Named(texts))?;
         let transfer = args.transfer();
-        let command = CopyCommand {
-            name: "install",
+        let command = Copying {
+            action: CopyAction::Install,
             settings: &settings,
             args: &transfer,
             follow: &Follow::No,
             is_result: false,
         };
-        run_copy(request, command)?;
+        command.run(request)?;
         start_again()
     }
 

@@ -18,11 +18,11 @@ use std::path::PathBuf;
 use floe_config::{AccessLogFormat, Environment, ServeSettings, secret_key_warnings};
 use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
-use super::print;
 use crate::display::warn;
 use crate::exit::UsageError;
 use crate::open_files;
 use crate::options;
+use crate::stdout::print;
 use args::ServeArgs;
 use auth::args::ServeCommand;
 use process::ProcessOptions;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 /// Returns the configuration without the access log.
 fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result<Config> {
     let store = settings.served_store(environment)?;
-    options::warn_of_ignored(&store.ignored_parameters);
+    crate::store_choice::warn_of_ignored(&store.ignored_parameters);
     let (cache, cache_size) = (&settings.compressed_cache, &settings.compressed_cache_size);
     let cache = cache.get().zip(cache_size.get());
     let secret_keys = process::secret_keys(&settings.secret_key_files(), environment)?;

@@ -1,6 +1,7 @@
 //! `floe verify`: finds what `nix-store --verify --check-contents` finds. With `--repair`, it
 //! fetches damaged and missing paths again.
 
+pub(crate) mod args;
 pub(crate) mod page;
 mod remote;
 
@@ -9,8 +10,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
-use floe_config::store_in_root;
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, SourceOrder};
+use floe_config::{StoreAccess, StoreChoice};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths};
 use floe_format::StorePath;
 use floe_store::{
     Damage, ProblemCause, Root, RootPlace, RuntimeRoots, StoreError, StoreLayout, StoreReader,
@@ -21,13 +22,16 @@ use floe_transfer::{
 };
 use serde_json::{Value, json};
 
-use super::print;
-use crate::args::{VerifyArgs, read_paths};
+use crate::args::read_paths;
 use crate::display::{Display, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
 use crate::links::StoreNames;
 use crate::messages;
 use crate::options::{self, Settings};
+use crate::signals;
+use crate::stdout::print;
+use crate::store_choice::warn_of_ignored;
+use args::VerifyArgs;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
@@ -35,11 +39,14 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let context = options::environment().uri_context(args.store_dir.as_deref())?;
     // A store that the user names needs no configuration, which may be broken.
     let mut settings = None;
-    let store_config = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
-        (Some(root), _) => store_in_root(root, &context)?,
-        (None, "auto") => settings.insert(load()?).resolve("auto")?,
-        (None, named) => options::parse_store_uri(named, &context)?,
+    let choice = StoreChoice::of_flags(args.root.as_deref(), args.store.as_deref());
+    let store_config = if choice == StoreChoice::AUTO {
+        let settings = settings.insert(load()?);
+        (settings.config).resolve_store(choice, StoreAccess::Read, &context)?
+    } else {
+        choice.resolve(&context)?
     };
+    warn_of_ignored(store_config.facts().ignored_parameters);
     let Some(layout) = store_config.layout() else {
         return remote::verify(&args, &*store_config);
     };
@@ -170,7 +177,7 @@ fn repair(
     if let Some(store) = &store {
         solved += correct_sizes(store, found, &mut damaged)?;
     }
-    options::cancel_on_signals(&cancel)?;
+    signals::cancel_on_signals(&cancel)?;
     let mut fetched = Fetched::default();
     if !damaged.is_empty() {
         if let Some(store) = &store {
@@ -218,20 +225,17 @@ fn fetch(
     let cancel = session.cancel.clone();
     let paths = damaged.iter().map(|(path, _)| path.to_string()).collect();
     let is_unusable = args.from.is_empty() && settings.has_unusable_substituter();
-    let sources = match settings.sources(&args.from) {
+    let names = RequestedPaths::Named(paths);
+    let request = match settings.copy_from(&args.from, store_config.clone(), names) {
         // Without any source, no reply is missing.
         Err(error) if args.from.is_empty() && !is_unusable => {
             let mut fetched: Fetched = report_failed_repair(error)?;
             fetched.absent = damaged.iter().map(|(path, _)| path.clone()).collect();
             return Ok(fetched);
         }
-        sources => sources?,
+        request => request?,
     };
     let request = CopyRequest {
-        order: match args.from.is_empty() {
-            true => SourceOrder::ByPriority,
-            false => SourceOrder::AsListed,
-        },
         network: settings.network(args.refresh),
         events: session.events.clone(),
         options: CopyOptions {
@@ -242,7 +246,7 @@ fn fetch(
             ..CopyOptions::default()
         },
         write,
-        ..CopyRequest::new(sources, store_config.clone(), RequestedPaths::Named(paths))
+        ..request
     };
     let copy = request.open()?;
     for (name, error) in &copy.sources.unavailable {

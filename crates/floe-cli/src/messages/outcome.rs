@@ -9,15 +9,6 @@ use floe_transfer::Size;
 
 use super::{Elapsed, counted};
 
-/// The participle of a command: `installed`, `pushed` or `copied`.
-pub(crate) fn participle(command: &str) -> &'static str {
-    match command {
-        "install" => "installed",
-        "push" => "pushed",
-        _ => "copied",
-    }
-}
-
 /// The work that a copy has done. `present` is the number of paths that were there before.
 pub(crate) fn done(
     participle: &str,

@@ -36,7 +36,11 @@ const SHARED: &[&str] = &[
     "crates/floe-store/src/roots",
     "crates/floe-store/src/locks",
     "crates/floe-cli/src/commands/gc",
-    "crates/floe-cli/src/commands/manage",
+    "crates/floe-cli/src/commands/list",
+    "crates/floe-cli/src/commands/profile",
+    "crates/floe-cli/src/commands/roots",
+    "crates/floe-cli/src/commands/uninstall",
+    "crates/floe-cli/src/root_links",
 ];
 
 /// `/proc` belongs to the system.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use floe_bench::BenchError;
 use floe_cache::Network;
+use floe_config::StoreChoice;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
@@ -14,6 +15,7 @@ use floe_transfer::{Cancel, Events, PathSpec, Session};
 
 use crate::messages::bench as messages;
 use crate::options;
+use crate::store_choice::warn_of_ignored;
 
 /// The closure to copy, as its source describes it.
 #[derive(Debug)]
@@ -32,7 +34,8 @@ impl Closure {
     /// Errors: the source fails or lacks a path.
     pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
         let environment = options::environment();
-        let store_config = options::parse_store_uri(from, &environment.uri_context(None)?)?;
+        let store_config = StoreChoice::Uri(from).resolve(&environment.uri_context(None)?)?;
+        warn_of_ignored(store_config.facts().ignored_parameters);
         let session = Session::new(cancel.clone(), Events::default())
             .with_options::<Network>(environment.network_options());
         let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;

@@ -11,7 +11,7 @@ use floe_transfer::ErrorKind;
 
 use super::closure::Closure;
 use super::variant::VariantSpec;
-use crate::args::BenchCopyArgs;
+use crate::commands::bench::args::BenchCopyArgs;
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
 use crate::messages::bench as messages;

@@ -9,11 +9,11 @@ use floe_store::{DeadFile, GcResults, Progress, Unreadable};
 use floe_transfer::{Cancel, ErrorKind, Size};
 use serde_json::{Value, json};
 
-use super::super::manage::warn_of_unreadable;
-use super::super::print;
 use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
 use crate::messages::{collect as messages, kept_rows};
+use crate::root_links::warn_of_unreadable;
+use crate::stdout::print;
 
 /// Shows the progress of work on the paths of a store, and stops it when the user interrupts it.
 pub(in crate::commands) struct StoreProgress {

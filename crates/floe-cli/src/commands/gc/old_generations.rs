@@ -8,9 +8,9 @@ use floe_store::{
     FoundProfiles, Generation, GenerationSpec, LockWait, Profile, StoreError, StoreLayout,
 };
 
-use super::super::manage::profile::{default_profile, older_than_spec};
+use super::super::profile::{default_profile, older_than_spec};
 use super::IgnoredLinks;
-use crate::args::GcArgs;
+use crate::commands::gc::args::GcArgs;
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::manage as messages;

@@ -13,8 +13,9 @@ use anyhow::Context as _;
 use floe_server::auth::token::{TOKEN_BYTES, Token};
 use floe_server::auth::{Login, LoginFile, SecretHash, secret_hash};
 
-use crate::commands::{print, random};
+use crate::commands::random;
 use crate::exit::UsageError;
+use crate::stdout::print;
 use args::{AuthCommand, NewLoginArgs};
 use edit::edit;
 

@@ -11,7 +11,7 @@ use httpdate::fmt_http_date;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::messages;
-use crate::commands::print;
+use crate::stdout::print;
 
 /// Opens the store, reads the keys and listens, as the server does. For the files of the server,
 /// only tests whether it could create and write them.

@@ -7,12 +7,12 @@ use anyhow::bail;
 use floe_transfer::{Cancel, ErrorKind, Events, Session, SourceContext, StoreConfig};
 use serde_json::json;
 
-use crate::args::VerifyArgs;
-use crate::commands::print;
+use crate::commands::verify::args::VerifyArgs;
 use crate::display::{Display, eprint_line, is_json};
 use crate::exit::{self, UsageError};
 use crate::messages;
-use crate::options;
+use crate::signals;
+use crate::stdout::print;
 
 /// Lets the daemon verify its store.
 pub(super) fn verify(args: &VerifyArgs, store: &dyn StoreConfig) -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub(super) fn verify(args: &VerifyArgs, store: &dyn StoreConfig) -> anyhow::Resu
     }
     let began = Instant::now();
     let cancel = Cancel::default();
-    options::cancel_on_signals(&cancel)?;
+    signals::cancel_on_signals(&cancel)?;
     let session = Session::new(cancel, Events::new(Arc::new(Display::default())));
     let (opened, _opened) = mpsc::channel();
     let source = store.open_source(&SourceContext {

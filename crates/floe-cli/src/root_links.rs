@@ -1,63 +1,16 @@
-//! The commands that show and change what a store keeps: `floe roots`, `list`, `uninstall` and
-//! `profile`.
-
-pub(crate) mod list;
-pub(crate) mod page;
-pub(crate) mod profile;
-pub(crate) mod roots;
-pub(crate) mod uninstall;
+//! Roots as users see them: warnings of those that could not be read, links, and generations of
+//! profiles.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::bail;
-use floe_store::{
-    FoundRoots, Profile, RootPlace, StaleRegistration, StoreLayout, StoreReader, Unreadable,
-};
-use floe_transfer::StoreConfig;
+use floe_store::{Profile, RootPlace, StaleRegistration, StoreReader, Unreadable};
 
-use crate::args::StoreQueryArgs;
 use crate::display::warn;
-use crate::exit::UsageError;
 use crate::messages::manage as messages;
 use crate::messages::skipped_rows;
-use crate::options::{self, Settings};
-
-/// Opens the local store of the arguments for reading.
-fn open_store(args: &StoreQueryArgs) -> anyhow::Result<StoreReader> {
-    let settings = Settings::load(&args.options, None)?;
-    let (_, layout) = local_store(args, &settings)?;
-    let lock_wait = options::lock_wait(Default::default());
-    Ok(StoreReader::open_with(layout, lock_wait)?)
-}
-
-/// Opens the local store of the arguments, and finds all its roots.
-fn open_and_find_roots(args: &StoreQueryArgs) -> anyhow::Result<(StoreReader, FoundRoots)> {
-    let settings = Settings::load(&args.options, None)?;
-    let (config, layout) = local_store(args, &settings)?;
-    let lock_wait = options::lock_wait(Default::default());
-    let store = StoreReader::open_with(layout, lock_wait)?;
-    let found = store.find_roots(config.facts().runtime_roots)?;
-    warn_of_unreadable(&found.unreadable);
-    Ok((store, found))
-}
-
-/// Returns the local store of the arguments, and its directories.
-///
-/// Errors: it is not a local store.
-pub(super) fn local_store(
-    args: &StoreQueryArgs,
-    settings: &Settings,
-) -> anyhow::Result<(Arc<dyn StoreConfig>, StoreLayout)> {
-    let store = settings.local_store(args.local.root.as_deref(), args.local.store.as_deref())?;
-    match store.layout().cloned() {
-        Some(layout) => Ok((store, layout)),
-        None => bail!(UsageError(messages::not_a_local_store(&*store))),
-    }
-}
 
 /// Warns of what could not be read: it may hold further roots.
-pub(super) fn warn_of_unreadable(places: &[Unreadable]) {
+pub(crate) fn warn_of_unreadable(places: &[Unreadable]) {
     for unreadable in places {
         warn(match unreadable {
             Unreadable::Link(path) => messages::unreadable_link(path),
@@ -80,28 +33,28 @@ pub(super) fn warn_of_unreadable(places: &[Unreadable]) {
 }
 
 /// Warns of registrations of roots that point to nothing.
-pub(super) fn warn_of_stale(stale: &[StaleRegistration]) {
+pub(crate) fn warn_of_stale(stale: &[StaleRegistration]) {
     messages::stale_registrations(stale)
         .into_iter()
         .for_each(warn);
 }
 
 /// Warns of the rows that do not parse and that the command has left out until now.
-pub(super) fn warn_of_skipped_rows(store: &StoreReader) {
+pub(crate) fn warn_of_skipped_rows(store: &StoreReader) {
     skipped_rows(&store.skipped_rows())
         .into_iter()
         .for_each(warn);
 }
 
 /// The generation of a profile that a link is.
-struct ProfileGeneration {
-    profile: Profile,
-    number: u64,
-    is_current: bool,
+pub(crate) struct ProfileGeneration {
+    pub(crate) profile: Profile,
+    pub(crate) number: u64,
+    pub(crate) is_current: bool,
 }
 
 /// Returns the generation that a root is, if it is one: `P-N-link` beside the link `P`.
-fn profile_generation(place: &RootPlace) -> Option<ProfileGeneration> {
+pub(crate) fn profile_generation(place: &RootPlace) -> Option<ProfileGeneration> {
     let RootPlace::Link(link) = place else {
         return None;
     };
@@ -119,7 +72,7 @@ fn profile_generation(place: &RootPlace) -> Option<ProfileGeneration> {
 }
 
 /// Returns the path of a link as a user names it.
-fn link_path(place: &RootPlace) -> Option<&PathBuf> {
+pub(crate) fn link_path(place: &RootPlace) -> Option<&PathBuf> {
     match place {
         RootPlace::Link(link) => Some(link),
         _ => None,

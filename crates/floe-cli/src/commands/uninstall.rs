@@ -1,5 +1,8 @@
 //! `floe uninstall`: removes roots, so that a later collection frees what only they keep.
 
+pub(crate) mod args;
+pub(crate) mod page;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,14 +16,15 @@ use floe_store::{
 use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
-use super::super::print;
-use super::{link_path, open_and_find_roots, profile_generation, warn_of_skipped_rows};
-use crate::args::UninstallArgs;
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::links::StoreNames;
 use crate::messages::manage as messages;
 use crate::options;
+use crate::root_links::{link_path, profile_generation, warn_of_skipped_rows};
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
+use args::UninstallArgs;
 
 /// A root to remove.
 enum Removal {
@@ -31,7 +35,7 @@ enum Removal {
 }
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
-    let (store, found) = open_and_find_roots(&args.store)?;
+    let (store, found) = LocalStore::find(&args.store)?.open_and_find_roots()?;
     let mut chosen: BTreeSet<&Root> = BTreeSet::new();
     for name in &args.names {
         chosen.extend(choose(&store, &found.roots, name)?);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::parse_number;
+use crate::args::parse_number;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {

@@ -1,20 +1,24 @@
 //! `floe roots`: the roots of a store, and what each keeps.
 
+pub(crate) mod args;
+pub(crate) mod page;
+
 use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{ReferenceGraph, Root, StoreReader};
 use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
-use super::super::print;
-use super::{open_and_find_roots, warn_of_skipped_rows, warn_of_stale};
-use crate::args::RootsArgs;
 use crate::display::eprint_line;
 use crate::links::StoreNames;
 use crate::messages::manage as messages;
+use crate::root_links::{warn_of_skipped_rows, warn_of_stale};
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
+use args::RootsArgs;
 
 pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
-    let (store, found) = open_and_find_roots(&args.store)?;
+    let (store, found) = LocalStore::find(&args.store)?.open_and_find_roots()?;
     warn_of_stale(&found.stale);
     let targets: Vec<StorePath> = found.roots.iter().map(|root| root.path.clone()).collect();
     let graph = store.reference_graph(&targets)?;

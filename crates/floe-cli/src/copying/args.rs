@@ -1,31 +1,15 @@
-//! The common arguments of `floe install` and `floe copy`.
+//! The arguments of a copy, and the options that they mean.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use floe_transfer::ReuseBy;
+use floe_copy::{CopyRequest, reuse_directory};
+use floe_transfer::{CopyOptions, Reuse, ReuseBy};
 
-use super::{LogArgs, OptionArgs, OutputArgs, parse_count};
-
-/// Which paths of a cache are trusted.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Trusted signatures")]
-pub(crate) struct TrustArgs {
-    /// Trust these keys instead of the configured ones, separated by spaces
-    #[arg(long, value_name = "NAME:KEY …")]
-    pub(crate) trusted_public_keys: Option<String>,
-    /// Trust this key instead of the configured ones; may be repeated
-    #[arg(long, value_name = "NAME:KEY")]
-    pub(crate) trusted_public_key: Vec<String>,
-    /// Trust these keys in addition, separated by spaces
-    #[arg(long, value_name = "NAME:KEY …")]
-    pub(crate) extra_trusted_public_keys: Vec<String>,
-    /// Accept paths without a trusted signature
-    #[arg(long)]
-    pub(crate) no_check_sigs: bool,
-}
+use crate::args::{LogArgs, OptionArgs, OutputArgs, TrustArgs, parse_count};
+use crate::options::Settings;
 
 /// How a copy is done and shown.
 #[derive(Debug, Default, Args)]
@@ -77,6 +61,44 @@ pub(crate) struct TransferArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl TransferArgs {
+    /// Returns the options of the arguments and the settings, and the others of the request.
+    pub(super) fn options(
+        &self,
+        settings: &Settings,
+        request: &CopyRequest,
+    ) -> anyhow::Result<CopyOptions> {
+        let target = &*request.target;
+        // The setting does not concern a binary cache, but the flag is an error there.
+        let optimise_by_config =
+            *settings.config.auto_optimise_store.get() && target.layout().is_some();
+        Ok(CopyOptions {
+            trusted_keys: settings.trusted_keys(&self.trust)?,
+            check_signatures: settings.check_signatures(&self.trust, target),
+            jobs: self.jobs,
+            reuse: self.reuse(settings)?,
+            optimise: self.optimise || optimise_by_config,
+            dry_run: self.dry_run,
+            check_space: !self.no_check_space,
+            ..request.options.clone()
+        })
+    }
+
+    /// Returns the stores of `--reuse`. A directory of store paths without a database counts as
+    /// one.
+    fn reuse(&self, settings: &Settings) -> anyhow::Result<Reuse> {
+        let directories = self.reuse.iter();
+        let directories = directories.map(|text| {
+            let store = settings.source(text)?;
+            Ok(reuse_directory(&*store, text, &settings.context)?)
+        });
+        Ok(Reuse {
+            directories: directories.collect::<anyhow::Result<_>>()?,
+            by: self.reuse_by.unwrap_or_default(),
+        })
+    }
 }
 
 /// Returns the parser of `--reuse-by`.

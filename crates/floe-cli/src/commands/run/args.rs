@@ -8,9 +8,8 @@ use clap_complete::engine::ArgValueCompleter;
 
 use crate::completions;
 
-use super::{
-    LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, TransferArgs, TrustArgs, parse_count,
-};
+use crate::args::{LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, TrustArgs, parse_count};
+use crate::copying::TransferArgs;
 
 /// How paths are found, and installed if necessary.
 #[derive(Debug, Args)]

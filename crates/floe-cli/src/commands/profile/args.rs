@@ -1,57 +1,12 @@
-//! The arguments of the commands that list and remove what a store keeps.
+//! The arguments of `floe profile`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::{LocalStoreArgs, OptionArgs, OutputArgs};
+use crate::args::StoreQueryArgs;
 use crate::completions;
-
-/// The local store, and how its contents are shown.
-#[derive(Debug, Args)]
-pub(crate) struct StoreQueryArgs {
-    #[command(flatten)]
-    pub(crate) local: LocalStoreArgs,
-    #[command(flatten)]
-    pub(crate) options: OptionArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RootsArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
-    /// Show how the roots lead to this path; may be repeated
-    #[arg(add = ArgValueCompleter::new(completions::paths), long, value_name = "PATH")]
-    pub(crate) why: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
-    /// Show also the valid paths that no root keeps
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UninstallArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
-    /// Show what would be removed, and remove nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Links, store paths, or the names of paths that a link or a profile keeps
-    #[arg(required = true, value_name = "LINK|PATH|NAME")]
-    #[arg(add = ArgValueCompleter::new(completions::kept_names))]
-    pub(crate) names: Vec<String>,
-}
 
 /// The commands of `floe profile`.
 #[derive(Debug, Subcommand)]
@@ -105,15 +60,6 @@ pub(crate) enum ProfileCommand {
     },
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ProfileArgs {
-    /// The profile [default: that of nix-env, which ~/.nix-profile names]
-    #[arg(value_hint = ValueHint::AnyPath, long, short, value_name = "LINK")]
-    pub(crate) profile: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
-}
-
 impl ProfileCommand {
     pub(crate) fn args(&self) -> &ProfileArgs {
         match self {
@@ -126,4 +72,13 @@ impl ProfileCommand {
             | ProfileCommand::DeleteGenerations { profile, .. } => profile,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// The profile [default: that of nix-env, which ~/.nix-profile names]
+    #[arg(value_hint = ValueHint::AnyPath, long, short, value_name = "LINK")]
+    pub(crate) profile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
 }

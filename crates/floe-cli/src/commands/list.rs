@@ -1,5 +1,8 @@
 //! `floe list`: the paths that roots and profiles keep.
 
+pub(crate) mod args;
+pub(crate) mod page;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::SystemTime;
@@ -9,16 +12,16 @@ use floe_store::{ClosureSize, FoundRoots, ReferenceGraph, Root};
 use floe_transfer::Size;
 use serde_json::{Value, json};
 
-use super::super::print;
-use super::{
-    link_path, open_and_find_roots, open_store, profile_generation, warn_of_skipped_rows,
-    warn_of_stale, warn_of_unreadable,
-};
-use crate::args::ListArgs;
 use crate::display::eprint_line;
 use crate::messages::manage as messages;
 use crate::messages::table::Table;
+use crate::root_links::{
+    link_path, profile_generation, warn_of_skipped_rows, warn_of_stale, warn_of_unreadable,
+};
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
 use crate::times;
+use args::ListArgs;
 
 /// A path, and what keeps it.
 struct Row {
@@ -36,9 +39,11 @@ struct KeptBy {
 }
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
-    let (store, all) = match args.all {
-        true => open_and_find_roots(&args.store)?,
-        false => (open_store(&args.store)?, FoundRoots::default()),
+    let local = LocalStore::find(&args.store)?;
+    let (store, all) = if args.all {
+        local.open_and_find_roots()?
+    } else {
+        (local.open()?, FoundRoots::default())
     };
     let links = store.find_links()?;
     let mut targets: Vec<StorePath> = links.roots.iter().map(|it| it.path.clone()).collect();

@@ -11,7 +11,7 @@ use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 use floe_transfer::{Error, StoreConfig, Target};
 
-use crate::args::TransferArgs;
+use super::TransferArgs;
 use crate::exit::UsageError;
 use crate::messages::copy;
 

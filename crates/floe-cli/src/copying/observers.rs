@@ -6,15 +6,16 @@ use floe_copy::{CopySummary, OpenCopy};
 use floe_transfer::{Error, Event, EventSink};
 use parking_lot::RwLock;
 
+use super::CopyAction;
 use crate::display::trace::Trace;
 use crate::display::{Display, RepeatLimit, StepTimes, eprint_line, is_json, warn};
 use crate::messages::{copy, outcome};
 
-/// Runs the copy, and prints what its display has left out. `participle` is that of the command.
+/// Runs the copy, and prints what its display has left out. `action` is that of the command.
 pub(super) fn run_with_display(
     open: &OpenCopy<'_>,
     observers: &CopyObservers,
-    participle: &str,
+    action: CopyAction,
 ) -> Result<CopySummary, Error> {
     let result = open.run();
     let (failures, paths) = (
@@ -30,7 +31,11 @@ pub(super) fn run_with_display(
         eprint_line(format_args!("floe: {}", copy::more_failures(failures)));
     }
     if matches!(result, Err(Error::Cancelled)) {
-        eprint_line(outcome::interrupted(participle, registered, planned));
+        eprint_line(outcome::interrupted(
+            action.participle(),
+            registered,
+            planned,
+        ));
     }
     result
 }

@@ -1,11 +1,11 @@
-//! The arguments of the commands that free space: `floe gc`, `delete` and `optimise`.
+//! The arguments of `floe gc`.
 
 use std::num::NonZeroUsize;
 
 use clap::{ArgGroup, Args};
 use floe_config::ByteSize;
 
-use super::{StoreQueryArgs, parse_bytes, parse_count};
+use crate::args::{StoreQueryArgs, parse_bytes, parse_count};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("shown").args(["print_roots", "print_live", "print_dead"]))]
@@ -44,40 +44,4 @@ pub(crate) struct GcArgs {
     /// --delete-older-than, keep at least this many
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) keep_generations: Option<NonZeroUsize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct OptimiseArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
-    /// Show how much space equal files would save, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Read at most this many paths at once [default: chosen for the processor]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
-    pub(crate) jobs: Option<NonZeroUsize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DeleteArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
-    /// Show what would be deleted, and delete nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Delete also the closures of the paths
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-    /// Leave the paths that are alive, and delete the others
-    #[arg(long)]
-    pub(crate) skip_alive: bool,
-    /// Delete also the paths that refer to the paths
-    #[arg(long)]
-    pub(crate) also_referrers: bool,
-    /// Delete paths even if roots keep them; the roots then point to nothing
-    #[arg(long)]
-    pub(crate) ignore_liveness: bool,
-    /// Store paths, hash parts, or links to store paths
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<String>,
 }

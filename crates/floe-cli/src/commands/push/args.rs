@@ -8,7 +8,8 @@ use clap_complete::engine::ArgValueCompleter;
 
 use crate::completions;
 
-use super::{LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, PathArgs, TransferArgs, parse_count};
+use crate::args::{LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, PathArgs, parse_count};
+use crate::copying::TransferArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct PushArgs {

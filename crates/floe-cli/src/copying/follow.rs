@@ -12,41 +12,40 @@ use floe_copy::{CopySummary, OpenCopy};
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{CANCEL_POLL, Cancel, Error, PathSpec, StoreConfig};
 
-use super::super::print;
-use super::CopyCommand;
-use super::observers::{CopyObservers, run_with_display};
+use super::{Copying, Opened};
 use crate::display::{eprint_error, eprint_line, warn};
 use crate::messages::{copy as messages, skipped_rows};
 use crate::options;
 use crate::path_lines::PathLines;
+use crate::stdout::print;
 
 /// The paths as they come; the end means that no further one comes.
 pub(super) type Lines = Receiver<anyhow::Result<String>>;
 
 /// Copies all paths that have come, until there is none any more. Returns the sum of all copies.
-pub(super) fn run(
-    (open, stores): (&mut OpenCopy<'_>, &[&dyn StoreConfig]),
-    lines: &Lines,
-    (observers, participle): (&CopyObservers, &str),
-    command: CopyCommand<'_>,
-) -> anyhow::Result<CopySummary> {
+pub(super) fn run(opened: &mut Opened<'_>, lines: &Lines) -> anyhow::Result<CopySummary> {
+    let Copying { settings, args, .. } = *opened.command;
+    // A line may be the real place of a path in any of them.
+    let stores = [&opened.request.target].into_iter();
+    let stores = stores.chain(&opened.request.sources);
+    let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
     let mut sum = CopySummary::default();
     loop {
         // The first copy is that of the paths on the command line.
-        if !open.specs.is_empty() {
-            let summary = run_with_display(open, observers, participle)?;
-            if !command.args.json {
+        if !opened.open.specs.is_empty() {
+            let summary = opened.copy_once()?;
+            if !args.json {
                 for path in &summary.requested_paths {
-                    print(open.target.store_dir().full_path(path))?;
+                    print(opened.open.target.store_dir().full_path(path))?;
                 }
             }
             sum.add(summary);
         }
-        let Some(batch) = next_batch(lines, &open.options.cancel)? else {
+        let Some(batch) = next_batch(lines, &opened.open.options.cancel)? else {
             return Ok(sum);
         };
-        let batch = command.settings.follow_links(&batch, stores);
-        request(open, &batch, &mut sum);
+        let batch = settings.follow_links(&batch, &stores);
+        request(&mut opened.open, &batch, &mut sum);
     }
 }
 

@@ -9,10 +9,11 @@ use floe_store::StoreLayout;
 use floe_transfer::{ErrorKind, Space, StoreConfig};
 use serde_json::{Value, json};
 
-use super::super::print;
+use super::CopyAction;
 use crate::display::{Level, eprint_error, eprint_line, is_json, write_event};
 use crate::exit;
 use crate::messages::{copy, outcome};
+use crate::stdout::print;
 
 pub(super) fn created(target: &dyn StoreConfig) {
     match is_json() {
@@ -41,11 +42,12 @@ pub(super) fn failures(summary: &CopySummary) -> anyhow::Result<()> {
 
 /// Prints the last line of a copy. `has_roots` tells whether GC roots were requested.
 pub(super) fn done(
-    participle: &str,
+    action: CopyAction,
     (open, summary): (&OpenCopy<'_>, &CopySummary),
     time: Duration,
     (target, has_roots): (&dyn StoreConfig, bool),
 ) -> anyhow::Result<()> {
+    let participle = action.participle();
     if open.options.dry_run {
         eprint_line(outcome::would_do(participle, summary, target));
         return Ok(());

@@ -1,5 +1,6 @@
 //! `floe profile`: the generations of a profile.
 
+pub(crate) mod args;
 mod closure_diff;
 mod default_profile;
 pub(crate) mod page;
@@ -11,14 +12,15 @@ use anyhow::bail;
 use floe_store::{Generation, GenerationSpec, Generations, Profile, StoreReader};
 use serde_json::{Value, json};
 
-use super::super::print;
-use super::{open_store, warn_of_skipped_rows};
-use crate::args::{ProfileArgs, ProfileCommand};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::manage as messages;
-use crate::options::{self, Settings};
+use crate::options;
+use crate::root_links::warn_of_skipped_rows;
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
 use crate::times;
+use args::{ProfileArgs, ProfileCommand};
 use closure_diff::closure_diff;
 pub(in crate::commands) use default_profile::default_profile;
 
@@ -51,11 +53,10 @@ pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
 }
 
 fn profile(args: &ProfileArgs) -> anyhow::Result<Profile> {
-    let settings = Settings::load(&args.store.options, None)?;
-    let (_, layout) = super::local_store(&args.store, &settings)?;
+    let store = LocalStore::find(&args.store)?;
     Ok(match &args.profile {
         Some(path) => Profile::at(path)?,
-        None => default_profile(&layout, &settings)?,
+        None => default_profile(&store.layout, &store.settings)?,
     })
 }
 
@@ -85,7 +86,7 @@ fn to_json(generation: &Generation, current: Option<u64>) -> Value {
 /// Shows what each generation changed. `with_heads` also shows the generations.
 fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
     let Generations { all, current } = profile(args)?.generations()?;
-    let store = open_store(&args.store)?;
+    let store = LocalStore::find(&args.store)?.open()?;
     let mut shown = Vec::new();
     for (index, generation) in all.iter().enumerate() {
         let before = index.checked_sub(1).map(|before| &all[before]);
@@ -151,7 +152,7 @@ fn changes(
 
 fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
     let profile = profile(args)?;
-    let store = open_store(&args.store)?;
+    let store = LocalStore::find(&args.store)?.open()?;
     let lock_wait = options::lock_wait(Default::default());
     let check = |generation: &Generation| {
         let path = generation.store_path(&store.layout().store_dir);

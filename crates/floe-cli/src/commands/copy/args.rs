@@ -1,0 +1,32 @@
+//! The arguments of `floe copy`.
+
+use clap::Args;
+
+use crate::args::{LocalStoreArgs, PathArgs};
+use crate::copying::TransferArgs;
+
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
+    /// Copy from this store or binary cache [default: the store of --root or --store]
+    #[arg(long, value_name = "STORE|URL", required_unless_present = "to")]
+    pub(crate) from: Option<String>,
+    /// Copy to this store or cache, such as file:///srv/cache?compression=zstd&secret-key=FILE
+    /// [default: the store of --root or --store]
+    #[arg(long, value_name = "STORE|URL")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
+    /// The store directory in the paths
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store_dir: Option<String>,
+    #[command(flatten)]
+    pub(crate) transfer: TransferArgs,
+    /// With paths from stdin: copy each as its line arrives, until stdin ends
+    #[arg(long, conflicts_with_all = ["out_link", "profile", "dry_run"])]
+    pub(crate) follow: bool,
+    /// Let the target, a store behind a Nix daemon, first fetch missing paths from its substituters
+    #[arg(short, long)]
+    pub(crate) substitute_on_destination: bool,
+    #[command(flatten)]
+    pub(crate) paths: PathArgs,
+}

@@ -1,0 +1,14 @@
+//! The arguments of `floe list`.
+
+use clap::Args;
+
+use crate::args::StoreQueryArgs;
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
+    /// Show also the valid paths that no root keeps
+    #[arg(long)]
+    pub(crate) all: bool,
+}

@@ -1,0 +1,15 @@
+//! The manual page of `floe list`.
+
+use crate::page::{Example, NIX_CONF, Page, STORE, USER_STORE};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[Page {
+    name: "floe-list",
+    examples: &[Example::new(
+        "List what links and profiles keep in a store of your own",
+        "floe list --root ~/nix-root",
+    )
+    .on_main_page()],
+    files: &[STORE, USER_STORE, NIX_CONF],
+    see_also: &["floe-roots(1)", "floe-uninstall(1)", "floe-profile(1)"],
+}];

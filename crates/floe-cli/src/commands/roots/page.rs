@@ -1,0 +1,14 @@
+//! The manual page of `floe roots`.
+
+use crate::page::{Example, NIX_CONF, Page, STORE, USER_STORE};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[Page {
+    name: "floe-roots",
+    examples: &[Example::new(
+        "Show what keeps a path from the garbage collector",
+        "floe roots --why /nix/store/HASH-NAME",
+    )],
+    files: &[STORE, USER_STORE, NIX_CONF],
+    see_also: &["floe-list(1)", "floe-gc(1)"],
+}];

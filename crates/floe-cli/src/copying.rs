@@ -1,0 +1,284 @@
+//! A copy of a command: opens sources and target, copies, makes roots, and reports the outcome.
+//! `install`, `copy`, `push`, `run`, `shell` and `nix-copy-closure` use it.
+
+mod action;
+mod args;
+mod follow;
+mod gc_roots;
+mod observers;
+mod report;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use floe_config::secret_key_warnings;
+use floe_copy::{CopyRequest, CopySummary, OpenCopy, RequestedPaths};
+use floe_format::StorePath;
+use floe_store::StoreLayout;
+use floe_transfer::{Error, Events, StoreConfig, Target};
+
+use crate::args::PathArgs;
+use crate::display::trace::Trace;
+use crate::display::{eprint_line, warn};
+use crate::messages::copy;
+use crate::options::{self, Settings};
+use crate::signals;
+use crate::stdout::print;
+use crate::writable_mount::make_writable;
+pub(crate) use action::CopyAction;
+pub(crate) use args::TransferArgs;
+use gc_roots::GcRootLinks;
+use observers::{CopyObservers, run_with_display};
+
+/// A command that copies.
+#[derive(Clone, Copy)]
+pub(crate) struct Copying<'a> {
+    pub(crate) action: CopyAction,
+    pub(crate) settings: &'a Settings,
+    pub(crate) args: &'a TransferArgs,
+    /// Where further paths come from.
+    pub(crate) follow: &'a Follow,
+    /// Whether the paths are the result, which is printed.
+    pub(crate) is_result: bool,
+}
+
+/// Where the paths of a copy come from after the first ones.
+#[derive(Clone, Debug)]
+pub(crate) enum Follow {
+    No,
+    /// The lines of stdin, copied as they arrive.
+    Stdin,
+    /// The paths that become valid in this store.
+    Store(StoreLayout),
+}
+
+impl Follow {
+    /// Returns the paths that are copied first. With `--follow`, those of stdin come later.
+    pub(crate) fn first_paths(
+        &self,
+        args: &PathArgs,
+        settings: &Settings,
+        stores: &[&dyn StoreConfig],
+    ) -> anyhow::Result<RequestedPaths> {
+        if args.all {
+            return Ok(RequestedPaths::All);
+        }
+        let paths = match self {
+            Follow::No => args.read()?,
+            _ => args.named(),
+        };
+        Ok(RequestedPaths::Named(settings.follow_links(&paths, stores)))
+    }
+}
+
+impl Copying<'_> {
+    /// Copies, and prints the requested paths or the JSON object.
+    pub(crate) fn run(self, request: CopyRequest) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let observers = Arc::new(CopyObservers::new(self.args.stats));
+        let request = self.complete(request, &observers)?;
+        let stop = Arc::default();
+        match self.follow {
+            Follow::Store(_) => signals::raise_on_signals(&stop)?,
+            _ => signals::cancel_on_signals(&request.options.cancel)?,
+        }
+        let mut opened = self.open(&request, &observers)?;
+        let summary = opened.copy(stop);
+        observers.set_trace(None);
+        if opened.open.is_new && !request.target.is_new() {
+            report::created(&*request.target);
+        }
+        let mut summary = summary?;
+        if summary.reused > 0 || request.options.reuse.is_used() && !request.options.dry_run {
+            eprint_line(copy::reuse_summary(&summary));
+        }
+        if summary.failures.is_empty() {
+            opened.make_roots(&mut summary)?;
+        }
+        opened.report(&summary, began)
+    }
+
+    /// Adds what the arguments and the settings say to a request.
+    fn complete(
+        &self,
+        request: CopyRequest,
+        observers: &Arc<CopyObservers>,
+    ) -> anyhow::Result<CopyRequest> {
+        let Copying { settings, args, .. } = self;
+        let options = args.options(settings, &request)?;
+        Ok(CopyRequest {
+            network: settings.network(args.refresh),
+            store_dir: settings.context.store_dir.clone(),
+            write: settings.write_options(&options.cancel)?,
+            options,
+            events: Events::new(observers.clone()),
+            ..request
+        })
+    }
+
+    /// Opens sources and target, after the checks that need neither.
+    fn open<'a>(
+        &'a self,
+        request: &'a CopyRequest,
+        observers: &'a CopyObservers,
+    ) -> anyhow::Result<Opened<'a>> {
+        let args = self.args;
+        if let (Some(layout), false) = (request.target.layout(), request.options.dry_run) {
+            // Must come before any other thread starts: such a thread would keep the read-only
+            // mount.
+            make_writable(&layout.real_store_dir)?;
+        }
+        let checked = request.check()?;
+        let path_count = checked.path_count();
+        let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);
+        let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
+        let trace = args.trace.as_deref();
+        let trace = trace.map(|file| Trace::create(file, self.action.name()));
+        observers.set_trace(trace.transpose()?);
+        let key_files = request.target.facts().secret_key_files;
+        secret_key_warnings(key_files, &options::environment())
+            .iter()
+            .for_each(warn);
+        let mut open = checked.open(|sources| {
+            for (name, error) in &sources.unavailable {
+                warn(copy::skipped_source(name, error));
+            }
+        })?;
+        if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
+            return Err(error.into());
+        }
+        if path_count.is_none() {
+            gc_roots = check_gc_roots(open.specs.len())?;
+            if open.specs.is_empty() {
+                eprint_line(copy::NO_PATHS_TO_COPY);
+            }
+        }
+        Ok(Opened {
+            command: self,
+            request,
+            open,
+            gc_roots,
+            observers,
+        })
+    }
+}
+
+/// A copy whose sources and target are open.
+struct Opened<'a> {
+    command: &'a Copying<'a>,
+    request: &'a CopyRequest,
+    open: OpenCopy<'a>,
+    gc_roots: GcRootLinks,
+    observers: &'a CopyObservers,
+}
+
+impl Opened<'_> {
+    /// Copies the requested paths, and those that come later. `stop` ends the watch of a store.
+    fn copy(&mut self, stop: Arc<AtomicBool>) -> anyhow::Result<CopySummary> {
+        let lines = match self.command.follow {
+            Follow::No => return Ok(self.copy_once()?),
+            Follow::Stdin => follow::read_in_background()?,
+            Follow::Store(layout) => follow::watch_in_background(layout, stop)?,
+        };
+        follow::run(self, &lines)
+    }
+
+    /// Copies the paths that are requested now.
+    fn copy_once(&self) -> Result<CopySummary, Error> {
+        run_with_display(&self.open, self.observers, self.command.action)
+    }
+
+    /// Makes the roots of the copied paths.
+    fn make_roots(&self, summary: &mut CopySummary) -> anyhow::Result<()> {
+        match (
+            &self.open.local_store,
+            self.request.target.facts().root_layout,
+        ) {
+            (Some(store), _) => self.gc_roots.create(store, &summary.requested_paths),
+            (None, Some(layout)) if !self.open.options.dry_run => {
+                Ok(self.make_roots_at(layout, summary)?)
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Makes the roots of a copy to a store behind a daemon. If a collection has deleted a path
+    /// before it had a root, copies again, over new connections: a daemon remembers for each
+    /// connection which paths are valid.
+    fn make_roots_at(&self, layout: &StoreLayout, summary: &mut CopySummary) -> Result<(), Error> {
+        let create = |target: &dyn Target, paths: &[StorePath]| {
+            self.gc_roots.create_at((target, layout), paths)
+        };
+        let mut result = create(&*self.open.target, &summary.requested_paths);
+        for _ in 1..ROUNDS_MAX {
+            let Err(Error::Vanished { path }) = &result else {
+                break;
+            };
+            warn(copy::vanished_before_root(path));
+            let again = self.request.open()?;
+            let round = run_with_display(&again, self.observers, self.command.action)?;
+            summary.requested_paths.clear();
+            summary.add(round);
+            if !summary.failures.is_empty() {
+                return Ok(());
+            }
+            result = create(&*again.target, &summary.requested_paths);
+        }
+        result
+    }
+
+    /// Prints the result on stdout, and the outcome on stderr.
+    fn report(&self, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
+        self.print_result(summary, began)?;
+        if let Some(times) = &self.observers.times {
+            times.stats().lines().into_iter().for_each(eprint_line);
+        }
+        let Copying {
+            action, is_result, ..
+        } = *self.command;
+        let target = &*self.request.target;
+        let is_kept = self.gc_roots.are_requested() || !is_result;
+        report::done(
+            action,
+            (&self.open, summary),
+            began.elapsed(),
+            (target, is_kept),
+        )?;
+        if let (Some(layout), []) = (target.layout(), summary.failures.as_slice()) {
+            report::dangling_links(layout, &self.gc_roots.made(&summary.requested_paths));
+        }
+        if let Some(store) = &self.open.local_store {
+            // The user has the result meanwhile.
+            store.wait_for_background_sync();
+        }
+        report::failures(summary)
+    }
+
+    fn print_result(&self, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
+        let Copying {
+            args,
+            follow,
+            is_result,
+            ..
+        } = *self.command;
+        if args.json {
+            return report::print_json(&self.open, summary, began);
+        }
+        let dir = self.open.target.store_dir();
+        if self.open.options.dry_run {
+            return report::print_plan(summary, dir);
+        }
+        // Further paths were printed as they came.
+        if is_result && matches!(follow, Follow::No) {
+            for path in &summary.requested_paths {
+                print(dir.full_path(path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of attempts to give the copied paths roots before a collection deletes them. The wait
+/// for the end of a collection is part of each attempt, so a second one is rare.
+const ROUNDS_MAX: usize = 3;

@@ -1,0 +1,43 @@
+//! The result of a command, on stdout.
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+
+use anyhow::Context as _;
+use nix::errno::Errno;
+
+use crate::messages;
+
+/// Prints a line of the result on stdout.
+///
+/// A reader that closes the pipe early, such as `head`, is not a failure: the exit code still
+/// reports the outcome of the work.
+pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context(messages::STDOUT)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reports the errors of stdout that its file system shows only at a close, as NFS does. The close
+/// of a copy of the descriptor is enough, and stdout stays open.
+///
+/// Errors: what was printed is lost.
+pub(crate) fn finish_stdout() -> anyhow::Result<()> {
+    let finish = || {
+        io::stdout().flush()?;
+        let copy = io::stdout().as_fd().try_clone_to_owned()?;
+        match nix::unistd::close(copy) {
+            Err(error) if error != Errno::EINTR => Err(io::Error::from(error)),
+            _ => Ok(()),
+        }
+    };
+    match finish() {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context(messages::STDOUT)
+        }
+        _ => Ok(()),
+    }
+}
