@@ -21,13 +21,13 @@ pub(crate) struct LocalStoreArgs {
 /// The local store, and how its contents are shown.
 #[derive(Debug, Args)]
 pub(crate) struct StoreQueryArgs {
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) local: LocalStoreArgs,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }

@@ -14,10 +14,6 @@ use crate::options::Settings;
 /// How a copy is done and shown.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TransferArgs {
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    #[command(flatten)]
-    pub(crate) options: OptionArgs,
     /// Query caches again instead of using their remembered replies
     #[arg(long)]
     pub(crate) refresh: bool,
@@ -45,10 +41,6 @@ pub(crate) struct TransferArgs {
     /// Print where the time went at the end
     #[arg(long)]
     pub(crate) stats: bool,
-    #[command(flatten)]
-    pub(crate) log: LogArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
     /// Unpack at most this many paths at once [default: chosen for the processor]
     #[arg(long, short, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
@@ -61,6 +53,14 @@ pub(crate) struct TransferArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 impl TransferArgs {

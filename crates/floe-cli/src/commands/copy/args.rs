@@ -14,13 +14,9 @@ pub(crate) struct CopyArgs {
     /// [default: the store of --root or --store]
     #[arg(long, value_name = "STORE|URL")]
     pub(crate) to: Option<String>,
-    #[command(flatten)]
-    pub(crate) local: LocalStoreArgs,
     /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
-    #[command(flatten)]
-    pub(crate) transfer: TransferArgs,
     /// With paths from stdin: copy each as its line arrives, until stdin ends
     #[arg(long, conflicts_with_all = ["out_link", "profile", "dry_run"])]
     pub(crate) follow: bool,
@@ -29,4 +25,8 @@ pub(crate) struct CopyArgs {
     pub(crate) substitute_on_destination: bool,
     #[command(flatten)]
     pub(crate) paths: PathArgs,
+    #[command(flatten)]
+    pub(crate) transfer: TransferArgs,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
 }

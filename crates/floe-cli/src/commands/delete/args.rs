@@ -6,8 +6,6 @@ use crate::args::StoreQueryArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
     /// Show what would be deleted, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -26,4 +24,6 @@ pub(crate) struct DeleteArgs {
     /// Store paths, hash parts, or links to store paths
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
 }

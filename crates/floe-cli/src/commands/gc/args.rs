@@ -10,8 +10,6 @@ use crate::args::{StoreQueryArgs, parse_bytes, parse_count};
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("shown").args(["print_roots", "print_live", "print_dead"]))]
 pub(crate) struct GcArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
     /// Show what would be deleted, with sizes, and delete nothing
     #[arg(long, conflicts_with = "shown")]
     pub(crate) dry_run: bool,
@@ -44,4 +42,6 @@ pub(crate) struct GcArgs {
     /// --delete-older-than, keep at least this many
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) keep_generations: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
 }

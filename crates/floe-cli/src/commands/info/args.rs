@@ -9,13 +9,9 @@ pub(crate) struct InfoArgs {
     /// Query this store or binary cache [default: the store of --root or --store]
     #[arg(long, value_name = "URL|STORE", conflicts_with_all = ["root", "store"])]
     pub(crate) from: Option<String>,
-    #[command(flatten)]
-    pub(crate) local: LocalStoreArgs,
     /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
-    #[command(flatten)]
-    pub(crate) options: OptionArgs,
     /// Query caches again instead of using their remembered replies
     #[arg(long)]
     pub(crate) refresh: bool,
@@ -26,9 +22,13 @@ pub(crate) struct InfoArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
+    pub(crate) paths: PathArgs,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    #[command(flatten)]
-    pub(crate) paths: PathArgs,
 }

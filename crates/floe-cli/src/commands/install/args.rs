@@ -31,7 +31,7 @@ pub(crate) struct InstallArgs {
     #[arg(long)]
     pub(crate) repair: bool,
     #[command(flatten)]
-    pub(crate) transfer: TransferArgs,
-    #[command(flatten)]
     pub(crate) paths: PathArgs,
+    #[command(flatten)]
+    pub(crate) transfer: TransferArgs,
 }

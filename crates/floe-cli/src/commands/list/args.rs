@@ -6,9 +6,9 @@ use crate::args::StoreQueryArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
     /// Show also the valid paths that no root keeps
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
 }

@@ -78,3 +78,6 @@ pub(super) const NO_SENTENCE_END: char = '\u{200b}';
 
 /// Keeps an option and its value in one line.
 pub(super) const UNBREAKABLE_SPACE: char = '\u{a0}';
+
+#[cfg(test)]
+mod tests;

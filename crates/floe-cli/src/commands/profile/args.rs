@@ -19,37 +19,35 @@ pub(crate) enum ProfileCommand {
     DiffClosures(ProfileArgs),
     /// Switch to the generation before the current one
     Rollback {
-        #[command(flatten)]
-        profile: ProfileArgs,
         /// Switch to this generation
         #[arg(long, value_name = "N")]
         #[arg(add = ArgValueCompleter::new(completions::generations))]
         to: Option<u64>,
+        #[command(flatten)]
+        profile: ProfileArgs,
     },
     /// Switch to a generation
     Switch {
-        #[command(flatten)]
-        profile: ProfileArgs,
         /// The number of the generation
         #[arg(value_name = "N")]
         #[arg(add = ArgValueCompleter::new(completions::generations))]
         generation: u64,
+        #[command(flatten)]
+        profile: ProfileArgs,
     },
     /// Delete all generations except the current one
     WipeHistory {
-        #[command(flatten)]
-        profile: ProfileArgs,
         /// Delete only those that were not in use within this time, such as 30d
         #[arg(long, value_name = "TIME")]
         older_than: Option<String>,
         /// Show what would be deleted, and delete nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        profile: ProfileArgs,
     },
     /// Delete generations: numbers, old, 30d for those before, or +5 to keep five
     DeleteGenerations {
-        #[command(flatten)]
-        profile: ProfileArgs,
         /// Show what would be deleted, and delete nothing
         #[arg(long)]
         dry_run: bool,
@@ -57,6 +55,8 @@ pub(crate) enum ProfileCommand {
         #[arg(required = true, value_name = "SPEC")]
         #[arg(add = ArgValueCompleter::new(completions::generations))]
         spec: Vec<String>,
+        #[command(flatten)]
+        profile: ProfileArgs,
     },
 }
 

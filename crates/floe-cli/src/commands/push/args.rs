@@ -29,23 +29,15 @@ pub(crate) struct PushArgs {
     /// it
     #[arg(long)]
     pub(crate) build_logs: bool,
-    #[command(flatten)]
-    pub(crate) local: LocalStoreArgs,
     /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
-    #[command(flatten)]
-    pub(crate) options: OptionArgs,
     /// Write a timeline of every path to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(value_hint = ValueHint::FilePath, long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print where the time went at the end
     #[arg(long)]
     pub(crate) stats: bool,
-    #[command(flatten)]
-    pub(crate) log: LogArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
     /// Compress at most this many paths at once [default: chosen for the processor]
     #[arg(long, short, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
@@ -71,6 +63,14 @@ pub(crate) struct PushArgs {
     #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     #[arg(required_unless_present_any = ["all", "stdin", "watch_store"])]
     paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 impl PushArgs {

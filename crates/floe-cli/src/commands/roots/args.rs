@@ -8,9 +8,9 @@ use crate::completions;
 
 #[derive(Debug, Args)]
 pub(crate) struct RootsArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
     /// Show how the roots lead to this path; may be repeated
     #[arg(add = ArgValueCompleter::new(completions::paths), long, value_name = "PATH")]
     pub(crate) why: Vec<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
 }

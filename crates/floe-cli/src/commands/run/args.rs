@@ -14,8 +14,6 @@ use crate::copying::TransferArgs;
 /// How paths are found, and installed if necessary.
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
-    #[command(flatten)]
-    pub(crate) local: LocalStoreArgs,
     /// Fetch from this binary cache or store what is missing; may be repeated, and is tried in this
     /// order [default: the substituters of nix.conf, else https://cache.nixos.org]
     #[arg(long, value_name = "URL")]
@@ -23,13 +21,15 @@ pub(crate) struct ProgramArgs {
     /// Query caches again instead of using their remembered replies
     #[arg(long)]
     refresh: bool,
+    /// Unpack at most this many paths at once [default: chosen for the processor]
+    #[arg(long, short, value_name = "N", value_parser = parse_count)]
+    jobs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
     options: OptionArgs,
-    /// Unpack at most this many paths at once [default: chosen for the processor]
-    #[arg(long, short, value_name = "N", value_parser = parse_count)]
-    jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
@@ -57,8 +57,6 @@ impl ProgramArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
     /// Run this program of the path [default: the only one, else the one with the path's name]
     #[arg(long = "program", value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -68,16 +66,18 @@ pub(crate) struct RunArgs {
     /// The arguments of the program
     #[arg(last = true, value_name = "ARGUMENT")]
     pub(crate) arguments: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
     /// Store paths, base names, hash parts or links such as ./result
     #[arg(add = ArgValueCompleter::new(completions::paths), required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     /// The command and its arguments [default: $SHELL, else /bin/sh]
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }

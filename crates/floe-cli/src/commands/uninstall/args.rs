@@ -8,8 +8,6 @@ use crate::completions;
 
 #[derive(Debug, Args)]
 pub(crate) struct UninstallArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreQueryArgs,
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -17,4 +15,6 @@ pub(crate) struct UninstallArgs {
     #[arg(required = true, value_name = "LINK|PATH|NAME")]
     #[arg(add = ArgValueCompleter::new(completions::kept_names))]
     pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreQueryArgs,
 }

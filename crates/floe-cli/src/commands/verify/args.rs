@@ -35,6 +35,12 @@ pub(crate) struct VerifyArgs {
     /// With --repair: query caches again instead of using their remembered replies
     #[arg(long, requires = "repair")]
     pub(crate) refresh: bool,
+    /// Check the paths on stdin, one in each line, as - among the paths does
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// Check only these paths
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     #[command(flatten)]
@@ -43,10 +49,4 @@ pub(crate) struct VerifyArgs {
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Check the paths on stdin, one in each line, as - among the paths does
-    #[arg(long)]
-    pub(crate) stdin: bool,
-    /// Check only these paths
-    #[arg(value_name = "PATH")]
-    pub(crate) paths: Vec<String>,
 }
