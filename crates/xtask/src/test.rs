@@ -5,6 +5,7 @@
 
 mod output;
 pub(crate) mod program;
+mod quick;
 mod stages;
 mod times;
 
@@ -29,6 +30,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     };
     let mut tally = Tally {
         strict: in_ci(),
+        is_quick: options.quick,
         ..Tally::default()
     };
     heading("reference tools");
@@ -43,7 +45,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     }
     tally.times.add_stage("reference tools", began.elapsed());
     for stage in STAGES.into_iter().filter(|stage| options.wants(stage)) {
-        if stage == "test" {
+        if matches!(stage, "test" | "quick") {
             let missing = reference_tools.finish();
             missing
                 .into_iter()
@@ -122,6 +124,8 @@ pub(crate) struct Tally {
     failures: Vec<String>,
     /// Whether a skip is a failure as well.
     strict: bool,
+    /// Whether only the crates with changes are linted.
+    is_quick: bool,
     times: Times,
 }
 
@@ -156,13 +160,8 @@ impl Tally {
             "format" => self.step(stage, &mut cargo(root, &["fmt", "--all", "--check"])),
             "check" => self.rules(root),
             "generate" => self.generated(root),
-            "clippy" => {
-                let arguments = ["clippy", "--workspace", "--all-targets"];
-                self.step(
-                    stage,
-                    cargo(root, &arguments).args(["--", "-D", "warnings"]),
-                );
-            }
+            "clippy" => self.clippy(root),
+            "quick" => self.quick_tests(root, variables),
             "doc" => {
                 let mut doc = cargo(root, &["doc", "--workspace", "--no-deps"]);
                 self.step(stage, doc.env("RUSTDOCFLAGS", "-D warnings"));
@@ -180,6 +179,34 @@ impl Tally {
             "verified crates" => self.crates(root, stage, Verify::Yes),
             other => self.fail(format!("there is no stage {other}")),
         }
+    }
+
+    fn clippy(&mut self, root: &Path) {
+        let mut clippy = cargo(root, &["clippy", "--all-targets"]);
+        if self.is_quick {
+            match quick::changed_crates(root) {
+                Ok(crates) if crates.is_empty() => return self.count("clippy", Ok(())),
+                Ok(crates) => {
+                    clippy.args(crates.iter().flat_map(|name| ["--package", name]));
+                }
+                Err(error) => return self.fail(format!("clippy: {error:#}")),
+            }
+        } else {
+            clippy.arg("--workspace");
+        }
+        self.step("clippy", clippy.args(["--", "-D", "warnings"]));
+    }
+
+    /// Runs the unit tests, and an end-to-end test of each command.
+    fn quick_tests(&mut self, root: &Path, variables: &[(&str, OsString)]) {
+        let variables = variables.iter().map(|(name, value)| (name, value));
+        let mut unit = cargo(root, &["test", "--workspace", "--lib", "--bins"]);
+        self.tests_of("unit tests", unit.envs(variables.clone()));
+        let arguments = ["test", "--package", "floe-cli", "--test", "it", "--"];
+        let mut commands = cargo(root, &arguments);
+        let names = quick::TESTS.iter().map(|(_, test)| test);
+        commands.arg("--exact").args(names).envs(variables);
+        self.tests_of("commands", &mut commands);
     }
 
     fn fail(&mut self, what: String) {

@@ -1,11 +1,12 @@
 //! The stages of `cargo xtask test`, and which of them a call wants.
 
 /// All stages after the reference tools, in their order.
-pub(super) const STAGES: [&str; 13] = [
+pub(super) const STAGES: [&str; 14] = [
     "format",
     "check",
     "generate",
     "clippy",
+    "quick",
     "doc",
     "build",
     "dist",
@@ -17,6 +18,9 @@ pub(super) const STAGES: [&str; 13] = [
     "verified crates",
 ];
 
+/// The stages of `--quick`. The usual run has the tests of the stage `quick` in `test`.
+const QUICK_STAGES: [&str; 4] = ["format", "check", "clippy", "quick"];
+
 /// The stages of `--full`: about an hour more.
 const FULL_STAGES: [&str; 4] = ["dist", "aarch64", "reproduced", "verified crates"];
 
@@ -24,6 +28,8 @@ const FULL_STAGES: [&str; 4] = ["dist", "aarch64", "reproduced", "verified crate
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) full: bool,
+    /// Whether to run only the checks and tests that take a few minutes.
+    pub(super) quick: bool,
     /// Whether to write the times of the run to the documents.
     pub(super) records: bool,
     /// The only stages to run; empty for all.
@@ -37,6 +43,7 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--full" => options.full = true,
+                "--quick" => options.quick = true,
                 "--record" => options.records = true,
                 "--stage" => match arguments.next() {
                     Some(stage) if STAGES.contains(&stage.as_str()) => {
@@ -46,7 +53,7 @@ impl Options {
                 },
                 other => {
                     return Err(format!(
-                        "test takes --full, --record and --stage NAME, not {other}"
+                        "test takes --quick, --full, --record and --stage NAME, not {other}"
                     ));
                 }
             }
@@ -55,10 +62,13 @@ impl Options {
     }
 
     pub(super) fn wants(&self, stage: &str) -> bool {
-        match self.stages.is_empty() {
-            true => self.full || !FULL_STAGES.contains(&stage),
-            false => self.stages.iter().any(|it| it == stage),
+        if !self.stages.is_empty() {
+            return self.stages.iter().any(|it| it == stage);
         }
+        if self.quick {
+            return QUICK_STAGES.contains(&stage);
+        }
+        stage != "quick" && (self.full || !FULL_STAGES.contains(&stage))
     }
 }
 
@@ -76,8 +86,9 @@ mod tests {
             let options = parse(text).unwrap();
             STAGES.into_iter().filter(|it| options.wants(it)).count()
         };
-        assert_eq!(chosen(""), STAGES.len() - FULL_STAGES.len());
-        assert_eq!(chosen("--full"), STAGES.len());
+        assert_eq!(chosen(""), STAGES.len() - FULL_STAGES.len() - 1);
+        assert_eq!(chosen("--full"), STAGES.len() - 1);
+        assert_eq!(chosen("--quick"), QUICK_STAGES.len());
         assert_eq!(chosen("--full --stage dist --stage test"), 2);
         assert!(parse("--stage").is_err() && parse("--stage x").is_err() && parse("x").is_err());
     }

@@ -1,0 +1,140 @@
+//! `cargo xtask test --quick`: what a developer runs after each change.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::dist::output;
+
+/// A command of floe and an end-to-end test of it that takes a few seconds.
+pub(super) const TESTS: &[(&str, &str)] = &[
+    (
+        "bench",
+        "bench_copy::every_run_starts_with_empty_store_and_home",
+    ),
+    (
+        "config",
+        "configuration::effects::copy_uses_configured_keys",
+    ),
+    ("copy", "copy::local_copy_requires_signatures"),
+    (
+        "delete",
+        "collect::deletion::dead_path_is_deleted_and_its_references_stay",
+    ),
+    (
+        "demo",
+        "demo::demo_runs_the_installed_program_and_removes_its_files",
+    ),
+    (
+        "gc",
+        "collect::generations::old_generations_of_all_profiles_are_deleted_first",
+    ),
+    (
+        "info",
+        "info::info_separates_records_in_order_of_command_line",
+    ),
+    ("install", "install::second_install_fetches_nothing"),
+    (
+        "key",
+        "keys::key_from_floe_signs_in_nix_and_is_trusted_by_floe",
+    ),
+    (
+        "list",
+        "managed_roots::list_and_uninstall_agree_with_nix_about_sizes",
+    ),
+    (
+        "manual",
+        "man_pages::man_pages_exist_for_all_commands_and_groff_accepts_them",
+    ),
+    (
+        "nix_copy_closure",
+        "remote_stores::nix_copy_closure_copies_both_ways",
+    ),
+    (
+        "nix_serve",
+        "serve_options::logs::each_program_name_has_its_own_access_log_format",
+    ),
+    (
+        "optimise",
+        "collect::optimise_store::writable_and_damaged_files_are_reported",
+    ),
+    ("profile", "profiles::generations_equal_those_of_nix_env"),
+    ("push", "push::closure_in_bucket_is_signed_and_complete"),
+    ("roots", "managed_roots::chains_lead_from_roots_to_the_path"),
+    ("run", "running::program_is_chosen_by_name_file_or_link"),
+    (
+        "serve",
+        "serve_responses::existing_resources_have_documented_headers",
+    ),
+    (
+        "uninstall",
+        "managed_roots::names_of_uninstall_are_exact_or_refused",
+    ),
+    (
+        "verify",
+        "verify::modified_and_missing_paths_are_found_by_floe_and_nix",
+    ),
+];
+
+/// Returns the crates with changes since the branch `main`; on that branch, since the last commit
+/// but one. The whole workspace if a file outside of the crates has changed that all depend on.
+pub(super) fn changed_crates(root: &Path) -> Result<BTreeSet<String>> {
+    let git = |arguments: &[&str]| output(Command::new("git").current_dir(root).args(arguments));
+    let base = git(&["merge-base", "HEAD", "main"])?;
+    let head = git(&["rev-parse", "HEAD"])?;
+    let base = if base == head { "HEAD~1" } else { base.trim() };
+    let changed = git(&["diff", "--name-only", base])?;
+    let new = git(&["ls-files", "--others", "--exclude-standard"])?;
+    let files = changed.lines().chain(new.lines());
+    Ok(files.filter_map(crate_of).map(str::to_owned).collect())
+}
+
+/// Returns the crate of a file. The crates that use it are not linted again.
+fn crate_of(file: &str) -> Option<&str> {
+    match file.split('/').collect::<Vec<_>>()[..] {
+        ["crates", name, _, ..] => Some(name),
+        ["bench", _, ..] => Some("bench"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::check;
+
+    #[test]
+    fn file_belongs_to_the_crate_of_its_folder() {
+        assert_eq!(crate_of("crates/floe-copy/src/lib.rs"), Some("floe-copy"));
+        assert_eq!(crate_of("bench/src/main.rs"), Some("bench"));
+        assert_eq!(crate_of("docs/interface.md"), None);
+    }
+
+    #[test]
+    fn every_command_has_a_test_that_exists() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let folders = fs::read_dir(root.join("crates/floe-cli/src/commands")).unwrap();
+        let folders = folders.map(|folder| folder.unwrap().path());
+        let commands: BTreeSet<String> = folders
+            .filter(|folder| folder.join("page.rs").exists())
+            .map(|folder| folder.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        let tested = TESTS.iter().map(|(command, _)| (*command).to_owned());
+        assert_eq!(tested.collect::<BTreeSet<String>>(), commands);
+        let files = check::files(root).unwrap();
+        let files = files
+            .iter()
+            .filter(|it| it.starts_with("crates/floe-cli/tests/it/"));
+        let sources: String = files
+            .map(|file| fs::read_to_string(root.join(file)).unwrap_or_default())
+            .collect();
+        for (_, test) in TESTS {
+            let name = test.rsplit("::").next().unwrap();
+            assert!(sources.contains(&format!("fn {name}()")), "{test}");
+        }
+    }
+}
