@@ -128,6 +128,7 @@ impl State {
         match fault {
             ProxyFault::StatusAfter(status) => response = status_response(status),
             ProxyFault::CutResponse(len) => response.truncate(len.min(response.len() - 1)),
+            // The fault is slowness.
             ProxyFault::Slow(time) => thread::sleep(time),
             ProxyFault::Replace(old, new) => {
                 assert_eq!(old.len(), new.len());

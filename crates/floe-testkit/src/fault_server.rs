@@ -357,6 +357,7 @@ impl Response {
     fn send(self, stream: &TcpStream, in_flight: InFlightRequest<'_>) -> io::Result<bool> {
         match &self.fault {
             Some(Fault::Reset) => return Ok(false),
+            // The fault is slowness.
             Some(Fault::Delayed(time) | Fault::DelayedStatus(_, time)) => thread::sleep(*time),
             _ => {}
         }
@@ -437,6 +438,7 @@ fn send_response(
             stream.write_all(format!("{head}{announced}\r\n\r\n").as_bytes())?;
             for byte in body {
                 stream.write_all(&[byte])?;
+                // The fault is slowness.
                 thread::sleep(pause);
             }
             return Ok(false);
@@ -459,6 +461,7 @@ fn send_response(
     let (early, last) = body.split_at(body.len().saturating_sub(late.max(1)));
     stream.write_all(early)?;
     if late > 0 {
+        // The fault is slowness.
         thread::sleep(TAIL_DELAY);
     }
     drop(in_flight);

@@ -52,7 +52,7 @@ pub use nginx::{Nginx, nginx};
 pub use nix::{Nix, nixes};
 pub use nix_daemon::NixDaemon;
 pub use nobody::{Exchanges, NOBODY_UID, become_nobody, setpriv_to_nobody};
-pub use poll::{TIMEOUT, wait_until};
+pub use poll::{TIMEOUT, wait_at_most, wait_until};
 pub use ports::{free_ports, with_free_ports};
 pub use random::XorShift;
 pub use s3_server::{

@@ -98,6 +98,7 @@ impl Nginx {
                 Instant::now() < deadline,
                 "nginx did not log the sentinel request"
             );
+            // The poll returns the lines that it reads.
             std::thread::sleep(Duration::from_millis(5));
         }
     }

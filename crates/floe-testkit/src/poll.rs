@@ -10,10 +10,11 @@ pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
 
 /// Does the same with another timeout.
 #[track_caller]
-pub(crate) fn wait_at_most(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_at_most(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + timeout;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
+        // The one poll of all tests.
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -30,6 +30,7 @@ pub fn with_free_ports<const COUNT: usize>(
                 Instant::now() < deadline,
                 "the program does not listen on {ports:?}"
             );
+            // The poll also ends with the program.
             std::thread::sleep(Duration::from_millis(20));
         }
         if process.try_wait().unwrap().is_none() {

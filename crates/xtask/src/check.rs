@@ -22,6 +22,7 @@ mod plain_threads;
 pub(crate) mod prose;
 mod retired;
 mod shared_directories;
+mod sleeps;
 mod sources;
 mod written_files;
 
@@ -93,10 +94,12 @@ pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
         if file.ends_with(".rs") {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             faults.extend(sources::faults(file, &text));
+            faults.extend(sleeps::faults(file, &text));
             sources.push((file.clone(), text));
         }
     }
     faults.extend(circles::faults(&sources));
+    faults.extend(shared_directories::stale_entries(&files));
     let mut document = |name: &str, rules: &dyn Fn(&str) -> Vec<Fault>| {
         faults.extend(match std::fs::read_to_string(root.join(name)) {
             Ok(text) => rules(&text),

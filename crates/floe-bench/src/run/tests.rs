@@ -74,6 +74,7 @@ fn deadline_ends_command_and_children() {
     let deadline = Instant::now() + LONG;
     while !is_gone() {
         assert!(Instant::now() < deadline, "{pid} is still there");
+        // This crate does not use the poll of the test kit.
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -3,10 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use floe_testkit::{CommandOutput, Corpus, corpus, nixes, run, skip};
+use floe_testkit::{CommandOutput, Corpus, corpus, nixes, run, skip, wait_until};
 use serde_json::Value;
 
 use crate::support::floe;
@@ -295,11 +293,7 @@ fn interrupted_benchmark_saves_completed_samples() {
 }
 
 fn wait_for(what: &str, file: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !file.exists() {
-        assert!(Instant::now() < deadline, "no {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(&format!("no {what}"), || file.exists());
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_testkit::fault_server::{Fault, FaultServer};
@@ -37,18 +36,13 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
     let last = format!("[{}/{all}]", all - 1);
     let reported = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with(&last)));
     assert!(reported.is_some(), "the install ended before the interrupt");
-    let deadline = Instant::now() + Duration::from_secs(60);
     let is_valid = |path: &String| {
         let verified = run(floe(["verify", "--root"]).arg(&faulty.root).arg(path));
         verified.code == Some(0)
     };
-    while !valid.iter().all(is_valid) {
-        assert!(
-            Instant::now() < deadline,
-            "the finished paths were not registered"
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the finished paths were not registered", || {
+        valid.iter().all(is_valid)
+    });
     assert_eq!(
         server.requests_for(name).len(),
         1,

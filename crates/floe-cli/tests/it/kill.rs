@@ -37,6 +37,7 @@ pub(crate) fn wait_for(child: &mut Child, condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() && child.try_wait().unwrap().is_none() {
         assert!(began.elapsed() < TIMEOUT, "timeout");
+        // A finer poll than that of `wait_until`, so that the kill comes early.
         thread::sleep(Duration::from_micros(200));
     }
 }
@@ -145,6 +146,7 @@ fn store_after_random_kills_is_valid_and_completable() {
             if number % 3 == 1 {
                 wait_for(&mut child, || temporary_entry_count(&root) > 0);
             }
+            // The kill comes at a random time.
             thread::sleep(random_part(delay_max));
             if !kill(child) {
                 delay_max = delay_max.mul_f64(0.9);
@@ -181,6 +183,7 @@ fn run_killed_after_registration_keeps_registered_paths() {
         );
         let mut child = start(&mut install(&corpus, &server.url(), &root), number);
         wait_for(&mut child, || registered_paths(&root) > 0);
+        // The kill comes at a random time.
         thread::sleep(random_part(KILL_DELAY_MAX));
         assert!(kill(child), "the run ended without the stalled path");
         let valid = valid_paths(&root);

@@ -31,6 +31,7 @@ fn run_and_measure(command: &mut Command) -> u64 {
         if let Some(peak_memory) = peak_memory(&child) {
             (max, samples) = (peak_memory, samples + 1);
         }
+        // The memory is sampled.
         thread::sleep(SAMPLE_INTERVAL);
     }
     assert!(child.wait().unwrap().success(), "{command:?}");

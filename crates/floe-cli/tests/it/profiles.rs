@@ -304,6 +304,7 @@ fn killed_switches_leave_a_profile() {
         let number = 1 + seed % 3;
         let mut switch = profiles.floe("killed", &["switch", &number.to_string()]);
         let mut child = switch.spawn().unwrap();
+        // The kills come at different steps of a switch.
         thread::sleep(Duration::from_micros(seed * 700));
         child.kill().unwrap();
         killed += usize::from(child.wait().unwrap().code().is_none());

@@ -6,12 +6,11 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use floe_format::{NarInfo, StoreDir};
 use floe_testkit::fault_server::{Fault, FaultServer};
-use floe_testkit::{Corpus, corpus, nixes, run, scratch};
+use floe_testkit::{Corpus, corpus, nixes, run, scratch, wait_until};
 use serde_json::Value;
 
 use crate::faults::nars_requested_since;
@@ -61,14 +60,9 @@ fn paths_fetched_by_killed_runs_are_reused() {
         let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         wait_for_all_but_one(&mut child);
-        let began = Instant::now();
-        while !nars_requested_since(&server, since).contains(&stalled.url) {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "the stalled NAR was not requested"
-            );
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the stalled NAR was not requested", || {
+            nars_requested_since(&server, since).contains(&stalled.url)
+        });
         assert!(kill(child), "the install ended by itself");
         let asked = nars_requested_since(&server, since);
         match number {

@@ -470,6 +470,7 @@ fn killed_clients_leak_no_connections() {
             .process_group(0)
             .spawn()
             .unwrap();
+        // The client is killed at some point of its work.
         std::thread::sleep(std::time::Duration::from_millis(100));
         client.kill().unwrap();
         client.wait().unwrap();

@@ -138,6 +138,7 @@ fn slow_request_head_is_closed_at_read_timeout_not_before() {
             start.elapsed() < Duration::from_secs(60),
             "the connection stays open with one byte at a time"
         );
+        // Each client sends one byte at a time.
         std::thread::sleep(Duration::from_millis(200));
         for (client, open) in slow.iter_mut().zip(&mut open).filter(|(_, open)| **open) {
             let stream = client.stream.get_mut();
@@ -159,6 +160,7 @@ fn slow_request_head_is_closed_at_read_timeout_not_before() {
     // A head that is complete before the timeout is answered.
     let mut client = serve.connect();
     client.send(head.as_bytes());
+    // The end of the head comes late, but in time.
     std::thread::sleep(Duration::from_secs(1));
     client.send(b"x\r\n\r\n");
     assert_eq!(client.read_response(false).unwrap().status, 200);

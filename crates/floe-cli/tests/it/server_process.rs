@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use floe_testkit::TIMEOUT;
 use floe_testkit::http_client::{Client, Response};
+use floe_testkit::{TIMEOUT, wait_at_most};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -142,14 +142,9 @@ impl ServerProcess {
 
     #[track_caller]
     fn wait_status(&mut self, timeout: Duration) -> ExitStatus {
-        let deadline = Instant::now() + timeout;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "the server does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let has_ended = || self.child.try_wait().unwrap().is_some();
+        wait_at_most(timeout, "the server does not end", has_ended);
+        self.child.wait().unwrap()
     }
 
     /// Stops the server by SIGTERM, as service managers do.

@@ -6,11 +6,10 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use floe_testkit::{
     CommandOutput, Corpus, NOBODY_UID, Scratch, copy_program, corpus, nginx, nixes, run, scratch,
-    skip, tree,
+    skip, tree, wait_until,
 };
 
 use floe_testkit::create_certificates;
@@ -108,12 +107,10 @@ impl NameServer {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
         // When dnsmasq holds the port, binding fails. It writes its first log line after that.
-        while UdpSocket::bind((NAME_SERVER, 53)).is_ok() || !log.exists() {
-            assert!(Instant::now() < deadline, "dnsmasq does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("dnsmasq does not listen", || {
+            UdpSocket::bind((NAME_SERVER, 53)).is_err() && log.exists()
+        });
         NameServer { process, log }
     }
 }

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use floe_testkit::fault_server::{Fault, FaultServer};
-use floe_testkit::{corpora, corpus, run, scratch};
+use floe_testkit::{corpora, corpus, run, scratch, wait_until};
 use serde_json::Value;
 
 use crate::faulty_cache::faulty_cache;
@@ -292,17 +290,13 @@ fn trace_is_complete_after_interrupt() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
     let done = faulty.path("gcc-12-base");
     let valid = || {
         run(floe(["verify", "--root"])
             .arg(&faulty.root)
             .arg(done.as_str()))
     };
-    while valid().code != Some(0) {
-        assert!(Instant::now() < deadline, "the path was not registered");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the path was not registered", || valid().code == Some(0));
     run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let events = read(&file);

@@ -353,6 +353,7 @@ fn unsubscribe_returns_after_last_callback() {
             "called after the return"
         );
         state.fetch_add(1, Ordering::SeqCst);
+        // The callback is still running when the test unsubscribes.
         thread::sleep(Duration::from_micros(200));
     }
     const GONE: u64 = u64::MAX;
@@ -376,6 +377,7 @@ fn unsubscribe_returns_after_last_callback() {
         for _ in 0..5 {
             host.submit(Method::Echo, &loud);
         }
+        // The events arrive around the end of the subscription.
         thread::sleep(Duration::from_micros(300));
         assert_eq!(floe::floe_unsubscribe(engine, subscription), OK);
         received += state.swap(GONE, Ordering::SeqCst);

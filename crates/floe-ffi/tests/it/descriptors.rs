@@ -51,6 +51,7 @@ impl Dump {
         let begun = Instant::now();
         let mut before = 0;
         loop {
+            // A full pipe holds the same number of bytes twice.
             std::thread::sleep(Duration::from_millis(200));
             let held = rustix::io::ioctl_fionread(&self.reader).unwrap();
             if held > 0 && held == before {

@@ -5,15 +5,13 @@ use std::ffi::c_void;
 use std::fs;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use floe_messages::{
     ClosureReply, ClosureRequest, CopyReply, CopyRequest, Error, ErrorKind, Method, NarReply,
     NarRequest, PathInfo, PathInfoRequest, ProblemKind, ResolveReply, ServeReply, ServeRequest,
     StopRequest, VerifyReply, VerifyRequest,
 };
-use floe_testkit::{Corpus, corpora, corpus, nginx, nixes, run};
+use floe_testkit::{Corpus, corpora, corpus, nginx, nixes, run, wait_until};
 
 use crate::host::*;
 
@@ -358,9 +356,7 @@ fn server_serves_nix_until_stopped() {
 /// socket, until it starts its program.
 #[track_caller]
 fn until_refused(address: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while TcpStream::connect(address).is_ok() {
-        assert!(Instant::now() < deadline, "the server still listens");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the server still listens", || {
+        TcpStream::connect(address).is_err()
+    });
 }

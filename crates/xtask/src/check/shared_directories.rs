@@ -1,5 +1,8 @@
 //! The rule that names in directories of other users are used relative to an open directory.
 
+use std::collections::BTreeSet;
+
+use super::Fault;
 use super::code::Pattern::{self, Letters, Path};
 
 /// The ways to open, create, rename or remove a file by its path.
@@ -29,6 +32,16 @@ pub(super) const WHY: &str = "another user may exchange the directories of this 
 /// `temproots`, locks, or links of users.
 pub(super) fn applies(file: &str) -> bool {
     SHARED.iter().any(|begin| file.starts_with(begin)) && !EXEMPT.contains(&file)
+}
+
+/// Returns the entries of the rule that name no file any more.
+pub(super) fn stale_entries(files: &BTreeSet<String>) -> Vec<Fault> {
+    let is_stale = |begin: &&&str| !files.iter().any(|file| file.starts_with(**begin));
+    let stale = SHARED.iter().filter(is_stale);
+    let why = "crates/xtask/src/check/shared_directories.rs names it, and it does not exist";
+    stale
+        .map(|begin| Fault::new(begin, 0, "present", why))
+        .collect()
 }
 
 const SHARED: &[&str] = &[

@@ -195,6 +195,7 @@ fn second_collection_waits_for_the_first() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
+    // Longer than the second after which the command says that it waits.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     drop(lock);
     let output = waiting.wait_with_output().unwrap();

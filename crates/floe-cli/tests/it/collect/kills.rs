@@ -32,6 +32,7 @@ fn kill_at(command: &mut Command, random: &mut XorShift, is_reached: impl Fn() -
     let child = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child.spawn().unwrap();
     wait_for(&mut child, is_reached);
+    // The kill comes at a random time.
     thread::sleep(Duration::from_micros(random.below(DELAY_MAX) as u64));
     kill(child)
 }

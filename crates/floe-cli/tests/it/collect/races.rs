@@ -53,6 +53,7 @@ impl Shared<'_> {
         self.repeat(|_| {
             let mut command = self.nix.command("nix-store", ["--store"]);
             run(command.arg(&self.root).arg("--gc")).expect(0);
+            // Installs run between two collections.
             thread::sleep(Duration::from_millis(50));
         });
     }
@@ -77,6 +78,7 @@ impl Shared<'_> {
             self.installs.fetch_add(1, Ordering::SeqCst);
             fs::remove_file(link).unwrap();
             // A collection may delete all of it.
+            // The pauses vary the order of the races.
             thread::sleep(Duration::from_millis(number as u64 % 3 * 20));
         });
     }
@@ -162,6 +164,7 @@ fn collections_beside_installs_lose_no_root() {
             // A thread that panics ends the scope only when the others have ended.
             let has_deleted = || shared.deleted.load(Ordering::SeqCst) > 0;
             while began.elapsed() < duration() || !has_deleted() && began.elapsed() < TIMEOUT {
+                // The races last for a given time.
                 thread::sleep(Duration::from_millis(100));
             }
             shared.is_over.store(true, Ordering::SeqCst);

@@ -119,6 +119,7 @@ fn unprivileged_reader_sees_no_spurious_changes() {
         let layout = nix_store.layout();
         let (mut store, generation) = as_nobody(&nix_store, || {
             let mut store = LiveStore::open(layout, TIMEOUT).unwrap();
+            // A reader looks for changes only after a while.
             thread::sleep(Duration::from_millis(50));
             store.generation().unwrap();
             let generation = store.generation().unwrap();
@@ -156,6 +157,7 @@ fn unprivileged_reader_waits_only_while_lock_exists() {
         let start = Instant::now();
         let opened = thread::scope(|scope| {
             scope.spawn(|| {
+                // The reader waits for at least this time.
                 thread::sleep(Duration::from_millis(300));
                 fs::remove_dir(&lock).unwrap();
             });

@@ -267,6 +267,7 @@ fn large_nars_over_few_connections_do_not_deadlock() {
                         server.requests()
                     );
                 }
+                // The poll also ends a child that hangs.
                 thread::sleep(POLL);
             };
             assert!(status.success(), "{connections} connections, {jobs} jobs");

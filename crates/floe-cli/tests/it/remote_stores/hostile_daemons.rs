@@ -253,6 +253,7 @@ fn interrupted_copy_over_a_silent_connection_ends_at_once() {
     let mut child = copy(&corpus, &corpus.file_url("zstd"), &daemon.uri)
         .spawn()
         .unwrap();
+    // Time for the copy to wait for its reply, which it cannot show.
     thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none());
     // The process is `timeout`, which passes the signal on.

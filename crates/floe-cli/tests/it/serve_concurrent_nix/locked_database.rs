@@ -24,6 +24,7 @@ fn locked_database_delays_only_requests_that_need_it() {
         for client in &mut waiting {
             client.send(request.as_bytes());
         }
+        // Time for the server to begin with the requests, which it cannot show.
         thread::sleep(Duration::from_millis(300));
         let start = Instant::now();
         for _ in 0..CLIENTS {
@@ -57,9 +58,11 @@ fn second_signal_ends_a_server_whose_workers_wait() {
     let _writer = lock_database(&store);
     let mut client = serve.connect();
     client.send(format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+    // Time for a worker to begin to wait, which it cannot show.
     thread::sleep(Duration::from_millis(500));
     assert!(!has_response(&mut client), "the database was not locked");
     serve.signal(Signal::TERM);
+    // Two pending signals would count as one.
     thread::sleep(Duration::from_millis(500));
     let start = Instant::now();
     serve.signal(Signal::TERM);

@@ -32,6 +32,7 @@ fn refusal(serve: &ServerProcess, target: &str) -> Option<Response> {
 
 /// Lets time pass, as a client does that tries again later.
 fn wait(time: Duration) {
+    // The time is that of the client, which the server must bear.
     std::thread::sleep(time);
 }
 

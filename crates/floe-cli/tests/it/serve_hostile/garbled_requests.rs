@@ -153,6 +153,7 @@ fn server_survives_ten_thousand_garbled_requests() {
             });
         }
         for _ in 0..20 {
+            // Honest requests come now and then during the load.
             thread::sleep(Duration::from_millis(100));
             assert_prompt(&serve, &narinfo_of(&corpus.root), "during garbage");
         }

@@ -110,6 +110,7 @@ fn send_requests(
 fn change_store(store: &NixStore<'_>, corpus: &Corpus, is_over: &AtomicBool, rounds: &AtomicUsize) {
     while !is_over.load(Ordering::Relaxed) {
         store.copy(corpus);
+        // Requests find the closure for a while.
         thread::sleep(Duration::from_millis(1500));
         store.run(&["--gc"]);
         increment(rounds);
@@ -131,6 +132,7 @@ fn wait_for(what: &str, counts: &Counts, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + STUCK_TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}: {counts:?}");
+        // A failure names the counts, which change until then.
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -151,7 +153,7 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
         let all = if minutes {
             120
         } else {
-            30 / nixes.len() as u64
+            12 / nixes.len() as u64
         };
         let store = NixStore::new(nix, "");
         store.copy(&corpus);
@@ -168,6 +170,7 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
             }
             let ending = StopOnDrop(is_over);
             scope.spawn(move || change_store(store, corpus, is_over, &counts.rounds));
+            // The load lasts for a given time.
             thread::sleep(Duration::from_secs(all / 2));
             wait_for("too few requests", counts, || counts.is_sufficient());
             wait_for("not all clients are connected", counts, || {

@@ -55,6 +55,7 @@ fn unread_compressed_logs_hold_few_decoders() {
             break response;
         }
         assert!(start.elapsed() < SLOW_MAX, "the decoders stay in use");
+        // The client tries again later.
         std::thread::sleep(Duration::from_millis(100));
     };
     assert_eq!(response.status, 200);

@@ -1,10 +1,11 @@
 //! A server in a child process, and simple requests to it.
 
+use floe_testkit::wait_until;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -75,14 +76,10 @@ impl RunningServer {
     /// Waits until the server ends. Returns the rest of stderr, and stdout if it is piped.
     #[track_caller]
     pub(crate) fn wait(mut self) -> EndedServer {
-        let deadline = Instant::now() + TIMEOUT;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "the server does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        wait_until("the server does not end", || {
+            self.child.try_wait().unwrap().is_some()
+        });
+        let status = self.child.wait().unwrap();
         let mut ended = EndedServer {
             status,
             stdout: String::new(),

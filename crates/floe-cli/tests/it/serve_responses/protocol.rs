@@ -197,6 +197,7 @@ fn pipelined_requests_of_a_late_reader_are_answered() {
     let sending = std::thread::spawn(move || {
         std::io::Write::write_all(&mut sender, all.as_bytes()).unwrap();
     });
+    // The reader is late, so that responses fill the buffers.
     std::thread::sleep(Duration::from_millis(300));
     for number in 0..PIPELINED_REQUESTS {
         let response = client.read_response(false).unwrap();
@@ -209,7 +210,7 @@ fn pipelined_requests_of_a_late_reader_are_answered() {
 fn slow_reader_is_not_subject_to_read_timeouts() {
     let Some(corpus) = corpus("jq") else { return };
     // These timeouts apply to requests and idle connections, not to pending responses.
-    let args = ["--read-timeout", "6", "--keepalive-timeout", "6"];
+    let args = ["--read-timeout", "2", "--keepalive-timeout", "2"];
     let serve = ServerProcess::start(corpus.store(), &args);
     let narinfo = serve.get(&narinfo_of(&corpus.root));
     let request = format!(
@@ -230,7 +231,8 @@ fn slow_reader_is_not_subject_to_read_timeouts() {
             }
         }
     });
-    std::thread::sleep(Duration::from_secs(15));
+    // More than twice the timeouts.
+    std::thread::sleep(Duration::from_secs(5));
     for number in 0..PIPELINED_REQUESTS {
         let response = client.read_response(false);
         let response = response.unwrap_or_else(|error| panic!("number {number}: {error}"));
@@ -376,6 +378,7 @@ fn shutdown_finishes_responses_and_ends_at_once() {
     let stopped = Instant::now();
     serve.signal(Signal::TERM);
     assert_eq!(idle.read_rest(), b"", "the idle connection was not closed");
+    // The client reads late.
     std::thread::sleep(Duration::from_millis(200));
     let body = client.read_rest();
     assert_eq!(

@@ -103,6 +103,7 @@ fn path_waits_until_its_references_were_received() {
     assert_eq!(next().narinfo.info.path.name(), "2");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(next);
+        // Time for a wrong end of the thread.
         std::thread::sleep(Duration::from_millis(50));
         assert!(!waiting.is_finished());
         queue.record_received(&low_path);
