@@ -18,9 +18,9 @@ use xtask::workspace::{cargo, root, target_directory};
 mod bench;
 mod check;
 mod count;
-mod dist;
 mod generate;
 mod reference_tools;
+mod release;
 mod sanitize;
 mod test;
 
@@ -55,7 +55,7 @@ const COMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "dist",
         about: "[--target TRIPLE] [--allow-dirty]  makes the files of a release in target/dist",
-        run: dist::command,
+        run: release::command,
     },
     Subcommand {
         name: "sanitize",

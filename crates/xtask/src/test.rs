@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-use crate::{Outcome, cargo, check, dist, generate, reference_tools};
+use crate::{Outcome, cargo, check, generate, reference_tools, release};
 use output::{TestOutput, run_tests};
 use stages::{Options, STAGES};
 use times::Times;
@@ -67,14 +67,14 @@ fn make_release(root: &Path) -> Result<PathBuf> {
     if !key.exists() {
         let mut keygen = Command::new("ssh-keygen");
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
-        dist::output(keygen.arg(&key))?;
+        release::output(keygen.arg(&key))?;
     }
-    let request = dist::Request {
+    let request = release::Request {
         allow_dirty: true,
         key: Some(key),
         targets: Vec::new(),
     };
-    dist::Release::new(root, request)?.make()?;
+    release::Release::new(root, request)?.make()?;
     Ok(target.join("dist"))
 }
 
@@ -309,7 +309,7 @@ impl Tally {
     /// Builds the release once more, elsewhere, and compares it.
     fn reproduced(&mut self, root: &Path) {
         heading("reproduced");
-        let compared = dist::compare_with_second_build(root);
+        let compared = release::compare_with_second_build(root);
         self.count("reproduced", compared.map_err(|error| format!("{error:#}")));
     }
 

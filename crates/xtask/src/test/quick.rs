@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::dist::output;
+use crate::release::output;
 
 /// A command of floe and an end-to-end test of it that takes a few seconds.
 pub(super) const TESTS: &[(&str, &str)] = &[

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::files::MAINTAINER;
-use super::target::Target;
+use super::platform::Target;
 use super::{Release, archive, notices, output};
 
 impl Release {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::target::Target;
+use super::platform::Target;
 use super::{Release, output};
 use crate::target_directory;
 use xtask::system::find_command;

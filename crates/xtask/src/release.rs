@@ -12,9 +12,9 @@ mod libfloe;
 mod notices;
 mod oci;
 mod packages;
+mod platform;
 mod second_build;
 mod sums;
-mod target;
 mod toolchain;
 mod tools;
 
@@ -27,9 +27,9 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{Outcome, target_directory};
 use files::Files;
+use platform::{TARGETS, Target};
 pub(crate) use second_build::compare_with_second_build;
 use sums::Signer;
-use target::{TARGETS, Target};
 use toolchain::Toolchain;
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {

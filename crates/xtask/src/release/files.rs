@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
 use super::archive::{Archive, gzip};
-use super::target::Target;
+use super::platform::Target;
 use super::{Release, elf, notices, output};
 
 /// Completion scripts: the shell, and the place below `share` where it looks for them.
