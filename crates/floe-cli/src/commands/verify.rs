@@ -74,24 +74,34 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         true => Verification::default(),
         false => store.verify(&paths, args.jobs, &())?,
     };
+    let mut repaired = Repaired::default();
     let mut kind = ErrorKind::Untrusted;
-    let repaired = match args.repair && !found.problems.is_empty() {
-        true => {
-            let settings = settings.map_or_else(load, Ok)?;
-            let repaired = repair(&args, &settings, &store_config, layout, &found);
-            let repaired = repaired.or_else(|error| {
+    if args.repair && !found.problems.is_empty() {
+        let settings = settings.map_or_else(load, Ok)?;
+        repaired = match repair(&args, &settings, &store_config, layout, &found) {
+            Ok(repaired) => repaired,
+            Err(error) => {
                 if exit::kind(&error) == ErrorKind::NoSpace {
                     kind = ErrorKind::NoSpace;
                 }
-                report_failed_repair(error)
-            })?;
-            if repaired.is_obstructed {
-                kind = ErrorKind::Failed;
+                report_failed_repair(error)?
             }
-            repaired.problems
+        };
+        if repaired.is_obstructed {
+            kind = ErrorKind::Failed;
         }
-        false => 0,
-    };
+    }
+    report(&args, &found, (repaired.problems, kind), began)
+}
+
+/// Prints the problems, and how many of them are repaired. `kind` is the failure that the others
+/// are.
+fn report(
+    args: &VerifyArgs,
+    found: &Verification,
+    (repaired, kind): (usize, ErrorKind),
+    began: Instant,
+) -> anyhow::Result<()> {
     if args.json {
         let mut result = json!({
             "paths": found.paths,
@@ -110,18 +120,17 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         }
     }
     let failed = found.problems.len();
-    let line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
-    let line = match args.repair {
-        true => messages::repaired(&line, repaired),
-        false => line,
-    };
+    let mut line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
+    if args.repair {
+        line = messages::repaired(&line, repaired);
+    }
     if failed == repaired || !is_json() {
         eprint_line(&line);
     }
-    match failed == repaired {
-        true => Ok(()),
-        false => Err(exit::failures(&line, failed - repaired, kind)),
+    if failed == repaired {
+        return Ok(());
     }
+    Err(exit::failures(&line, failed - repaired, kind))
 }
 
 /// Makes the tables of a database that has none, as an install does.

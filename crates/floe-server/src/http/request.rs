@@ -147,48 +147,15 @@ impl<'b> Request<'b> {
             referer: None,
             user_agent: None,
         };
-        let mut hosts = 0;
-        let mut content_length = None;
-        let mut has_transfer_encoding = false;
+        let mut framing = Framing::default();
         for field in head.headers.iter() {
-            // No value that the server understands has bytes beyond UTF-8.
-            let value = std::str::from_utf8(field.value).unwrap_or_default().trim();
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            // Compared by length first, because most fields are none of these.
-            match field.name.len() {
-                4 if is("host") => hosts += 1,
-                5 if is("range") => request.range = Some(value),
-                7 if is("referer") => request.referer = Some(value),
-                8 if is("if-range") => request.if_range = Some(value),
-                9 if is("x-real-ip") => request.real_ip = Some(value),
-                10 if is("connection") => {
-                    for option in value.split(',').map(str::trim) {
-                        if option.eq_ignore_ascii_case("close") {
-                            request.keep_alive = false;
-                        } else if is_http10 && option.eq_ignore_ascii_case("keep-alive") {
-                            request.keep_alive = true;
-                        }
-                    }
-                }
-                10 if is("user-agent") => request.user_agent = Some(value),
-                13 if is("authorization") => {
-                    // A proxy may believe another one of several.
-                    let is_first = request.authorization.is_none();
-                    request.authorization = Some(Authorization(if is_first { value } else { "" }));
-                }
-                13 if is("if-none-match") => request.if_none_match = Some(value),
-                14 if is("content-length") => {
-                    let length = body_length(field.value)?;
-                    if content_length.replace(length).is_some() {
-                        return Err(Refusal::AmbiguousBodyLength);
-                    }
-                }
-                15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
-                15 if is("x-forwarded-for") => request.forwarded_for.push(field.value),
-                17 if is("transfer-encoding") => has_transfer_encoding = true,
-                _ => {}
-            }
+            request.set_field(field, &mut framing)?;
         }
+        let Framing {
+            hosts,
+            content_length,
+            has_transfer_encoding,
+        } = framing;
         if hosts > 1 || (hosts == 0 && !is_http10) {
             return Err(Refusal::InvalidHost);
         }
@@ -208,6 +175,52 @@ impl<'b> Request<'b> {
         Ok(request)
     }
 
+    /// Notes a header field that the server understands.
+    fn set_field(
+        &mut self,
+        field: &httparse::Header<'b>,
+        framing: &mut Framing,
+    ) -> Result<(), Refusal> {
+        // No value that the server understands has bytes beyond UTF-8.
+        let value = std::str::from_utf8(field.value).unwrap_or_default().trim();
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        // Compared by length first, because most fields are none of these.
+        match field.name.len() {
+            4 if is("host") => framing.hosts += 1,
+            5 if is("range") => self.range = Some(value),
+            7 if is("referer") => self.referer = Some(value),
+            8 if is("if-range") => self.if_range = Some(value),
+            9 if is("x-real-ip") => self.real_ip = Some(value),
+            10 if is("connection") => {
+                for option in value.split(',').map(str::trim) {
+                    if option.eq_ignore_ascii_case("close") {
+                        self.keep_alive = false;
+                    } else if self.is_http10 && option.eq_ignore_ascii_case("keep-alive") {
+                        self.keep_alive = true;
+                    }
+                }
+            }
+            10 if is("user-agent") => self.user_agent = Some(value),
+            13 if is("authorization") => {
+                // A proxy may believe another one of several.
+                let is_first = self.authorization.is_none();
+                self.authorization = Some(Authorization(if is_first { value } else { "" }));
+            }
+            13 if is("if-none-match") => self.if_none_match = Some(value),
+            14 if is("content-length") => {
+                let length = body_length(field.value)?;
+                if framing.content_length.replace(length).is_some() {
+                    return Err(Refusal::AmbiguousBodyLength);
+                }
+            }
+            15 if is("accept-encoding") => self.accepts_zstd |= accepts_zstd(value),
+            15 if is("x-forwarded-for") => self.forwarded_for.push(field.value),
+            17 if is("transfer-encoding") => framing.has_transfer_encoding = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Returns what every response to this request depends on.
     pub fn mode(&self) -> ResponseMode {
         ResponseMode {
@@ -224,6 +237,14 @@ impl<'b> Request<'b> {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .find_map(|(key, value)| (key == name).then_some(value))
     }
+}
+
+/// The fields of a head that tell where the request ends, and for which host it is.
+#[derive(Default)]
+struct Framing {
+    hosts: usize,
+    content_length: Option<u64>,
+    has_transfer_encoding: bool,
 }
 
 /// Parses `Content-Length`: digits, and nothing else (RFC 9110, section 8.6).

@@ -26,11 +26,7 @@ impl NarReader {
             ParseState::Kind => match bytes {
                 b"regular" => self.state = ParseState::ExecutableOrContents,
                 b"symlink" => self.state = ParseState::TargetTag,
-                b"directory" => {
-                    self.directories.push(self.names.len());
-                    self.state = ParseState::EntryOrClose;
-                    return Ok(Some(Step::Plain(NarEvent::Directory)));
-                }
+                b"directory" => return Ok(Some(self.begin_directory())),
                 _ => return Err(unexpected(bytes, "regular, directory or symlink", offset)),
             },
             ParseState::ExecutableOrContents => match bytes {
@@ -61,20 +57,12 @@ impl NarReader {
             }
             ParseState::EntryOrClose => match bytes {
                 b"entry" => self.state = ParseState::EntryOpen,
-                b")" => {
-                    self.names
-                        .truncate(self.directories.pop().unwrap_or_default());
-                    self.end_node();
-                    return Ok(Some(Step::Plain(NarEvent::EndDirectory)));
-                }
+                b")" => return Ok(Some(self.end_directory())),
                 _ => return Err(unexpected(bytes, "entry or )", offset)),
             },
             ParseState::Name => {
                 let start = self.directories.last().copied().unwrap_or_default();
-                let previous = self.names.get(start..).unwrap_or_default();
-                check_name(bytes, previous, offset)?;
-                self.names.truncate(start);
-                self.names.extend_from_slice(bytes);
+                replace_name(&mut self.names, start, bytes, offset)?;
                 self.state = ParseState::NodeTag;
                 return Ok(Some(Step::Entry(string)));
             }
@@ -91,6 +79,19 @@ impl NarReader {
             _ => {}
         }
         Ok(None)
+    }
+
+    fn begin_directory(&mut self) -> Step<'static> {
+        self.directories.push(self.names.len());
+        self.state = ParseState::EntryOrClose;
+        Step::Plain(NarEvent::Directory)
+    }
+
+    fn end_directory(&mut self) -> Step<'static> {
+        let names = self.directories.pop().unwrap_or_default();
+        self.names.truncate(names);
+        self.end_node();
+        Step::Plain(NarEvent::EndDirectory)
     }
 
     /// Sets the state after a node: the end of its entry, or the end of the NAR.
@@ -119,6 +120,19 @@ fn unexpected(found: &[u8], expected: &'static str, offset: u64) -> NarError {
         expected,
         found: quote(found),
     }
+}
+
+/// Replaces the previous name of a directory, which begins at `start`, by the next one.
+fn replace_name(
+    names: &mut Vec<u8>,
+    start: usize,
+    name: &[u8],
+    offset: u64,
+) -> Result<(), NarError> {
+    check_name(name, names.get(start..).unwrap_or_default(), offset)?;
+    names.truncate(start);
+    names.extend_from_slice(name);
+    Ok(())
 }
 
 fn check_name(name: &[u8], previous: &[u8], offset: u64) -> Result<(), NarError> {

@@ -139,46 +139,58 @@ pub(super) struct PathRow {
     pub(super) nar_size: u64,
 }
 
-impl PathGraph {
-    /// Reads the whole database at one moment.
-    pub(super) fn read(
-        database: &Database,
-        settings: &GcSettings,
-    ) -> Result<PathGraph, StoreError> {
-        let mut rows: Vec<PathRow> = Vec::new();
-        let mut numbers = Numbers::default();
-        let mut damaged = DamagedNames::default();
-        let (mut derivers, mut outputs) = (Vec::new(), Vec::new());
-        let mut references = Vec::new();
-        let snapshot = database.begin_snapshot()?;
+/// The contents of the database, while they are read.
+#[derive(Default)]
+struct Reading {
+    rows: Vec<PathRow>,
+    numbers: Numbers,
+    damaged: DamagedNames,
+    references: Vec<(PathNumber, PathNumber)>,
+    /// The paths that keep others by the settings, with these.
+    also_kept: Vec<(PathNumber, PathNumber)>,
+    derivers: Vec<(PathNumber, HashPart)>,
+    /// The references of damaged rows.
+    kept: Vec<PathNumber>,
+    dangling: Vec<DanglingReference>,
+}
+
+impl Reading {
+    fn read_rows(&mut self, database: &Database, settings: &GcSettings) -> Result<(), StoreError> {
         database.for_each_row(&mut |listed| {
             let path = match listed.path {
                 Ok(path) => path,
                 Err(text) => {
-                    damaged.texts.insert(listed.row, text);
-                    damaged.hash_parts.extend(listed.deriver);
+                    self.damaged.texts.insert(listed.row, text);
+                    self.damaged.hash_parts.extend(listed.deriver);
                     return;
                 }
             };
-            let number = number_of_len(rows.len());
-            numbers.insert(path.hash_part(), number);
+            let number = number_of_len(self.rows.len());
+            self.numbers.insert(path.hash_part(), number);
             let deriver = listed.deriver.filter(|_| settings.keep_derivations);
-            derivers.extend(deriver.map(|deriver| (number, deriver)));
-            rows.push(PathRow {
+            self.derivers
+                .extend(deriver.map(|deriver| (number, deriver)));
+            self.rows.push(PathRow {
                 row: listed.row,
                 path,
                 nar_size: listed.nar_size.unwrap_or_default(),
             });
-        })?;
-        let number_of_row = |row: i64| {
-            let found = rows.binary_search_by_key(&row, |it| it.row);
-            found.ok().map(number_of_len)
-        };
-        let mut kept: Vec<PathNumber> = Vec::new();
-        let mut dangling = Vec::new();
+        })
+    }
+
+    fn read_references(&mut self, database: &Database) -> Result<(), StoreError> {
+        let Reading {
+            rows,
+            damaged,
+            references,
+            kept,
+            dangling,
+            ..
+        } = self;
+        let number_of = |row: i64| number_of_row(rows, row);
         database.for_each_reference(&mut |row, [referrer, reference]| {
-            let from = referrer.and_then(number_of_row);
-            let to = reference.and_then(number_of_row);
+            let from = referrer.and_then(number_of);
+            let to = reference.and_then(number_of);
             match (from, to) {
                 (Some(from), Some(to)) => references.extend((from != to).then_some((from, to))),
                 // The database forbids to delete a path with such a reference.
@@ -195,47 +207,79 @@ impl PathGraph {
                 }),
                 (None, None) => {}
             }
-        })?;
-        if settings.keep_outputs || !damaged.texts.is_empty() {
-            database.for_each_output(&mut |derivation, output| {
-                if damaged.texts.contains_key(&derivation) {
-                    damaged.hash_parts.insert(output);
-                } else if settings.keep_outputs {
-                    let derivation = number_of_row(derivation).into_iter();
-                    outputs.extend(
-                        derivation.flat_map(|it| numbers.all(output).map(move |to| (it, to))),
-                    );
-                }
-            })?;
-        }
-        drop(snapshot);
-        let mut also_kept = outputs;
-        also_kept.extend(derivers.iter().flat_map(|(path, deriver)| {
+        })
+    }
+
+    fn read_outputs(
+        &mut self,
+        database: &Database,
+        settings: &GcSettings,
+    ) -> Result<(), StoreError> {
+        database.for_each_output(&mut |derivation, output| {
+            if self.damaged.texts.contains_key(&derivation) {
+                self.damaged.hash_parts.insert(output);
+            } else if settings.keep_outputs
+                && let Some(derivation) = number_of_row(&self.rows, derivation)
+            {
+                let outputs = self.numbers.all(output);
+                self.also_kept
+                    .extend(outputs.map(|output| (derivation, output)));
+            }
+        })
+    }
+
+    fn finish(mut self, layout: &StoreLayout) -> PathGraph {
+        let numbers = &self.numbers;
+        let derivers = self.derivers.iter().flat_map(|(path, deriver)| {
             let derivers = numbers.all(*deriver);
             derivers.map(move |deriver| (*path, deriver))
-        }));
-        let layout = database.layout();
+        });
+        self.also_kept.extend(derivers);
         let mut known = HashMap::new();
-        dangling.retain(|it: &DanglingReference| {
+        self.dangling.retain(|it| {
             let mut is_known = |row| {
-                *known
-                    .entry(row)
-                    .or_insert_with(|| damaged.is_on_disk(row, layout))
+                let on_disk = || self.damaged.is_on_disk(row, layout);
+                *known.entry(row).or_insert_with(on_disk)
             };
             !it.reference.is_some_and(&mut is_known)
         });
-        let (names, hash_parts) = damaged.names(&layout.store_dir);
-        kept.extend(hash_parts.iter().flat_map(|part| numbers.all(*part)));
-        Ok(PathGraph {
-            references: Edges::new(rows.len(), &references),
-            also_kept: Edges::new(rows.len(), &also_kept),
-            kept_by_damaged_rows: kept,
+        let (names, hash_parts) = self.damaged.names(&layout.store_dir);
+        let named = hash_parts.iter().flat_map(|part| numbers.all(*part));
+        self.kept.extend(named);
+        PathGraph {
+            references: Edges::new(self.rows.len(), &self.references),
+            also_kept: Edges::new(self.rows.len(), &self.also_kept),
+            kept_by_damaged_rows: self.kept,
             names_in_damaged_rows: names,
             hash_parts_in_damaged_rows: hash_parts,
-            dangling,
-            numbers,
-            rows,
-        })
+            dangling: self.dangling,
+            numbers: self.numbers,
+            rows: self.rows,
+        }
+    }
+}
+
+/// Returns the number of a path by its row in the database. The rows are in their order.
+fn number_of_row(rows: &[PathRow], row: i64) -> Option<PathNumber> {
+    let found = rows.binary_search_by_key(&row, |it| it.row);
+    found.ok().map(number_of_len)
+}
+
+impl PathGraph {
+    /// Reads the whole database at one moment.
+    pub(super) fn read(
+        database: &Database,
+        settings: &GcSettings,
+    ) -> Result<PathGraph, StoreError> {
+        let mut reading = Reading::default();
+        let snapshot = database.begin_snapshot()?;
+        reading.read_rows(database, settings)?;
+        reading.read_references(database)?;
+        if settings.keep_outputs || !reading.damaged.texts.is_empty() {
+            reading.read_outputs(database, settings)?;
+        }
+        drop(snapshot);
+        Ok(reading.finish(database.layout()))
     }
 
     /// The number of paths.
