@@ -41,6 +41,7 @@ impl Environment {
             daemon_socket: self.daemon_socket(),
             ssh_options: self.ssh_options()?.unwrap_or_default().to_owned(),
             temporary_dir: self.temporary_dir(),
+            ..UriContext::default()
         })
     }
 }

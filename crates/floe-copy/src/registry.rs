@@ -58,10 +58,10 @@ fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, S
         "auto" | "local" => parse_local(uri, context)?,
         "daemon" | "unix" => Arc::new(DaemonUri::parse(uri, context)?),
         "ssh-ng" | "ssh" => Arc::new(SshUri::parse(uri, context)?),
-        "file" => Arc::new(FileCacheUri::parse(uri)?),
-        "http" | "https" => Arc::new(HttpCacheUri::parse(uri)?),
+        "file" => Arc::new(FileCacheUri::parse(uri, context)?),
+        "http" | "https" => Arc::new(HttpCacheUri::parse(uri, context)?),
         #[cfg(feature = "s3")]
-        "s3" => Arc::new(S3CacheUri::parse(uri)?),
+        "s3" => Arc::new(S3CacheUri::parse(uri, context)?),
         "" if is_existing_directory(&uri.address) => parse_local(uri, context)?,
         "" => return Err(spelling::of_text(&uri.address)),
         scheme => return Err(spelling::of_scheme(scheme)),

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
-use floe_format::StoreDir;
+use floe_format::{Compression, StoreDir};
 use floe_store::{RuntimeRoots, StoreLayout, StoreWriter, WriteOptions};
 
 use crate::error::Error;
@@ -99,6 +99,12 @@ pub struct UriContext {
     pub ssh_options: String,
     /// The directory for temporary files, if it is not `/tmp`.
     pub temporary_dir: Option<PathBuf>,
+    /// The compression of NARs in a binary cache, if it is not Nix's default.
+    pub compression: Option<Compression>,
+    /// The files of the keys that sign what is written to a binary cache whose URI names no keys.
+    pub secret_keys: Vec<PathBuf>,
+    /// The files of keys that sign in addition to those of the URI.
+    pub further_secret_keys: Vec<PathBuf>,
 }
 
 /// The options for opening a source.

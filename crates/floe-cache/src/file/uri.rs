@@ -7,7 +7,7 @@ use std::sync::Arc;
 use floe_transfer::store_uri::{absolute, percent_decode_text};
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
-    TargetContext,
+    TargetContext, UriContext,
 };
 
 use super::FileStorage;
@@ -29,23 +29,24 @@ pub struct FileCacheUri {
 }
 
 impl FileCacheUri {
-    /// Reads the parts of a `file://` URI, with Nix's parameters.
+    /// Reads the parts of a `file://` URI, with Nix's parameters. `context` has defaults.
     ///
     /// Errors: the text says which part is wrong.
-    pub fn parse(uri: &StoreUri) -> Result<FileCacheUri, String> {
+    pub fn parse(uri: &StoreUri, context: &UriContext) -> Result<FileCacheUri, String> {
         let directory = PathBuf::from(percent_decode_text(&uri.address)?);
         if !directory.is_absolute() {
             return Err(not_absolute(&uri.address));
         }
         let mut cache = FileCacheUri {
             directory,
+            write: CacheWriteOptions::defaults(uri, context),
             ..FileCacheUri::default()
         };
         cache.ignored = visit_parameters(uri, |parameter| {
             cache.options.visit(parameter)?;
             cache.write.visit(parameter)
         })?;
-        cache.write.adopt(&cache.options);
+        cache.write.complete(&cache.options, context);
         Ok(cache)
     }
 

@@ -7,7 +7,7 @@ use floe_transfer::store_uri::absolute;
 use floe_transfer::url::redact_credentials;
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
-    TargetContext,
+    TargetContext, UriContext,
 };
 
 use super::{ContentEncodings, HttpStorage};
@@ -38,10 +38,11 @@ pub struct HttpCacheUri {
 }
 
 impl HttpCacheUri {
-    /// Reads the parts of an `http://` or `https://` URI, with Nix's parameters.
+    /// Reads the parts of an `http://` or `https://` URI, with Nix's parameters. `context` has
+    /// defaults.
     ///
     /// Errors: the text says which part is wrong.
-    pub fn parse(uri: &StoreUri) -> Result<HttpCacheUri, String> {
+    pub fn parse(uri: &StoreUri, context: &UriContext) -> Result<HttpCacheUri, String> {
         let address = uri.address.trim_end_matches('/');
         if address.is_empty() || address.starts_with('/') || address.contains('#') {
             return Err("it has no host, or it has a fragment".into());
@@ -49,7 +50,7 @@ impl HttpCacheUri {
         let mut cache = HttpCacheUri {
             url: format!("{}://{address}", uri.scheme),
             options: CacheOptions::default(),
-            write: CacheWriteOptions::default(),
+            write: CacheWriteOptions::defaults(uri, context),
             encodings: ContentEncodings::default(),
             certificate: None,
             requests: RequestOptions::default(),
@@ -65,7 +66,7 @@ impl HttpCacheUri {
             parameter.parsed("tls-certificate", &mut certificate, file)?;
             parameter.parsed("tls-private-key", &mut private_key, file)
         })?;
-        cache.write.adopt(&cache.options);
+        cache.write.complete(&cache.options, context);
         cache.certificate = match (certificate, private_key) {
             (None, None) => None,
             (None, Some(_)) => return Err("tls-private-key needs tls-certificate".into()),

@@ -7,7 +7,7 @@ use floe_transfer::store_uri::percent_decode_text;
 use floe_transfer::url::parse_url;
 use floe_transfer::{
     Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
-    TargetContext,
+    TargetContext, UriContext,
 };
 use object_store::aws::AmazonS3Builder;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -49,10 +49,10 @@ pub struct S3CacheUri {
 }
 
 impl S3CacheUri {
-    /// Reads the parts of an `s3://` URI, with Nix's parameters.
+    /// Reads the parts of an `s3://` URI, with Nix's parameters. `context` has defaults.
     ///
     /// Errors: the text says which part is wrong.
-    pub fn parse(uri: &StoreUri) -> Result<S3CacheUri, String> {
+    pub fn parse(uri: &StoreUri, context: &UriContext) -> Result<S3CacheUri, String> {
         let (bucket, prefix) = match uri.address.split_once('/') {
             Some((bucket, prefix)) => (bucket, percent_decode_text(prefix.trim_matches('/'))?),
             None => (uri.address.as_str(), String::new()),
@@ -76,6 +76,7 @@ impl S3CacheUri {
                 true => prefix,
                 false => prefix + "/",
             },
+            write: CacheWriteOptions::defaults(uri, context),
             ..S3CacheUri::default()
         };
         cache.ignored = visit_parameters(uri, |parameter| {
@@ -85,7 +86,7 @@ impl S3CacheUri {
             cache.encodings.visit(parameter)?;
             cache.requests.visit(parameter)
         })?;
-        cache.write.adopt(&cache.options);
+        cache.write.complete(&cache.options, context);
         cache.s3.bucket_url(bucket, DEFAULT_REGION)?;
         Ok(cache)
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use floe_format::Compression;
 use floe_transfer::store_uri::{absolute, parse_number};
+use floe_transfer::{StoreUri, UriContext};
 
 use crate::binary_cache::CacheOptions;
 use crate::uri_parameter::UriParameter;
@@ -36,11 +37,11 @@ impl CacheWriteOptions {
             let level = parse_number(name, value)?;
             Ok((level != -1).then_some(level))
         })?;
-        parameter.on("secret-key", |value| {
+        parameter.on(SECRET_KEY, |value| {
             self.secret_keys.push(absolute(value)?);
             Ok(())
         })?;
-        parameter.on("secret-keys", |value| {
+        parameter.on(SECRET_KEYS, |value| {
             for file in value.split(',').filter(|file| !file.is_empty()) {
                 self.secret_keys.push(absolute(file)?);
             }
@@ -50,8 +51,25 @@ impl CacheWriteOptions {
         parameter.bool("write-nar-listing", &mut self.write_listings)
     }
 
-    /// Takes the options that a new cache tells its clients from those of the cache as a source.
-    pub(crate) fn adopt(&mut self, options: &CacheOptions) {
+    /// Makes the options of a URI before its parameters, from the defaults of the caller.
+    pub(crate) fn defaults(uri: &StoreUri, context: &UriContext) -> CacheWriteOptions {
+        let default = CacheWriteOptions::default();
+        let mut names = uri.parameters.iter().map(|(name, _)| name.as_str());
+        CacheWriteOptions {
+            compression: context.compression.unwrap_or(default.compression),
+            secret_keys: match names.any(|name| [SECRET_KEY, SECRET_KEYS].contains(&name)) {
+                true => Vec::new(),
+                false => context.secret_keys.clone(),
+            },
+            ..default
+        }
+    }
+
+    /// Completes the options after the parameters. Takes the options that a new cache tells its
+    /// clients from those of the cache as a source.
+    pub(crate) fn complete(&mut self, options: &CacheOptions, context: &UriContext) {
+        let keys = context.further_secret_keys.iter().cloned();
+        self.secret_keys.extend(keys);
         self.priority = options.priority;
         self.want_mass_query = options.want_mass_query.unwrap_or(self.want_mass_query);
     }
@@ -61,6 +79,10 @@ impl CacheWriteOptions {
         self.write_listings || self.index_debug_info
     }
 }
+
+/// The parameters that name files of keys.
+const SECRET_KEY: &str = "secret-key";
+const SECRET_KEYS: &str = "secret-keys";
 
 /// Parses the name of a compression that floe writes.
 fn parse_compression(_: &str, value: &str) -> Result<Compression, String> {
@@ -83,6 +105,53 @@ impl Default for CacheWriteOptions {
             index_debug_info: false,
             want_mass_query: true,
             priority: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::FileCacheUri;
+
+    #[test]
+    fn uri_overrides_the_defaults_of_the_caller() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let context = UriContext {
+            compression: Some(Compression::Zstd),
+            secret_keys: paths(&["/a b&c"]),
+            ..UriContext::default()
+        };
+        let further = UriContext {
+            further_secret_keys: paths(&["/f"]),
+            ..UriContext::default()
+        };
+        for (uri, context, compression, keys) in [
+            ("file:///c", &context, Compression::Zstd, &["/a b&c"][..]),
+            (
+                "file:///c?compression=none",
+                &context,
+                Compression::None,
+                &["/a b&c"],
+            ),
+            (
+                "file:///c?secret-key=/k",
+                &context,
+                Compression::Zstd,
+                &["/k"],
+            ),
+            ("file:///c?secret-keys=", &context, Compression::Zstd, &[]),
+            (
+                "file:///c?secret-keys=/k,/l",
+                &further,
+                Compression::Xz,
+                &["/k", "/l", "/f"],
+            ),
+        ] {
+            let parsed = FileCacheUri::parse(&StoreUri::parse(uri).unwrap(), context);
+            let options = parsed.unwrap().write;
+            assert_eq!(options.compression, compression, "{uri}");
+            assert_eq!(options.secret_keys, paths(keys), "{uri}");
         }
     }
 }

@@ -3,11 +3,13 @@
 pub(crate) mod args;
 pub(crate) mod page;
 
+use std::io;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use floe_config::{StoreAccess, StoreChoice, StoreFlags, build_log_dir};
 use floe_copy::CopyRequest;
+use floe_format::Compression;
 use floe_store::StoreLayout;
 
 use crate::copying::{CopyAction, Copying, Follow};
@@ -17,14 +19,15 @@ use crate::options::{Settings, environment};
 use args::PushArgs;
 
 pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
+    let mut settings = Settings::load(&args.options, args.store_dir.as_deref())?;
+    set_cache_defaults(&mut settings, args)?;
     let path_args = args.paths();
     if args.follow && !path_args.use_stdin() {
         bail!(UsageError(FOLLOWS_NOTHING.into()));
     }
     let source = settings.store(args.local.choice(), StoreAccess::Read)?;
     let target = target_uri(args, &settings)?;
-    let target = settings.store(StoreChoice::Uri(&target), StoreAccess::Read)?;
+    let target = settings.store(StoreChoice::Uri(target), StoreAccess::Read)?;
     if target.layout().is_some() {
         bail!(UsageError(not_a_cache(&target)));
     }
@@ -70,55 +73,24 @@ fn log_dir(args: &PushArgs, settings: &Settings, layout: &StoreLayout) -> anyhow
     Ok(build_log_dir(layout, &flags, &environment())?)
 }
 
-/// Returns the URI of the cache, with the compression and the keys that it does not name itself.
-fn target_uri(args: &PushArgs, settings: &Settings) -> anyhow::Result<String> {
-    let config = &settings.config;
-    let named = args.to.as_deref();
-    let mut uri = named.unwrap_or(config.push_to.get()).to_owned();
-    if uri.is_empty() {
-        bail!(UsageError(NO_PUSH_TARGET.into()));
+/// Returns the URI of the cache.
+fn target_uri<'a>(args: &'a PushArgs, settings: &'a Settings) -> anyhow::Result<&'a str> {
+    match args.to.as_deref().unwrap_or(settings.config.push_to.get()) {
+        "" => bail!(UsageError(NO_PUSH_TARGET.into())),
+        uri => Ok(uri),
     }
-    let has = |uri: &str, name: &str| {
-        let query = uri.split_once('?').map_or("", |(_, query)| query);
-        query
-            .split('&')
-            .any(|part| part.split('=').next() == Some(name))
-    };
-    if !has(&uri, "compression") {
-        add_parameter(&mut uri, "compression", "zstd");
-    }
-    let has_keys = has(&uri, "secret-key") || has(&uri, "secret-keys");
-    let keys: &[PathBuf] = match args.secret_key_file.is_empty() {
-        false => &args.secret_key_file,
-        true if has_keys => &[],
-        true => &config.secret_key_files.get().0,
-    };
-    for key in keys {
-        let key = std::path::absolute(key)?;
-        let Some(key) = key.to_str() else {
-            bail!(UsageError(crate::messages::copy::key_not_utf8(&key)));
-        };
-        add_parameter(&mut uri, "secret-key", key);
-    }
-    Ok(uri)
 }
 
-/// Appends a parameter to a URI.
-fn add_parameter(uri: &mut String, name: &str, value: &str) {
-    let separator = if uri.contains('?') { '&' } else { '?' };
-    let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
-    uri.push_str(&format!("{separator}{name}={value}"));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_appended_in_their_encoding() {
-        let mut uri = String::from("s3://team");
-        add_parameter(&mut uri, "compression", "zstd");
-        add_parameter(&mut uri, "secret-key", "/a b&c");
-        assert_eq!(uri, "s3://team?compression=zstd&secret-key=%2Fa%20b%26c");
+/// Sets the compression and the keys of a cache whose URI does not name them.
+fn set_cache_defaults(settings: &mut Settings, args: &PushArgs) -> io::Result<()> {
+    let absolute = |files: &[PathBuf]| -> io::Result<Vec<PathBuf>> {
+        files.iter().map(std::path::absolute).collect()
+    };
+    let context = &mut settings.context;
+    context.compression = Some(Compression::Zstd);
+    match args.secret_key_file.as_slice() {
+        [] => context.secret_keys = absolute(&settings.config.secret_key_files.get().0)?,
+        keys => context.further_secret_keys = absolute(keys)?,
     }
+    Ok(())
 }

@@ -39,11 +39,6 @@ pub(crate) fn watching(store: &Path) -> String {
     )
 }
 
-pub(crate) fn key_not_utf8(file: &Path) -> String {
-    let file = file.display();
-    format!("cannot use the secret key {file}: its name is not UTF-8; use a link of another name")
-}
-
 pub(crate) const NO_PATHS_TO_COPY: &str = "copied 0 paths: the source has no valid paths";
 
 /// The option of nix-copy-closure that needs derivations.

@@ -331,12 +331,7 @@ fn cache_behind_nginx_conforms_as_target() {
 fn s3_session(server: &S3Server) -> Session {
     let variables = server.variables();
     session(NetworkOptions {
-        services: ServiceEnvironment {
-            variables: variables
-                .map(|(name, value)| (name.into(), value.into()))
-                .into(),
-            home: None,
-        },
+        services: ServiceEnvironment::new(variables, None),
         ..NetworkOptions::default()
     })
 }
@@ -446,8 +441,8 @@ fn storages_behind_a_network_conform_as_writers() {
         // Large and small objects must agree about the name of the cache.
         for address in ["team", "team/~a%20b+c=/\u{e4}!"] {
             let uri = StoreUri::parse(&server.uri(address)).unwrap();
-            let storage = S3CacheUri::parse(&uri).unwrap().storage(&network);
-            check_writer(&storage.unwrap());
+            let bucket = S3CacheUri::parse(&uri, &UriContext::default()).unwrap();
+            check_writer(&bucket.storage(&network).unwrap());
         }
         assert!(server.bucket("team").join("~a b+c=/\u{e4}!/nar").is_dir());
     }
