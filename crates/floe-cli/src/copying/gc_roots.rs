@@ -68,10 +68,10 @@ impl GcRootLinks {
         (target, layout): (&dyn Target, &StoreLayout),
         paths: &[StorePath],
     ) -> Result<(), Error> {
-        let registry = target.as_root_registry();
-        let registry = registry.ok_or(Error::Internal("this target registers no roots"))?;
         for (link, path) in self.links.iter().zip(paths) {
             link.write_link(layout, path)?;
+            let registry = target.as_root_registry();
+            let registry = registry.ok_or(Error::Internal("this target registers no roots"))?;
             registry.add_indirect_root(link.path(), path)?;
         }
         Ok(())
