@@ -5,13 +5,11 @@ mod options;
 mod output;
 mod paths;
 mod store;
-mod timeout;
 mod trust;
 
-pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_port};
+pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_seconds, parse_timeout};
 pub(crate) use options::OptionArgs;
 pub(crate) use output::{LogArgs, LogFormat, OutputArgs, log_format};
 pub(crate) use paths::{PathArgs, read_paths};
 pub(crate) use store::{LocalStoreArgs, StoreQueryArgs};
-pub(crate) use timeout::{parse_seconds, parse_timeout};
 pub(crate) use trust::TrustArgs;

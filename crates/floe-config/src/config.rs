@@ -19,87 +19,114 @@ use crate::error::ConfigError;
 use crate::nix_settings::is_ignored_setting;
 use crate::origin::Origin;
 use crate::setting::{AnySetting, Assignment, Setting};
-use crate::value::{FileList, List, PublicKeys, UrlList, UrlSet};
+use crate::value::{FileList, List, OptionalFile, PublicKeys, UrlList, UrlSet};
 
-/// The settings that floe knows. Fields have Nix's names, and Nix's manual describes them.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// `allow-symlinked-store`
-    pub allow_symlinked_store: Setting<bool>,
-    /// `auto-optimise-store`
-    pub auto_optimise_store: Setting<bool>,
-    /// `build-users-group`; empty for none
-    pub build_users_group: Setting<String>,
-    /// `connect-timeout`, in seconds; 0 for no limit
-    pub connect_timeout: Setting<u64>,
-    /// `filetransfer-retry-attempts`; 0 for 1
-    pub filetransfer_retry_attempts: Setting<u32>,
-    /// `filetransfer-retry-delay`, in milliseconds
-    pub filetransfer_retry_delay: Setting<u32>,
-    /// `filetransfer-retry-delay-rate-limited`, in milliseconds
-    pub filetransfer_retry_delay_rate_limited: Setting<u32>,
-    /// `filetransfer-retry-jitter`
-    pub filetransfer_retry_jitter: Setting<bool>,
-    /// `filetransfer-retry-max-delay`, in milliseconds
-    pub filetransfer_retry_max_delay: Setting<u32>,
-    /// `fsync-metadata`
-    pub fsync_metadata: Setting<bool>,
-    /// `fsync-store-paths`
-    pub fsync_store_paths: Setting<bool>,
-    /// `http-connections`; 0 for no limit
-    pub http_connections: Setting<u64>,
-    /// `http2`
-    pub http2: Setting<bool>,
-    /// `keep-derivations`
-    pub keep_derivations: Setting<bool>,
-    /// `keep-outputs`
-    pub keep_outputs: Setting<bool>,
-    /// `narinfo-cache-meta-ttl`, in seconds
-    pub narinfo_cache_meta_ttl: Setting<u32>,
-    /// `narinfo-cache-negative-ttl`, in seconds
-    pub narinfo_cache_negative_ttl: Setting<u32>,
-    /// `narinfo-cache-positive-ttl`, in seconds
-    pub narinfo_cache_positive_ttl: Setting<u32>,
-    /// `netrc-file`
-    pub netrc_file: Setting<FileList>,
-    /// `push-to`: the cache of `floe push`, a setting that only floe reads; empty for none
-    pub push_to: Setting<String>,
-    /// `require-sigs`
-    pub require_sigs: Setting<bool>,
-    /// `secret-key-files`
-    pub secret_key_files: Setting<FileList>,
-    /// `ssl-cert-file`
-    pub ssl_cert_file: Setting<Option<PathBuf>>,
-    /// `stalled-download-timeout`, in seconds; 0 for no limit
-    pub stalled_download_timeout: Setting<u64>,
-    /// `store`: the store that `auto` means
-    pub store: Setting<String>,
-    /// `substituters`
-    pub substituters: Setting<UrlList>,
-    /// `sync-before-registering`
-    pub sync_before_registering: Setting<bool>,
-    /// `trusted-public-keys`
-    pub trusted_public_keys: Setting<PublicKeys>,
-    /// `trusted-substituters`
-    pub trusted_substituters: Setting<UrlSet>,
-    /// `use-sqlite-wal`
-    pub use_sqlite_wal: Setting<bool>,
-    /// `use-xdg-base-directories`
-    pub use_xdg_base_directories: Setting<bool>,
-    /// `user-agent-suffix`
-    pub user_agent_suffix: Setting<String>,
+/// Declares [`Config`]. A row of the settings has the name in the newest Nix, the names in older
+/// versions, the field, the type and the default; the other fields have their first value.
+macro_rules! settings {
+    (
+        $environment:ident;
+        $($(#[$note:meta])* $name:literal $(| $alias:literal)*
+            => $field:ident: $type:ty = $default:expr;)+
+        others:
+        $($(#[$doc:meta])+ $visibility:vis $other:ident: $other_type:ty = $first:expr;)+
+    ) => {
+        /// The settings that floe knows. Fields have Nix's names, and Nix's manual describes them.
+        #[derive(Clone, Debug)]
+        pub struct Config {
+            $(
+                #[doc = concat!("`", $name, "`\n\n")]
+                $(#[$note])*
+                pub $field: Setting<$type>,
+            )+
+            $($(#[$doc])+ $visibility $other: $other_type,)+
+        }
+
+        impl Config {
+            /// The defaults of the newest Nix.
+            fn defaults($environment: &Environment) -> Config {
+                Config {
+                    $($field: Setting::new($default),)+
+                    $($other: $first,)+
+                }
+            }
+
+            /// All settings, sorted by name.
+            pub fn entries(&mut self) -> Vec<SettingEntry<'_>> {
+                vec![$(SettingEntry {
+                    name: $name,
+                    aliases: &[$($alias),*],
+                    setting: &mut self.$field,
+                }),+]
+            }
+        }
+    };
+}
+
+settings! {
+    environment;
+    "allow-symlinked-store" => allow_symlinked_store: bool = false;
+    "auto-optimise-store" => auto_optimise_store: bool = false;
+    /// Empty for none.
+    "build-users-group" => build_users_group: String = default_group(environment);
+    /// In seconds; 0 for no limit.
+    "connect-timeout" => connect_timeout: u64 = 15;
+    /// 0 for 1.
+    "filetransfer-retry-attempts" | "download-attempts" => filetransfer_retry_attempts: u32 = 5;
+    /// In milliseconds.
+    "filetransfer-retry-delay" => filetransfer_retry_delay: u32 = 100;
+    /// In milliseconds.
+    "filetransfer-retry-delay-rate-limited" => filetransfer_retry_delay_rate_limited: u32 = 5000;
+    "filetransfer-retry-jitter" => filetransfer_retry_jitter: bool = true;
+    /// In milliseconds.
+    "filetransfer-retry-max-delay" => filetransfer_retry_max_delay: u32 = 60_000;
+    "fsync-metadata" => fsync_metadata: bool = true;
+    "fsync-store-paths" => fsync_store_paths: bool = false;
+    /// 0 for no limit.
+    "http-connections" | "binary-caches-parallel-connections" => http_connections: u64 = 25;
+    "http2" => http2: bool = true;
+    "keep-derivations" | "gc-keep-derivations" => keep_derivations: bool = true;
+    "keep-outputs" | "gc-keep-outputs" => keep_outputs: bool = false;
+    /// In seconds.
+    "narinfo-cache-meta-ttl" => narinfo_cache_meta_ttl: u32 = 7 * 24 * 3600;
+    /// In seconds.
+    "narinfo-cache-negative-ttl" => narinfo_cache_negative_ttl: u32 = 3600;
+    /// In seconds.
+    "narinfo-cache-positive-ttl" => narinfo_cache_positive_ttl: u32 = 30 * 24 * 3600;
+    "netrc-file" => netrc_file: FileList = List(vec![environment.conf_dir().join("netrc")]);
+    /// The cache of `floe push`, a setting that only floe reads; empty for none.
+    "push-to" => push_to: String = String::new();
+    "require-sigs" => require_sigs: bool = true;
+    "secret-key-files" => secret_key_files: FileList = List::default();
+    "ssl-cert-file"
+        => ssl_cert_file: OptionalFile = OptionalFile(environment.default_certificates.clone());
+    /// In seconds; 0 for no limit.
+    "stalled-download-timeout" => stalled_download_timeout: u64 = 300;
+    /// The store that `auto` means.
+    "store" => store: String = "auto".into();
+    "substituters" | "binary-caches"
+        => substituters: UrlList = List(vec!["https://cache.nixos.org/".into()]);
+    "sync-before-registering" => sync_before_registering: bool = false;
+    "trusted-public-keys" | "binary-cache-public-keys"
+        => trusted_public_keys: PublicKeys = List(default_keys());
+    "trusted-substituters" | "trusted-binary-caches"
+        => trusted_substituters: UrlSet = List::default();
+    "use-sqlite-wal" => use_sqlite_wal: bool = true;
+    "use-xdg-base-directories" => use_xdg_base_directories: bool = false;
+    "user-agent-suffix" => user_agent_suffix: String = String::new();
+    others:
     /// The directory of the narinfo disk cache, if the user has one.
-    pub cache_dir: Option<PathBuf>,
+    pub cache_dir: Option<PathBuf> = environment.cache_dir();
     /// The proxies of the environment. No setting names a proxy.
-    pub proxies: Proxies,
+    pub proxies: Proxies = environment.proxies();
     /// The environment of the services that hold caches.
-    pub services: ServiceEnvironment,
+    pub services: ServiceEnvironment = environment.services();
     /// The certificates for TLS where no setting and no variable names a file.
-    pub(crate) certificates_by_default: Option<PathBuf>,
+    pub(crate) certificates_by_default: Option<PathBuf> = environment.certificates_by_default();
     /// Ignored files that cannot be read, each with the reason. Nix ignores them silently.
-    pub unreadable_files: Vec<String>,
+    pub unreadable_files: Vec<String> = Vec::new();
     /// The names that are settings of neither floe nor Nix.
-    pub unknown_settings: Vec<UnknownSetting>,
+    pub unknown_settings: Vec<UnknownSetting> = Vec::new();
 }
 
 /// A name that is not a setting, where it has its first value.
@@ -141,7 +168,9 @@ impl Config {
         let mut config = Config::defaults(environment);
         if let Some((variable, path)) = environment.certificate_override() {
             let origin = Origin::Variable(variable);
-            config.ssl_cert_file.replace(Some(path), origin);
+            config
+                .ssl_cert_file
+                .replace(OptionalFile(Some(path)), origin);
         }
         if environment.allows_symlinked_store() {
             let origin = Origin::Variable(NIX_IGNORE_SYMLINK_STORE);
@@ -166,52 +195,6 @@ impl Config {
         Ok(config)
     }
 
-    /// The defaults of the newest Nix.
-    fn defaults(environment: &Environment) -> Config {
-        let group = if environment.is_root() { "nixbld" } else { "" };
-        let netrc = environment.conf_dir().join("netrc");
-        Config {
-            allow_symlinked_store: Setting::new(false),
-            auto_optimise_store: Setting::new(false),
-            build_users_group: Setting::new(group.into()),
-            connect_timeout: Setting::new(15),
-            filetransfer_retry_attempts: Setting::new(5),
-            filetransfer_retry_delay: Setting::new(100),
-            filetransfer_retry_delay_rate_limited: Setting::new(5000),
-            filetransfer_retry_jitter: Setting::new(true),
-            filetransfer_retry_max_delay: Setting::new(60_000),
-            fsync_metadata: Setting::new(true),
-            fsync_store_paths: Setting::new(false),
-            http_connections: Setting::new(25),
-            http2: Setting::new(true),
-            keep_derivations: Setting::new(true),
-            keep_outputs: Setting::new(false),
-            narinfo_cache_meta_ttl: Setting::new(7 * 24 * 3600),
-            narinfo_cache_negative_ttl: Setting::new(3600),
-            narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
-            netrc_file: Setting::new(List(vec![netrc])),
-            push_to: Setting::new(String::new()),
-            require_sigs: Setting::new(true),
-            secret_key_files: Setting::new(List::default()),
-            ssl_cert_file: Setting::new(environment.default_certificates.clone()),
-            stalled_download_timeout: Setting::new(300),
-            store: Setting::new("auto".into()),
-            substituters: Setting::new(List(vec!["https://cache.nixos.org/".into()])),
-            sync_before_registering: Setting::new(false),
-            trusted_public_keys: Setting::new(List(default_keys())),
-            trusted_substituters: Setting::new(List::default()),
-            use_sqlite_wal: Setting::new(true),
-            use_xdg_base_directories: Setting::new(false),
-            user_agent_suffix: Setting::new(String::new()),
-            cache_dir: environment.cache_dir(),
-            proxies: environment.proxies(),
-            services: environment.services(),
-            certificates_by_default: environment.certificates_by_default(),
-            unreadable_files: Vec::new(),
-            unknown_settings: Vec::new(),
-        }
-    }
-
     /// Returns the configured trusted keys together with `extra`.
     pub fn trusted_keys(&self, extra: TrustedKeys) -> TrustedKeys {
         let mut keys: TrustedKeys = self.trusted_public_keys.get().0.iter().cloned().collect();
@@ -228,12 +211,13 @@ impl Config {
     pub fn write_options(&self) -> Result<(WriteOptions, Option<String>), ConfigError> {
         let setting = &self.build_users_group;
         let name = setting.get();
-        let group = match name.is_empty() {
-            true => None,
-            false => accounts::group_by_name(name).map_err(|source| {
+        let group = if name.is_empty() {
+            None
+        } else {
+            accounts::group_by_name(name).map_err(|source| {
                 let name = name.clone();
                 ConfigError::Account { name, source }
-            })?,
+            })?
         };
         let is_missing = group.is_none() && !name.is_empty() && !setting.is_default();
         let warning =
@@ -250,57 +234,6 @@ impl Config {
         Ok((options, warning))
     }
 
-    /// All settings, sorted by name.
-    #[rustfmt::skip]
-    pub fn entries(&mut self) -> Vec<SettingEntry<'_>> {
-        fn entry<'a>(
-            name: &'static str,
-            aliases: &'static [&'static str],
-            setting: &'a mut dyn AnySetting,
-        ) -> SettingEntry<'a> {
-            SettingEntry { name, aliases, setting }
-        }
-        vec![
-            entry("allow-symlinked-store", &[], &mut self.allow_symlinked_store),
-            entry("auto-optimise-store", &[], &mut self.auto_optimise_store),
-            entry("build-users-group", &[], &mut self.build_users_group),
-            entry("connect-timeout", &[], &mut self.connect_timeout),
-            entry("filetransfer-retry-attempts", &["download-attempts"],
-                &mut self.filetransfer_retry_attempts),
-            entry("filetransfer-retry-delay", &[], &mut self.filetransfer_retry_delay),
-            entry("filetransfer-retry-delay-rate-limited", &[],
-                &mut self.filetransfer_retry_delay_rate_limited),
-            entry("filetransfer-retry-jitter", &[], &mut self.filetransfer_retry_jitter),
-            entry("filetransfer-retry-max-delay", &[], &mut self.filetransfer_retry_max_delay),
-            entry("fsync-metadata", &[], &mut self.fsync_metadata),
-            entry("fsync-store-paths", &[], &mut self.fsync_store_paths),
-            entry("http-connections", &["binary-caches-parallel-connections"],
-                &mut self.http_connections),
-            entry("http2", &[], &mut self.http2),
-            entry("keep-derivations", &["gc-keep-derivations"], &mut self.keep_derivations),
-            entry("keep-outputs", &["gc-keep-outputs"], &mut self.keep_outputs),
-            entry("narinfo-cache-meta-ttl", &[], &mut self.narinfo_cache_meta_ttl),
-            entry("narinfo-cache-negative-ttl", &[], &mut self.narinfo_cache_negative_ttl),
-            entry("narinfo-cache-positive-ttl", &[], &mut self.narinfo_cache_positive_ttl),
-            entry("netrc-file", &[], &mut self.netrc_file),
-            entry("push-to", &[], &mut self.push_to),
-            entry("require-sigs", &[], &mut self.require_sigs),
-            entry("secret-key-files", &[], &mut self.secret_key_files),
-            entry("ssl-cert-file", &[], &mut self.ssl_cert_file),
-            entry("stalled-download-timeout", &[], &mut self.stalled_download_timeout),
-            entry("store", &[], &mut self.store),
-            entry("substituters", &["binary-caches"], &mut self.substituters),
-            entry("sync-before-registering", &[], &mut self.sync_before_registering),
-            entry("trusted-public-keys", &["binary-cache-public-keys"],
-                &mut self.trusted_public_keys),
-            entry("trusted-substituters", &["trusted-binary-caches"],
-                &mut self.trusted_substituters),
-            entry("use-sqlite-wal", &[], &mut self.use_sqlite_wal),
-            entry("use-xdg-base-directories", &[], &mut self.use_xdg_base_directories),
-            entry("user-agent-suffix", &[], &mut self.user_agent_suffix),
-        ]
-    }
-
     /// Notes a name that floe does not know, unless it is a setting of Nix or known to be unknown.
     fn add_unknown(&mut self, assignment: Assignment) {
         let Assignment { name, source, .. } = assignment;
@@ -310,9 +243,10 @@ impl Config {
         }
         let known: Vec<&str> = self.entries().iter().map(|entry| entry.name).collect();
         // A name without `extra-` would replace the value instead of extending it.
-        let nearest = match name.starts_with("extra-") {
-            true => None,
-            false => nearest_name(&name, known),
+        let nearest = if name.starts_with("extra-") {
+            None
+        } else {
+            nearest_name(&name, known)
         };
         self.unknown_settings.push(UnknownSetting {
             nearest,
@@ -338,6 +272,15 @@ impl Config {
             return Ok(true);
         }
         Ok(false)
+    }
+}
+
+/// Nix's default of `build-users-group`.
+fn default_group(environment: &Environment) -> String {
+    if environment.is_root() {
+        "nixbld".into()
+    } else {
+        String::new()
     }
 }
 

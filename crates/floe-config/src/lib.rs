@@ -26,12 +26,12 @@ pub use error::ConfigError;
 pub use network::setting_note;
 pub use origin::Origin;
 pub use secret_keys::{read_secret_keys, secret_key_warnings};
-pub use serve_settings::{
-    AccessLogFormat, ByteSize, Choice, NoByteSize, ServeSetting, ServeSettings, StderrFormat,
-    TIMEOUT_MAX, seconds,
-};
+pub use serve_settings::{ServeEntry, ServeOption, ServeSettings};
 pub use setting::{AnySetting, Assignment, Setting};
 pub use store_uri::{
     ServedStore, StoreAccess, StoreChoice, StoreFlags, build_log_dir, served_store,
 };
-pub use value::{FileList, List, PublicKeys, UrlList, UrlSet, Value, Word};
+pub use value::{
+    AccessLogFormat, ByteSize, Check, Choice, FileList, Form, List, OptionalFile, PublicKeys,
+    StderrFormat, TomlType, UrlList, UrlSet, Value, Word, seconds,
+};

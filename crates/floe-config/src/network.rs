@@ -14,9 +14,10 @@ impl Config {
     pub fn network(&self) -> NetworkOptions {
         let seconds = |setting: &Setting<u64>| time_limit(Duration::from_secs(*setting.get()));
         let millis = |setting: &Setting<u32>| Duration::from_millis((*setting.get()).into());
-        let certificates = match self.ssl_cert_file.is_default() {
-            true => self.certificates_by_default.clone(),
-            false => self.ssl_cert_file.get().clone(),
+        let certificates = if self.ssl_cert_file.is_default() {
+            self.certificates_by_default.clone()
+        } else {
+            self.ssl_cert_file.get().0.clone()
         };
         let positive_ttl = Duration::from_secs((*self.narinfo_cache_positive_ttl.get()).into());
         let negative_ttl = Duration::from_secs((*self.narinfo_cache_negative_ttl.get()).into());

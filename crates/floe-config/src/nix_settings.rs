@@ -10,7 +10,7 @@ pub(crate) fn is_ignored_setting(name: &str) -> bool {
 
 /// The settings of Nix 2.8 to 2.34 on Linux and macOS with their aliases, sorted, and `eval-cores`
 /// and `lazy-trees` of Determinate Nix.
-const IGNORED_SETTINGS: [&str; 127] = [
+const IGNORED_SETTINGS: [&str; 126] = [
     "abort-on-warn",
     "accept-flake-config",
     "access-tokens",
@@ -134,7 +134,6 @@ const IGNORED_SETTINGS: [&str; 127] = [
     "use-case-hack",
     "use-cgroups",
     "use-registries",
-    "use-xdg-base-directories",
     "warn-dirty",
     "warn-large-path-threshold",
     "warn-short-path-literals",

@@ -1,135 +1,115 @@
 //! The settings of `floe serve`: from flags, environment and configuration file, each with its
 //! origin.
 //!
-//! Flags override the environment, which overrides the file. [`ServeSettings::entries`] is the
-//! table of all keys.
+//! Flags override the environment, which overrides the file. The table in this file declares each
+//! option once. The flags, the keys, `--help`, the printed file and the configuration of the server
+//! come from it.
 
-mod choice;
 mod file;
 mod harmonia;
+mod option;
 mod print;
 mod resolve;
-mod setting;
-mod toml_value;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use floe_server::{Compress, Listen, TrustedProxy};
+use floe_server::{Compress, Config, Listen, TrustedProxy};
 
-pub use choice::{AccessLogFormat, Choice, StderrFormat};
-pub use setting::ServeSetting;
-pub use toml_value::{ByteSize, NoByteSize, TIMEOUT_MAX, seconds};
+pub use option::{ServeEntry, ServeOption};
 
 use crate::origin::Origin;
+use crate::setting::Setting;
+use crate::value::{AccessLogFormat, ByteSize, StderrFormat};
 use harmonia::HarmoniaKeys;
-use setting::AnyServeSetting;
+use option::KeyKind::{self, Address, CommonFlag};
+use option::ServerField as _;
 
-/// The settings of `floe serve`. Fields have the names of the keys.
-#[derive(Clone, Debug, Default)]
-pub struct ServeSettings {
-    /// The addresses to listen on.
-    pub listen: ServeSetting<Vec<Listen>>,
-    /// The host of one more address.
-    pub host: ServeSetting<String>,
-    /// The port of this address.
-    pub port: ServeSetting<u16>,
-    /// The Unix socket to listen on.
-    pub socket: ServeSetting<PathBuf>,
-    /// The addresses for metrics alone.
-    pub metrics_listen: ServeSetting<Vec<Listen>>,
-    /// The proxies that may name the client of a request.
-    pub trusted_proxy: ServeSetting<Vec<TrustedProxy>>,
-    /// Whether connections of these proxies begin with a header of the PROXY protocol.
-    pub proxy_protocol: ServeSetting<bool>,
-    /// The files of the certificates for TLS.
-    pub tls_cert: ServeSetting<Vec<PathBuf>>,
-    /// The files of their keys, in the same order.
-    pub tls_key: ServeSetting<Vec<PathBuf>>,
-    /// The file of the authorities that issue the certificates of clients.
-    pub tls_client_ca: ServeSetting<PathBuf>,
-    /// The URI of the store.
-    pub store: ServeSetting<String>,
-    /// The directory that contains the store.
-    pub root: ServeSetting<PathBuf>,
-    /// The store directory in the paths.
-    pub store_dir: ServeSetting<String>,
-    /// The files of the secret keys.
-    pub secret_key_file: ServeSetting<Vec<PathBuf>>,
-    /// The priority in `nix-cache-info`.
-    pub priority: ServeSetting<i32>,
-    /// When to compress NARs.
-    pub compress: ServeSetting<Compress>,
-    /// The directory of the compressed NAR cache.
-    pub compressed_cache: ServeSetting<PathBuf>,
-    /// The largest size of the compressed NAR cache.
-    pub compressed_cache_size: ServeSetting<ByteSize>,
-    /// The file of the access log, or `-` for stdout.
-    pub access_log: ServeSetting<PathBuf>,
-    /// The format of the access log.
-    pub access_log_format: ServeSetting<AccessLogFormat>,
-    /// The file of the logins that clients need.
-    pub auth_file: ServeSetting<PathBuf>,
-    /// The format of lines on stderr.
-    pub log_format: ServeSetting<StderrFormat>,
-    /// The number of threads that answer requests.
-    pub threads: ServeSetting<NonZeroUsize>,
-    /// The number of connections at once (`--max-connections`). The key `max_connections` is
-    /// harmonia's and counts the connections of one worker.
-    pub max_connections_total: ServeSetting<NonZeroUsize>,
-    /// The number of connections of one address.
-    pub max_connections_per_address: ServeSetting<NonZeroUsize>,
-    /// The number of requests of one connection.
-    pub max_requests_per_connection: ServeSetting<NonZeroUsize>,
-    /// The longest head of a request.
-    pub max_header_size: ServeSetting<ByteSize>,
-    /// The number of NARs that are compressed at once.
-    pub max_encoders: ServeSetting<NonZeroUsize>,
-    /// The least rate at which a client takes a response, in bytes per second.
-    pub min_rate: ServeSetting<ByteSize>,
-    /// The longest idle time of a connection.
-    pub keepalive_timeout: ServeSetting<Duration>,
-    /// The longest time to receive the head of a request.
-    pub read_timeout: ServeSetting<Duration>,
-    /// The longest time that a client may leave a response unread.
-    pub timeout: ServeSetting<Duration>,
-    harmonia: HarmoniaKeys,
-    warnings: Vec<String>,
-}
-
-/// A key of the configuration file.
-struct Entry<'a> {
-    key: &'static str,
-    kind: KeyKind,
-    /// The keys that a file must not have beside this one.
-    excludes: &'static [&'static str],
-    setting: &'a mut dyn AnyServeSetting,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyKind {
-    /// A key with the name of a flag.
-    Flag,
-    /// A key that [`ServeSettings::resolve`] moves into `listen`.
-    Address,
-    /// A key of harmonia.
-    Harmonia,
-}
-
-impl<'a> Entry<'a> {
-    fn new(key: &'static str, kind: KeyKind, setting: &'a mut dyn AnyServeSetting) -> Entry<'a> {
-        Entry {
-            key,
-            kind,
-            excludes: &[],
-            setting,
-        }
-    }
-
-    fn excluding(self, excludes: &'static [&'static str]) -> Entry<'a> {
-        Entry { excludes, ..self }
-    }
+option::serve_settings! {
+    /// Listen on HOST:PORT, :PORT or unix:PATH, IPv6 hosts in brackets; may be repeated [default:
+    /// 127.0.0.1:5000]
+    listen: Vec<Listen> => listen,
+        ServeOption::new("-l, --listen HOST:PORT").excluding(&["host", "port"]);
+    /// Listen on this host; * is every address, *4 every IPv4 and *6 every IPv6 address [default:
+    /// 127.0.0.1]
+    host: String, ServeOption::new("--host HOST").kind(Address);
+    /// Listen on this port; 0 lets the system choose one [default: 5000]
+    port: u16, ServeOption::new("-p, --port PORT").kind(Address);
+    /// Listen on a Unix socket
+    socket: PathBuf, ServeOption::new("--socket PATH").kind(Address);
+    /// Use TLS with this certificate, a PEM file that its issuers follow; may be repeated
+    tls_cert: Vec<PathBuf>, ServeOption::new("--tls-cert FILE");
+    /// The private key of the certificate, a PEM file; as often as --tls-cert, in the same order
+    tls_key: Vec<PathBuf>, ServeOption::new("--tls-key FILE");
+    /// Demand a certificate of each client that an authority in this PEM file has issued
+    tls_client_ca: PathBuf, ServeOption::new("--tls-client-ca FILE");
+    /// Serve /metrics on this address instead, with /health, /ready and /version, and nothing else;
+    /// may be repeated
+    metrics_listen: Vec<Listen> => metrics_listen,
+        ServeOption::new("--metrics-listen HOST:PORT").printed_before("tls_cert");
+    /// Believe the X-Forwarded-For of this proxy: an address, a network such as 10.0.0.0/8, or unix
+    /// for every program on a Unix socket; may be repeated
+    trusted_proxy: Vec<TrustedProxy> => limits.trusted_proxies,
+        ServeOption::new("--trusted-proxy ADDRESS").printed_before("tls_cert");
+    /// Expect a header of the PROXY protocol, version 1 or 2, at the beginning of each connection
+    /// of a trusted proxy
+    proxy_protocol: bool => limits.proxy_protocol,
+        ServeOption::new("--proxy-protocol").printed_before("tls_cert");
+    /// Serve this store: auto, local, a directory, local?root=DIR; daemon means the store behind
+    /// it
+    store: String, ServeOption::new("--store STORE").excluding(&["root"]);
+    /// Serve the store below this directory (DIR/nix/store)
+    root: PathBuf, ServeOption::new("--root DIR");
+    /// The store directory in the paths
+    store_dir: String, ServeOption::new("--store-dir DIR");
+    /// Sign with the key in this file; may be repeated
+    secret_key_file: Vec<PathBuf>, ServeOption::new("--secret-key-file FILE");
+    /// Clients try caches with lower numbers first [default: 30]
+    priority: i32 => priority, ServeOption::new("--priority N");
+    /// When to compress NARs for clients that accept it [default: cached with --compressed-cache,
+    /// else off]
+    compress: Compress => compress, ServeOption::new("--compress WHEN");
+    /// Keep compressed NARs in this directory, which only floe may use
+    compressed_cache: PathBuf, ServeOption::new("--compressed-cache DIR");
+    /// The largest size of the compressed NAR cache, such as 500M or 20G [default: 10G]
+    compressed_cache_size: ByteSize, ServeOption::new("--compressed-cache-size BYTES");
+    /// Write a line for each request to this file, or to stdout with -
+    access_log: PathBuf, ServeOption::new("--access-log FILE");
+    /// The format of these lines, which go to stdout without --access-log
+    access_log_format: AccessLogFormat, ServeOption::new("--access-log-format FORMAT");
+    /// Demand a login of this file from each client; floe serve auth makes it
+    auth_file: PathBuf => auth_file, ServeOption::new("--auth-file FILE");
+    /// The format of stderr
+    log_format: StderrFormat, ServeOption::new("--log-format FORMAT").kind(CommonFlag);
+    /// The number of threads that answer requests [default: the number of cores]
+    threads: NonZeroUsize => threads, ServeOption::new("--threads N");
+    /// The number of connections of one address, or of one IPv6 network of 64 bits [default: three
+    /// times the number of free connections]
+    max_connections_per_address: NonZeroUsize => limits.connections_per_address_max,
+        ServeOption::new("--max-connections-per-address N");
+    /// The number of requests of one connection [default: no limit]
+    max_requests_per_connection: NonZeroUsize => limits.requests_per_connection_max,
+        ServeOption::new("--max-requests-per-connection N");
+    /// The longest head of a request, such as 32K [default: 16K]
+    max_header_size: ByteSize => limits.head_len_max, ServeOption::new("--max-header-size BYTES");
+    /// The number of NARs that --compress always compresses at once; further ones are sent
+    /// uncompressed [default: the number of threads]
+    max_encoders: NonZeroUsize => encoders_max, ServeOption::new("--max-encoders N");
+    /// The least number of bytes per second that a client takes; slower ones are closed after the
+    /// --timeout, or after 15 seconds if the server is full [default: 1024]
+    min_rate: ByteSize => limits.rate_min, ServeOption::new("--min-rate BYTES");
+    /// The number of connections at once; more get a 503 [default: 8192, or what the limit
+    /// of open files allows]
+    max_connections_total: NonZeroUsize => limits.connections_max,
+        ServeOption::new("--max-connections N").printed_before("max_connections_per_address");
+    /// The longest idle time of a connection between requests [default: 120]
+    keepalive_timeout: Duration => limits.keep_alive_timeout,
+        ServeOption::new("--keepalive-timeout SECONDS");
+    /// The longest time to receive the head of a request [default: 30]
+    read_timeout: Duration => limits.read_timeout, ServeOption::new("--read-timeout SECONDS");
+    /// The longest time that a client may leave a response unread [default: 600]
+    timeout: Duration => limits.write_timeout, ServeOption::new("--timeout SECONDS");
 }
 
 impl ServeSettings {
@@ -147,50 +127,8 @@ impl ServeSettings {
     pub fn keys() -> Vec<&'static str> {
         let mut settings = ServeSettings::default();
         let entries = settings.entries().into_iter();
-        let own = entries.filter(|entry| entry.kind != KeyKind::Harmonia);
+        let own = entries.filter(|entry| entry.option.kind != KeyKind::Harmonia);
         own.map(|entry| entry.key).collect()
-    }
-
-    /// All keys, in the order in which they are printed.
-    #[rustfmt::skip]
-    fn entries(&mut self) -> Vec<Entry<'_>> {
-        use KeyKind::{Address, Flag};
-        let mut entries = vec![
-            Entry::new("listen", Flag, &mut self.listen).excluding(&["host", "port"]),
-            Entry::new("host", Address, &mut self.host),
-            Entry::new("port", Address, &mut self.port),
-            Entry::new("socket", Address, &mut self.socket),
-            Entry::new("metrics_listen", Flag, &mut self.metrics_listen),
-            Entry::new("trusted_proxy", Flag, &mut self.trusted_proxy),
-            Entry::new("proxy_protocol", Flag, &mut self.proxy_protocol),
-            Entry::new("tls_cert", Flag, &mut self.tls_cert),
-            Entry::new("tls_key", Flag, &mut self.tls_key),
-            Entry::new("tls_client_ca", Flag, &mut self.tls_client_ca),
-            Entry::new("store", Flag, &mut self.store).excluding(&["root"]),
-            Entry::new("root", Flag, &mut self.root),
-            Entry::new("store_dir", Flag, &mut self.store_dir),
-            Entry::new("secret_key_file", Flag, &mut self.secret_key_file),
-            Entry::new("priority", Flag, &mut self.priority),
-            Entry::new("compress", Flag, &mut self.compress),
-            Entry::new("compressed_cache", Flag, &mut self.compressed_cache),
-            Entry::new("compressed_cache_size", Flag, &mut self.compressed_cache_size),
-            Entry::new("access_log", Flag, &mut self.access_log),
-            Entry::new("access_log_format", Flag, &mut self.access_log_format),
-            Entry::new("auth_file", Flag, &mut self.auth_file),
-            Entry::new("log_format", Flag, &mut self.log_format),
-            Entry::new("threads", Flag, &mut self.threads),
-            Entry::new("max_connections_total", Flag, &mut self.max_connections_total),
-            Entry::new("max_connections_per_address", Flag, &mut self.max_connections_per_address),
-            Entry::new("max_requests_per_connection", Flag, &mut self.max_requests_per_connection),
-            Entry::new("max_header_size", Flag, &mut self.max_header_size),
-            Entry::new("max_encoders", Flag, &mut self.max_encoders),
-            Entry::new("min_rate", Flag, &mut self.min_rate),
-            Entry::new("keepalive_timeout", Flag, &mut self.keepalive_timeout),
-            Entry::new("read_timeout", Flag, &mut self.read_timeout),
-            Entry::new("timeout", Flag, &mut self.timeout),
-        ];
-        entries.extend(self.harmonia.entries());
-        entries
     }
 }
 

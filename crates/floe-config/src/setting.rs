@@ -1,10 +1,17 @@
-//! A setting: its value, its default, and the origin of the value.
+//! A setting: its value, its default, and the origins of the value.
+//!
+//! The settings of nix.conf always have a value. Those of `floe serve` are a `Setting<Option<T>>`:
+//! they have no value and no origin until a file, a flag or a default sets them.
+
+use std::mem;
 
 use serde_json::{Value as Json, json};
+use toml::Value as Toml;
+use toml::de::DeValue;
 
 use crate::error::ConfigError;
 use crate::origin::Origin;
-use crate::value::Value;
+use crate::value::{Form, Value};
 
 /// A name, its value, and where both stand.
 #[derive(Clone, Debug)]
@@ -17,27 +24,27 @@ pub struct Assignment {
     pub source: Origin,
 }
 
-/// The value of a setting, with its origin.
-#[derive(Clone, Debug)]
+/// The value of a setting, with its origins.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setting<T> {
     value: T,
     default: T,
-    source: Origin,
-    /// The origins of what was appended to the value.
-    extra: Vec<Origin>,
+    /// The origin of the value, and those of what was appended to it.
+    origins: Vec<Origin>,
 }
 
-impl<T: Value> Setting<T> {
+impl<T: Clone> Setting<T> {
     /// Makes a setting that has its default value.
     pub fn new(default: T) -> Setting<T> {
         Setting {
             value: default.clone(),
             default,
-            source: Origin::Default,
-            extra: Vec::new(),
+            origins: vec![Origin::Default],
         }
     }
+}
 
+impl<T> Setting<T> {
     /// Returns the value.
     pub fn get(&self) -> &T {
         &self.value
@@ -45,40 +52,155 @@ impl<T: Value> Setting<T> {
 
     /// Returns the origin of the value, without those of appended parts.
     pub fn source(&self) -> &Origin {
-        &self.source
+        self.origins.first().unwrap_or(&Origin::Default)
+    }
+
+    /// Returns the origin of the value and those of appended parts.
+    pub fn origins(&self) -> &[Origin] {
+        &self.origins
     }
 
     /// Whether nothing has set the value or appended to it.
     pub fn is_default(&self) -> bool {
-        self.source == Origin::Default && self.extra.is_empty()
+        matches!(self.origins[..], [] | [Origin::Default])
     }
 
     /// Replaces the value and everything that was appended to it.
-    pub fn replace(&mut self, value: T, source: Origin) {
+    pub fn replace(&mut self, value: T, origin: Origin) {
         self.value = value;
-        self.source = source;
-        self.extra.clear();
+        self.origins = vec![origin];
+    }
+}
+
+impl<T> Default for Setting<Option<T>> {
+    fn default() -> Setting<Option<T>> {
+        Setting {
+            value: None,
+            default: None,
+            origins: Vec::new(),
+        }
+    }
+}
+
+/// A setting that may have no value.
+impl<T> Setting<Option<T>> {
+    /// Returns the value, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
+    /// Returns the value, or a default if it is not set.
+    pub fn value_or(&self, default: T) -> T
+    where
+        T: Clone,
+    {
+        self.value.clone().unwrap_or(default)
+    }
+
+    /// Sets the value of a flag, if it is given.
+    pub fn set_flag(&mut self, flag: &'static str, value: Option<T>) {
+        if value.is_some() {
+            self.replace(value, Origin::Flag(flag));
+        }
+    }
+
+    /// Replaces the value by the nearest one that the system allows. The origin stays the same.
+    pub fn limit(&mut self, value: T) {
+        self.value = Some(value);
+    }
+
+    /// Whether there is a value.
+    pub fn is_set(&self) -> bool {
+        self.value.is_some()
+    }
+
+    pub(crate) fn set_default(&mut self, default: T) {
+        if self.value.is_none() {
+            self.replace(Some(default), Origin::Default);
+        }
+    }
+
+    pub(crate) fn is_by_flag(&self) -> bool {
+        matches!(self.origins[..], [Origin::Flag(_)])
+    }
+
+    /// Unsets the value and returns it with its origins.
+    pub(crate) fn take(&mut self) -> (Option<T>, Vec<Origin>) {
+        (self.value.take(), mem::take(&mut self.origins))
+    }
+
+    /// Moves the value of another setting, if it is set, into this one.
+    pub(crate) fn move_from<U>(
+        &mut self,
+        other: &mut Setting<Option<U>>,
+        convert: impl FnOnce(U) -> T,
+    ) {
+        if let (Some(value), origins) = other.take() {
+            self.value = Some(convert(value));
+            self.origins = origins;
+        }
+    }
+
+    /// Unsets a value that no flag has set.
+    pub(crate) fn keep_flag_only(&mut self) {
+        if !self.is_by_flag() {
+            self.take();
+        }
+    }
+}
+
+impl<T: PartialEq> Setting<Option<Vec<T>>> {
+    /// Adds a value to the list, unless the list has it.
+    pub(crate) fn push(&mut self, value: T, origins: impl IntoIterator<Item = Origin>) {
+        let values = self.value.get_or_insert_default();
+        if values.contains(&value) {
+            return;
+        }
+        values.push(value);
+        for origin in origins {
+            if !self.origins.contains(&origin) {
+                self.origins.push(origin);
+            }
+        }
     }
 }
 
 /// A setting of any type.
 pub trait AnySetting {
-    /// Parses a value, and replaces the present one.
+    /// Parses a value of nix.conf, and replaces the present one.
     ///
     /// Errors: [`ConfigError::Value`].
     fn set(&mut self, assignment: &Assignment) -> Result<(), ConfigError>;
-    /// Parses a list, and appends it to the present one.
+    /// Parses a list of nix.conf, and appends it to the present one.
     ///
     /// Errors: [`ConfigError::Value`].
     fn append(&mut self, assignment: &Assignment) -> Result<(), ConfigError>;
+    /// Sets the value of a flag. Only a list may have several words.
+    ///
+    /// Errors: the text describes the right values.
+    fn set_words(&mut self, words: &[&[u8]], flag: &'static str) -> Result<(), String>;
+    /// Reads the value of a key in TOML, and replaces the present one.
+    ///
+    /// Errors: the type or the range is wrong. The text describes the right values.
+    fn set_toml(&mut self, value: &DeValue<'_>, origin: Origin) -> Result<(), String>;
     /// Whether the setting is a list, which can be extended.
     fn is_list(&self) -> bool;
+    /// Returns the form of the value on a command line.
+    fn form(&self) -> Form;
     /// Returns the value as nix.conf would hold it.
     fn text(&self) -> String;
-    /// Returns the origins of the value and of what was appended to it.
-    fn origin(&self) -> String;
+    /// Returns the value in TOML if it is set. The inner `None` stands for a path that is not
+    /// UTF-8.
+    fn to_toml(&self) -> Option<Option<Toml>>;
     /// Returns the value, the default and the origins as a JSON object.
     fn to_json(&self) -> Json;
+    /// Returns the origins of the value and of what was appended to it.
+    fn all_origins(&self) -> &[Origin];
+    /// Returns these origins as one text.
+    fn origin(&self) -> String {
+        let origins = self.all_origins().iter().map(Origin::to_string);
+        origins.collect::<Vec<_>>().join(" and ")
+    }
 }
 
 impl<T: Value> AnySetting for Setting<T> {
@@ -89,7 +211,26 @@ impl<T: Value> AnySetting for Setting<T> {
 
     fn append(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
         self.value.append(parse(assignment)?);
-        self.extra.push(assignment.source.clone());
+        self.origins.push(assignment.source.clone());
+        Ok(())
+    }
+
+    fn set_words(&mut self, words: &[&[u8]], flag: &'static str) -> Result<(), String> {
+        let parse =
+            |word: &&[u8]| T::parse(word).ok_or_else(|| T::refusal(&String::from_utf8_lossy(word)));
+        let mut values = words.iter().map(parse);
+        let Some(mut value) = values.next().transpose()? else {
+            return Ok(());
+        };
+        for further in values {
+            value.append(further?);
+        }
+        self.replace(value, Origin::Flag(flag));
+        Ok(())
+    }
+
+    fn set_toml(&mut self, value: &DeValue<'_>, origin: Origin) -> Result<(), String> {
+        self.replace(T::from_toml(value)?, origin);
         Ok(())
     }
 
@@ -97,25 +238,31 @@ impl<T: Value> AnySetting for Setting<T> {
         T::IS_LIST
     }
 
+    fn form(&self) -> Form {
+        T::form()
+    }
+
     fn text(&self) -> String {
         self.value.text()
     }
 
-    fn origin(&self) -> String {
-        let mut places = self.source.to_string();
-        for extra in &self.extra {
-            places += &format!(" and {extra}");
-        }
-        places
+    fn to_toml(&self) -> Option<Option<Toml>> {
+        let is_set = !self.value.json().is_null();
+        is_set.then(|| self.value.to_toml())
     }
 
     fn to_json(&self) -> Json {
+        let extra = self.origins.iter().skip(1);
         json!({
             "value": self.value.json(),
             "defaultValue": self.default.json(),
-            "source": self.source.to_json(),
-            "extra": self.extra.iter().map(Origin::to_json).collect::<Vec<_>>(),
+            "source": self.source().to_json(),
+            "extra": extra.map(Origin::to_json).collect::<Vec<_>>(),
         })
+    }
+
+    fn all_origins(&self) -> &[Origin] {
+        &self.origins
     }
 }
 

@@ -1,4 +1,7 @@
-//! The types of settings, parsed and printed as Nix does.
+//! The types of settings, parsed and printed as Nix does, and as TOML.
+
+mod choice;
+mod serve;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -10,6 +13,12 @@ use floe_format::{PublicKey, nix_conf};
 use floe_store::canon_path;
 use floe_transfer::redact_credentials;
 use serde_json::{Value as Json, json};
+use toml::Value as Toml;
+use toml::de::DeValue;
+
+pub use choice::{AccessLogFormat, Choice, StderrFormat};
+pub(crate) use serve::IgnoredTable;
+pub use serve::{ByteSize, seconds};
 
 /// The value of a setting.
 pub trait Value: Clone {
@@ -17,11 +26,23 @@ pub trait Value: Clone {
     const IS_LIST: bool = false;
     /// The values that the setting takes, for an error message.
     const ALLOWED: &'static str;
+    /// The values that a key in TOML takes, for an error message.
+    const ALLOWED_IN_TOML: &'static str = Self::ALLOWED;
+    /// The types that a value has in TOML.
+    const TOML: &'static [TomlType] = &[TomlType::String];
     /// Parses a value; `None` if the text is not one.
     fn parse(text: &[u8]) -> Option<Self>;
     /// Returns the part of an invalid text that an error message may show.
     fn shown(text: &[u8]) -> String {
         String::from_utf8_lossy(text).into_owned()
+    }
+    /// Returns why a flag does not take an invalid text.
+    fn refusal(_text: &str) -> String {
+        format!("it takes {}", Self::ALLOWED)
+    }
+    /// Returns the form on a command line.
+    fn form() -> Form {
+        Form::Text(check::<Self>)
     }
     /// Appends another list.
     fn append(&mut self, _more: Self) {}
@@ -39,10 +60,108 @@ pub trait Value: Clone {
             other => other.to_string(),
         }
     }
+    /// Reads a value in TOML.
+    ///
+    /// Errors: the type or the range is wrong. The text describes the right values.
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let text = TomlType::text(value, Self::TOML);
+        let parsed = text.and_then(|text| Self::parse(text.as_bytes()));
+        parsed.ok_or_else(|| format!("it takes {}", Self::ALLOWED_IN_TOML))
+    }
+    /// Returns the value in TOML; `None` if it contains a path that is not UTF-8.
+    fn to_toml(&self) -> Option<Toml> {
+        Some(serve::toml_of(self.json()))
+    }
+}
+
+/// Checks a word of a command line. The error describes the right words.
+pub type Check = fn(&str) -> Result<(), String>;
+
+fn check<T: Value>(text: &str) -> Result<(), String> {
+    match T::parse(text.as_bytes()) {
+        Some(_) => Ok(()),
+        None => Err(T::refusal(text)),
+    }
+}
+
+/// The form of a value on a command line.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// The flag has no value.
+    Switch,
+    /// A text, with its check.
+    Text(Check),
+    /// A number, which may be negative, with the check.
+    SignedNumber(Check),
+    /// A path, which may be any bytes.
+    Path,
+    /// One of several words, each with its meaning.
+    Choice(Vec<(&'static str, &'static str)>),
+}
+
+/// A type in TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TomlType {
+    /// A string.
+    String,
+    /// A whole number.
+    Integer,
+    /// A number with a fraction.
+    Float,
+    /// `true` or `false`.
+    Bool,
+}
+
+/// A setting without a value does not appear in a file.
+impl<T: Value> Value for Option<T> {
+    const IS_LIST: bool = T::IS_LIST;
+    const ALLOWED: &'static str = T::ALLOWED;
+
+    fn parse(text: &[u8]) -> Option<Option<T>> {
+        T::parse(text).map(Some)
+    }
+
+    fn shown(text: &[u8]) -> String {
+        T::shown(text)
+    }
+
+    fn refusal(text: &str) -> String {
+        T::refusal(text)
+    }
+
+    fn form() -> Form {
+        T::form()
+    }
+
+    fn append(&mut self, more: Option<T>) {
+        match (self.as_mut(), more) {
+            (Some(value), Some(more)) => value.append(more),
+            (None, more) => *self = more,
+            (Some(_), None) => {}
+        }
+    }
+
+    fn json(&self) -> Json {
+        self.as_ref().map_or(Json::Null, T::json)
+    }
+
+    fn from_toml(value: &DeValue<'_>) -> Result<Option<T>, String> {
+        T::from_toml(value).map(Some)
+    }
+
+    fn to_toml(&self) -> Option<Toml> {
+        self.as_ref().and_then(T::to_toml)
+    }
 }
 
 impl Value for bool {
     const ALLOWED: &'static str = "true or false, which may also be written yes and no or 1 and 0";
+    const ALLOWED_IN_TOML: &'static str = "true or false";
+    const TOML: &'static [TomlType] = &[TomlType::Bool];
+
+    fn form() -> Form {
+        Form::Switch
+    }
 
     fn parse(text: &[u8]) -> Option<bool> {
         nix_conf::parse_bool(text)
@@ -93,6 +212,7 @@ impl Value for u64 {
 
 impl Value for String {
     const ALLOWED: &'static str = "text in UTF-8";
+    const ALLOWED_IN_TOML: &'static str = "a string";
 
     fn parse(text: &[u8]) -> Option<String> {
         String::from_utf8(text.to_vec()).ok()
@@ -103,19 +223,23 @@ impl Value for String {
     }
 }
 
-/// A file, or no file.
-impl Value for Option<PathBuf> {
+/// A file of nix.conf, or no file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionalFile(pub Option<PathBuf>);
+
+impl Value for OptionalFile {
     const ALLOWED: &'static str = "an absolute path, or nothing";
 
-    fn parse(text: &[u8]) -> Option<Option<PathBuf>> {
-        match text {
-            b"" => Some(None),
-            _ => PathBuf::from_word(text).map(Some),
-        }
+    fn parse(text: &[u8]) -> Option<OptionalFile> {
+        let file = match text {
+            b"" => None,
+            _ => Some(PathBuf::from_word(text)?),
+        };
+        Some(OptionalFile(file))
     }
 
     fn json(&self) -> Json {
-        json!(self.as_ref().map(PathBuf::shown))
+        json!(self.0.as_ref().map(Word::shown))
     }
 }
 
@@ -268,7 +392,7 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_and_normalized_without_the_disk() {
-        let file = |text: &str| <Option<PathBuf>>::parse(text.as_bytes()).map(|file| file.text());
+        let file = |text: &str| OptionalFile::parse(text.as_bytes()).map(|file| file.text());
         assert_eq!(file("/a/./../b//c/").as_deref(), Some("/b/c"));
         assert_eq!(file("/../a b").as_deref(), Some("/a b"));
         assert_eq!(file("").as_deref(), Some(""));

@@ -16,7 +16,7 @@ use floe_format::SecretKey;
 use floe_store::StoreLayout;
 
 use crate::error::ServeError;
-use crate::trusted_proxies::TrustedProxy;
+use crate::trusted_proxies::TrustedProxies;
 
 /// All settings of a server.
 #[non_exhaustive]
@@ -47,14 +47,31 @@ pub struct Config {
     pub compressed_cache: Option<CompressedCacheOptions>,
     /// The number of network threads, by default one for each core.
     pub threads: NonZeroUsize,
+    /// The limits of connections.
+    pub limits: Limits,
+    /// How many NARs are compressed at once for [`Compress::Always`]. Further ones are sent
+    /// uncompressed. By default, one for each network thread.
+    pub encoders_max: Option<NonZeroUsize>,
+    /// The format of the access log, and where it is written.
+    pub access_log: Option<(LogFormat, Box<dyn LogOutput>)>,
+    /// The file of the logins that clients need. Without it, they need none.
+    pub auth_file: Option<PathBuf>,
+    /// Called with each warning for the operator.
+    pub warn: Warn,
+}
+
+/// The settings that connections need.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
     /// How many connections may be open at once. Further ones get a 503.
-    pub connections_max: usize,
+    pub connections_max: NonZeroUsize,
     /// How many connections one address may have. Without it, the limit is three times the number
     /// of free connections. At least 32 are always allowed. For IPv6 the first 64 bits count.
     pub connections_per_address_max: Option<NonZeroUsize>,
     /// The proxies whose field `X-Forwarded-For` names the client of a request. The limit of the
     /// connections of one address does not apply to them.
-    pub trusted_proxies: Vec<TrustedProxy>,
+    pub trusted_proxies: TrustedProxies,
     /// Whether each connection of a trusted proxy to an address of [`Config::listen`] begins with a
     /// header of the PROXY protocol, version 1 or 2.
     pub proxy_protocol: bool,
@@ -64,9 +81,6 @@ pub struct Config {
     pub head_len_max: usize,
     /// A client that takes fewer bytes of a response per second is slow.
     pub rate_min: u64,
-    /// How many NARs are compressed at once for [`Compress::Always`]. Further ones are sent
-    /// uncompressed. By default, one for each network thread.
-    pub encoders_max: Option<NonZeroUsize>,
     /// Whether a connection may serve more than one request.
     pub keep_alive: bool,
     /// How long a connection may be idle between two requests.
@@ -75,12 +89,24 @@ pub struct Config {
     pub read_timeout: Duration,
     /// How long a client may take no byte of a response.
     pub write_timeout: Duration,
-    /// The format of the access log, and where it is written.
-    pub access_log: Option<(LogFormat, Box<dyn LogOutput>)>,
-    /// The file of the logins that clients need. Without it, they need none.
-    pub auth_file: Option<PathBuf>,
-    /// Called with each warning for the operator.
-    pub warn: Warn,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: CONNECTIONS_MAX,
+            connections_per_address_max: None,
+            trusted_proxies: TrustedProxies::default(),
+            proxy_protocol: false,
+            requests_per_connection_max: None,
+            head_len_max: HEAD_LEN_MAX,
+            rate_min: RATE_MIN,
+            keep_alive: true,
+            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
+        }
+    }
 }
 
 /// Where the lines of the access log are written.
@@ -111,18 +137,8 @@ impl Config {
             compress: Compress::Off,
             compressed_cache: None,
             threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-            connections_max: CONNECTIONS_MAX,
-            connections_per_address_max: None,
-            trusted_proxies: Vec::new(),
-            proxy_protocol: false,
-            requests_per_connection_max: None,
-            head_len_max: HEAD_LEN_MAX,
-            rate_min: RATE_MIN,
+            limits: Limits::default(),
             encoders_max: None,
-            keep_alive: true,
-            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
-            read_timeout: READ_TIMEOUT,
-            write_timeout: WRITE_TIMEOUT,
             access_log: None,
             auth_file: None,
             warn: Arc::new(|_| {}),
@@ -155,13 +171,13 @@ impl Config {
                 "cannot use TLS: no certificate is given",
             ));
         }
-        if self.head_len_max < HEAD_LEN_LEAST {
+        if self.limits.head_len_max < HEAD_LEN_LEAST {
             return Err(ServeError::Config(
                 "cannot limit heads to so few bytes: no request would be accepted; try \
                  --max-header-size 16K",
             ));
         }
-        if self.proxy_protocol && self.trusted_proxies.is_empty() {
+        if self.limits.proxy_protocol && self.limits.trusted_proxies.is_empty() {
             return Err(ServeError::Config(
                 "cannot use the PROXY protocol: no proxy is trusted; try --trusted-proxy ADDRESS",
             ));
@@ -208,29 +224,29 @@ pub const PRIORITY: i32 = 30;
 /// The default of [`Config::backlog`], as of starman, and of nix-serve-ng for Unix sockets.
 pub const BACKLOG: u16 = 1024;
 
-/// The default of [`Config::keep_alive_timeout`]. curl, and so Nix, reuses a connection that was
+/// The default of [`Limits::keep_alive_timeout`]. curl, and so Nix, reuses a connection that was
 /// idle for up to 118 seconds. If the server closed it before, that request would fail.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The default of [`Config::read_timeout`]. A head is one packet, so this allows for several lost
+/// The default of [`Limits::read_timeout`]. A head is one packet, so this allows for several lost
 /// packets in a row.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The default of [`Config::write_timeout`], as of nix-serve-ng. A client may unpack for a long
+/// The default of [`Limits::write_timeout`], as of nix-serve-ng. A client may unpack for a long
 /// time before it reads on.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The default of [`Config::connections_max`], as of harmonia with four workers. It is enough for
+/// The default of [`Limits::connections_max`], as of harmonia with four workers. It is enough for
 /// 300 clients with the 25 connections of Nix.
-pub const CONNECTIONS_MAX: usize = 8192;
+pub const CONNECTIONS_MAX: NonZeroUsize = NonZeroUsize::new(8192).expect("8192 is not 0");
 
-/// The default of [`Config::head_len_max`]. Browsers and proxies send less than 8 KiB.
+/// The default of [`Limits::head_len_max`]. Browsers and proxies send less than 8 KiB.
 pub const HEAD_LEN_MAX: usize = 16 * 1024;
 
-/// The smallest [`Config::head_len_max`]. Nix sends about 200 bytes, and a login some hundreds.
+/// The smallest [`Limits::head_len_max`]. Nix sends about 200 bytes, and a login some hundreds.
 const HEAD_LEN_LEAST: usize = 1024;
 
-/// The default of [`Config::rate_min`]. A telephone line takes five times as much.
+/// The default of [`Limits::rate_min`]. A telephone line takes five times as much.
 pub const RATE_MIN: u64 = 1024;
 
 /// An address to listen on.

@@ -45,9 +45,9 @@ mod trusted_proxies;
 mod workers;
 
 pub use config::{
-    CertificateFiles, Compress, CompressedCacheOptions, Config, Listen, LogFormat, TlsOptions,
-    address,
+    CertificateFiles, Compress, CompressedCacheOptions, Config, Limits, Listen, LogFormat,
+    TlsOptions, address,
 };
 pub use error::{ServeError, TlsError};
 pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};
-pub use trusted_proxies::{NoProxy, TrustedProxy};
+pub use trusted_proxies::{NoProxy, TrustedProxies, TrustedProxy};

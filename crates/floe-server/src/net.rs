@@ -3,7 +3,6 @@
 pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod job_queue;
-pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod login_queue;
 pub(crate) mod peers;

@@ -29,7 +29,6 @@ use crate::login_worker;
 use crate::metrics::Metrics;
 use crate::net::event_loop::EventLoop;
 use crate::net::job_queue::JobQueue;
-use crate::net::limits::Limits;
 use crate::net::listen::{self, Listener};
 use crate::net::login_queue::LoginQueue;
 use crate::net::peers::PeerCounts;
@@ -112,7 +111,6 @@ impl Server {
     /// Errors: [`ServeError`].
     pub fn bind(config: Config) -> Result<Server, ServeError> {
         config.check()?;
-        let limits = Limits::new(&config);
         let start_log = |(format, output)| {
             let writer = LogWriter::start(output, config.warn.clone())?;
             Ok::<_, ServeError>(Arc::new(AccessLog::new(format, writer)))
@@ -131,7 +129,7 @@ impl Server {
         let context = Context {
             cache_info: cache_info_text(dir, config.priority).into(),
             landing_page: landing_page_text(dir, &config.secret_keys).into(),
-            metrics: Metrics::new(limits.connections_max, workers, login_counters),
+            metrics: Metrics::new(config.limits.connections_max.get(), workers, login_counters),
             readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,
             nars: NarCache::new(),
@@ -162,8 +160,8 @@ impl Server {
         let listeners = listeners.into_iter().map(Arc::new).collect();
         let shared = ServerShared {
             context,
-            peers: PeerCounts::new(config.connections_per_address_max),
-            limits,
+            peers: PeerCounts::new(config.limits.connections_per_address_max),
+            limits: config.limits,
             listeners: Mutex::new(listeners),
             tls,
             queue: JobQueue::default(),

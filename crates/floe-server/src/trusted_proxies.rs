@@ -55,11 +55,18 @@ const UNIX: &str = "unix";
 
 /// All trusted proxies of a server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TrustedProxies(Vec<TrustedProxy>);
+pub struct TrustedProxies(Vec<TrustedProxy>);
+
+impl From<Vec<TrustedProxy>> for TrustedProxies {
+    fn from(proxies: Vec<TrustedProxy>) -> TrustedProxies {
+        TrustedProxies(proxies)
+    }
+}
 
 impl TrustedProxies {
-    pub(crate) fn new(proxies: Vec<TrustedProxy>) -> TrustedProxies {
-        TrustedProxies(proxies)
+    /// Whether no proxy is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a peer is a trusted proxy. `None` stands for the peer of a Unix socket.
@@ -110,7 +117,8 @@ mod tests {
     use super::*;
 
     fn proxies(texts: &[&str]) -> TrustedProxies {
-        TrustedProxies::new(texts.iter().map(|text| text.parse().unwrap()).collect())
+        let proxies = texts.iter().map(|text| text.parse().unwrap());
+        TrustedProxies::from(proxies.collect::<Vec<_>>())
     }
 
     fn ip(text: &str) -> IpAddr {

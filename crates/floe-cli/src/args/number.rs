@@ -1,17 +1,33 @@
-//! Whole numbers on the command line.
+//! Single values on the command line.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
+use std::time::Duration;
 
-use floe_config::ByteSize;
+use floe_config::{ByteSize, Value, seconds};
 
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
 /// Parses a number above 0.
 pub(crate) fn parse_count(text: &str) -> Result<NonZeroUsize, UsageError> {
-    text.parse()
-        .map_err(|_| UsageError(arguments::NOT_A_COUNT.into()))
+    parse_value(text)
+}
+
+/// Parses an amount of bytes, such as 10G.
+pub(crate) fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
+    parse_value(text)
+}
+
+/// Parses a timeout: a number of seconds above 0, with or without a fraction.
+pub(crate) fn parse_timeout(text: &str) -> Result<Duration, UsageError> {
+    parse_value(text)
+}
+
+/// Parses a number of seconds, which may be 0.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, UsageError> {
+    let time = text.parse().ok().and_then(seconds);
+    time.ok_or_else(|| UsageError(Duration::refusal(text)))
 }
 
 /// Parses a number that fits into the type.
@@ -20,14 +36,21 @@ pub(crate) fn parse_number<T: FromStr>(text: &str) -> Result<T, UsageError> {
         .map_err(|_| UsageError(arguments::NOT_A_NUMBER.into()))
 }
 
-/// Parses an amount of bytes, such as 10G.
-pub(crate) fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
-    text.parse()
-        .map_err(|error| UsageError(arguments::not_bytes(text, error)))
+fn parse_value<T: Value>(text: &str) -> Result<T, UsageError> {
+    T::parse(text.as_bytes()).ok_or_else(|| UsageError(T::refusal(text)))
 }
 
-/// Parses a TCP port.
-pub(crate) fn parse_port(text: &str) -> Result<u16, UsageError> {
-    text.parse()
-        .map_err(|_| UsageError(arguments::NOT_A_PORT.into()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_may_have_a_fraction_but_no_sign() {
+        assert_eq!(parse_seconds("2.5").unwrap(), Duration::from_millis(2500));
+        assert_eq!(parse_seconds("0").unwrap(), Duration::ZERO);
+        for text in ["-1", "x", "", "NaN", "inf", "1e300"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+        assert!(parse_timeout("0").is_err());
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         return check::run(&settings, config);
     }
     let format = settings.access_log_format.value_or(AccessLogFormat::Quiet);
-    let file = settings.access_log.get().map(PathBuf::as_path);
+    let file = settings.access_log.value().map(PathBuf::as_path);
     config.access_log = access_log::open(format, file)?;
     let process = ProcessOptions {
         has_default_address: settings.has_default_address(),
@@ -58,55 +58,31 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result<Config> {
     let store = settings.served_store(environment)?;
     crate::store_choice::warn_of_ignored(&store.ignored_parameters);
-    let (cache, cache_size) = (&settings.compressed_cache, &settings.compressed_cache_size);
-    let cache = cache.get().zip(cache_size.get());
     let secret_keys = process::secret_keys(&settings.secret_key_files(), environment)?;
-    let mut config = Config::new(store.layout, settings.listen.value_or(Vec::new()));
+    let mut config = Config::new(store.layout, Vec::new());
+    settings.fill(&mut config);
     config.tls = tls(settings)?;
     let tls_keys = settings.tls_key.value_or(Vec::new());
     secret_key_warnings(&tls_keys, environment)
         .iter()
         .for_each(warn);
-    config.metrics_listen = settings.metrics_listen.value_or(Vec::new());
-    config.trusted_proxies = settings.trusted_proxy.value_or(Vec::new());
-    config.proxy_protocol = settings.proxy_protocol.value_or(false);
     config.log_dir = store.log_dir;
     config.secret_keys = secret_keys;
-    config.priority = settings.priority.value_or(config.priority);
-    config.compress = settings.compress.value_or(config.compress);
+    let cache = settings.compressed_cache.value();
+    let cache = cache.zip(settings.compressed_cache_size.value());
     config.compressed_cache = cache.map(|(dir, size)| CompressedCacheOptions {
         dir: dir.clone(),
         max_bytes: size.0,
     });
-    config.threads = settings.threads.value_or(config.threads);
-    set_limits(&mut config, settings);
-    config.auth_file = settings.auth_file.get().cloned();
     config.warn = process::warning_sink();
     Ok(config)
-}
-
-fn set_limits(config: &mut Config, settings: &ServeSettings) {
-    let connections = settings.max_connections_total.get();
-    config.connections_max = connections.map_or(config.connections_max, |it| it.get());
-    config.connections_per_address_max = settings.max_connections_per_address.get().copied();
-    config.requests_per_connection_max = settings.max_requests_per_connection.get().copied();
-    config.encoders_max = settings.max_encoders.get().copied();
-    let head_len_max = settings.max_header_size.get().map(|size| size.0);
-    config.head_len_max = head_len_max.map_or(config.head_len_max, |len| {
-        usize::try_from(len).unwrap_or(usize::MAX)
-    });
-    config.rate_min = settings.min_rate.get().map_or(config.rate_min, |it| it.0);
-    let keep_alive_timeout = &settings.keepalive_timeout;
-    config.keep_alive_timeout = keep_alive_timeout.value_or(config.keep_alive_timeout);
-    config.read_timeout = settings.read_timeout.value_or(config.read_timeout);
-    config.write_timeout = settings.timeout.value_or(config.write_timeout);
 }
 
 /// Returns the files for TLS.
 fn tls(settings: &ServeSettings) -> Result<Option<TlsOptions>, UsageError> {
     let certificates = settings.tls_cert.value_or(Vec::new());
     let keys = settings.tls_key.value_or(Vec::new());
-    let client_ca = settings.tls_client_ca.get().cloned();
+    let client_ca = settings.tls_client_ca.value().cloned();
     if certificates.len() != keys.len() {
         return Err(UsageError(messages::TLS_PAIRS.into()));
     }

@@ -2,27 +2,10 @@
 //! the name of the option before them.
 
 use std::io;
-use std::time::Duration;
 
 use anyhow::Error;
-use floe_config::NoByteSize;
-
-pub(crate) fn not_seconds(text: &str, max: Duration) -> String {
-    let max = max.as_secs();
-    format!("{text:?} is not a number of seconds; give at most {max}")
-}
-
-pub(crate) const NOT_A_COUNT: &str = "it is not a whole number above 0";
 
 pub(crate) const NOT_A_NUMBER: &str = "it is not a whole number";
-
-pub(crate) const NOT_A_PORT: &str = "it is not a port; give a number from 0 to 65535";
-
-pub(crate) const ZERO_SECONDS: &str = "the time must be more than 0 seconds";
-
-pub(crate) fn not_bytes(text: &str, error: NoByteSize) -> String {
-    format!("{text:?} is {error}")
-}
 
 // Paths on stdin
 

@@ -85,6 +85,15 @@ fn unset_settings_have_nixs_defaults() {
 }
 
 #[test]
+fn setting_that_floe_reads_is_not_ignored() {
+    for entry in machine("", "").load().entries() {
+        for name in [&[entry.name], entry.aliases].concat() {
+            assert!(!is_ignored_setting(name), "{name} is used and ignored");
+        }
+    }
+}
+
+#[test]
 fn later_origins_override_earlier_ones() {
     let text = |value: &str| format!("user-agent-suffix = {value}\n");
     let machine = machine(&text("system"), &text("user"));

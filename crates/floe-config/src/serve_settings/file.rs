@@ -49,7 +49,7 @@ impl ServeSettings {
                 let nearest = nearest_name(key, entries.iter().map(|entry| entry.key));
                 return Err(unknown_key(key, nearest, &origin));
             };
-            let read = entry.setting.read(value.get_ref(), origin.clone());
+            let read = entry.setting.set_toml(value.get_ref(), origin.clone());
             read.map_err(|reason| ConfigError::ServeFile {
                 at: origin.to_string(),
                 reason: format!("{key}: {reason}"),
@@ -67,13 +67,13 @@ impl ServeSettings {
         let entries = self.entries();
         let place = |key: &str| {
             let entry = entries.iter().find(|entry| entry.key == key)?;
-            entry.setting.origins().first()
+            entry.setting.all_origins().first()
         };
         for entry in &entries {
-            let Some(own) = entry.setting.origins().first() else {
+            let Some(own) = entry.setting.all_origins().first() else {
                 continue;
             };
-            for other in entry.excludes {
+            for other in entry.option.excludes {
                 if let Some(place) = place(other) {
                     return Err(ConfigError::ServeFile {
                         at: own.to_string(),

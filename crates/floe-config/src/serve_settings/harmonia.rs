@@ -8,55 +8,56 @@ use floe_format::StoreDir;
 use floe_server::{Compress, Listen};
 use floe_store::StoreLayout;
 
-use super::setting::AnyServeSetting;
-use super::toml_value::IgnoredTable;
-use super::{Entry, KeyKind, ServeSetting, ServeSettings};
+use super::ServeSettings;
+use super::option::{KeyKind, ServeEntry, ServeOption};
 use crate::error::ConfigError;
 use crate::origin::Origin;
+use crate::setting::{AnySetting, Setting};
+use crate::value::IgnoredTable;
 
 /// The keys of harmonia that floe has under other names, or not at all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HarmoniaKeys {
-    bind: ServeSetting<Listen>,
-    workers: ServeSetting<NonZeroUsize>,
-    max_connection_rate: ServeSetting<usize>,
-    max_connections: ServeSetting<usize>,
-    pub(super) enable_compression: ServeSetting<bool>,
-    zstd: ServeSetting<IgnoredTable>,
-    pub(super) virtual_nix_store: ServeSetting<String>,
-    pub(super) real_nix_store: ServeSetting<PathBuf>,
-    pub(super) nix_db_path: ServeSetting<PathBuf>,
-    pub(super) sign_key_paths: ServeSetting<Vec<PathBuf>>,
-    sign_key_path: ServeSetting<PathBuf>,
-    tls_cert_path: ServeSetting<PathBuf>,
-    tls_key_path: ServeSetting<PathBuf>,
+    bind: Setting<Option<Listen>>,
+    workers: Setting<Option<NonZeroUsize>>,
+    max_connection_rate: Setting<Option<usize>>,
+    max_connections: Setting<Option<usize>>,
+    pub(super) enable_compression: Setting<Option<bool>>,
+    zstd: Setting<Option<IgnoredTable>>,
+    pub(super) virtual_nix_store: Setting<Option<String>>,
+    pub(super) real_nix_store: Setting<Option<PathBuf>>,
+    pub(super) nix_db_path: Setting<Option<PathBuf>>,
+    pub(super) sign_key_paths: Setting<Option<Vec<PathBuf>>>,
+    sign_key_path: Setting<Option<PathBuf>>,
+    tls_cert_path: Setting<Option<PathBuf>>,
+    tls_key_path: Setting<Option<PathBuf>>,
 }
 
 impl HarmoniaKeys {
-    pub(super) fn entries(&mut self) -> Vec<Entry<'_>> {
-        fn entry<'a>(key: &'static str, setting: &'a mut dyn AnyServeSetting) -> Entry<'a> {
-            Entry::new(key, KeyKind::Harmonia, setting)
-        }
-        vec![
-            entry("bind", &mut self.bind).excluding(&["listen", "host", "port"]),
-            entry("workers", &mut self.workers).excluding(&["threads"]),
-            entry("max_connection_rate", &mut self.max_connection_rate),
-            entry("max_connections", &mut self.max_connections)
-                .excluding(&["max_connections_total"]),
-            entry("enable_compression", &mut self.enable_compression).excluding(&["compress"]),
-            entry("zstd", &mut self.zstd),
-            entry("virtual_nix_store", &mut self.virtual_nix_store).excluding(&[
-                "store_dir",
-                "store",
-                "root",
-            ]),
-            entry("real_nix_store", &mut self.real_nix_store).excluding(&["store", "root"]),
-            entry("nix_db_path", &mut self.nix_db_path).excluding(&["store", "root"]),
-            entry("sign_key_paths", &mut self.sign_key_paths).excluding(&["secret_key_file"]),
-            entry("sign_key_path", &mut self.sign_key_path).excluding(&["secret_key_file"]),
-            entry("tls_cert_path", &mut self.tls_cert_path).excluding(&["tls_cert"]),
-            entry("tls_key_path", &mut self.tls_key_path).excluding(&["tls_key"]),
-        ]
+    #[rustfmt::skip]
+    pub(super) fn entries(&mut self) -> Vec<ServeEntry<'_>> {
+        let entries: [(_, _, &mut dyn AnySetting); 13] = [
+            ("bind", &["listen", "host", "port"][..], &mut self.bind),
+            ("workers", &["threads"], &mut self.workers),
+            ("max_connection_rate", &[], &mut self.max_connection_rate),
+            ("max_connections", &["max_connections_total"], &mut self.max_connections),
+            ("enable_compression", &["compress"], &mut self.enable_compression),
+            ("zstd", &[], &mut self.zstd),
+            ("virtual_nix_store", &["store_dir", "store", "root"], &mut self.virtual_nix_store),
+            ("real_nix_store", &["store", "root"], &mut self.real_nix_store),
+            ("nix_db_path", &["store", "root"], &mut self.nix_db_path),
+            ("sign_key_paths", &["secret_key_file"], &mut self.sign_key_paths),
+            ("sign_key_path", &["secret_key_file"], &mut self.sign_key_path),
+            ("tls_cert_path", &["tls_cert"], &mut self.tls_cert_path),
+            ("tls_key_path", &["tls_key"], &mut self.tls_key_path),
+        ];
+        let entries = entries.into_iter().map(|(key, excludes, setting)| ServeEntry {
+            key,
+            help: &[],
+            option: ServeOption::new("").kind(KeyKind::Harmonia).excluding(excludes),
+            setting,
+        });
+        entries.collect()
     }
 
     /// Whether the keys name a store.
@@ -88,7 +89,7 @@ impl ServeSettings {
         self.tls_key
             .move_from(&mut keys.tls_key_path, |file| vec![file]);
         self.threads.move_from(&mut keys.workers, |workers| workers);
-        if keys.enable_compression.get() == Some(&false) {
+        if keys.enable_compression.value() == Some(&false) {
             let off = |_| Compress::Off;
             self.compress.move_from(&mut keys.enable_compression, off);
         }
@@ -100,7 +101,7 @@ impl ServeSettings {
                 )
             };
             self.warnings.extend(origins.iter().map(warning));
-            keys.sign_key_paths.append(path, origins);
+            keys.sign_key_paths.push(path, origins);
         }
         self.translate_max_connections();
         Ok(())
@@ -109,11 +110,11 @@ impl ServeSettings {
     /// Translates `max_connections`, the limit of each worker. 0 means unset.
     fn translate_max_connections(&mut self) {
         let setting = &mut self.harmonia.max_connections;
-        let Some(per_worker) = setting.get().copied().and_then(NonZeroUsize::new) else {
+        let Some(per_worker) = setting.value().copied().and_then(NonZeroUsize::new) else {
             setting.take();
             return;
         };
-        let workers = self.threads.get().copied();
+        let workers = self.threads.value().copied();
         let total = per_worker.saturating_mul(workers.unwrap_or(DEFAULT_WORKERS));
         // A reader of the list of flags may take the key for that of --max-connections.
         if let ([origin], None) = (setting.origins(), workers) {
@@ -147,19 +148,19 @@ impl ServeSettings {
         if !keys.names_store() {
             return Ok(None);
         }
-        let mut layout = StoreLayout::without_root(match keys.virtual_nix_store.get() {
+        let mut layout = StoreLayout::without_root(match keys.virtual_nix_store.value() {
             Some(text) => StoreDir::new(text)
                 .map_err(|error| invalid("virtual_nix_store", &keys.virtual_nix_store, error))?,
             None => StoreDir::default(),
         });
-        if let Some(real) = keys.real_nix_store.get() {
+        if let Some(real) = keys.real_nix_store.value() {
             let real = absolute(real)
                 .map_err(|reason| invalid("real_nix_store", &keys.real_nix_store, reason))?;
             let prefix = real.parent().unwrap_or(Path::new("/"));
             layout.state_dir = prefix.join("var/nix");
             layout.real_store_dir = real;
         }
-        if let Some(database) = keys.nix_db_path.get() {
+        if let Some(database) = keys.nix_db_path.value() {
             layout.state_dir = state_dir_of_database(database)
                 .map_err(|reason| invalid("nix_db_path", &keys.nix_db_path, reason))?;
         }
@@ -186,7 +187,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// Returns the error for a value that cannot be used, with its origin.
-fn invalid<T>(key: &str, setting: &ServeSetting<T>, reason: impl Display) -> ConfigError {
+fn invalid<T>(key: &str, setting: &Setting<Option<T>>, reason: impl Display) -> ConfigError {
     match setting.origins().first() {
         Some(Origin::Flag(given) | Origin::Variable(given)) => ConfigError::StoreDir {
             given,

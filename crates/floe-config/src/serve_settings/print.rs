@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{KeyKind, ServeSettings};
+use super::ServeSettings;
+use super::option::{KeyKind, ServeEntry};
 use crate::environment::{Environment, NIX_STORE_DIR};
 use crate::error::ConfigError;
 use crate::origin::Origin;
@@ -15,19 +16,17 @@ impl ServeSettings {
     pub fn to_toml(mut self, environment: &Environment) -> Result<String, ConfigError> {
         let mut lines = Vec::new();
         let has_store_dir = self.store_dir.is_set() || self.harmonia.names_store();
-        for entry in self.entries() {
+        for entry in printed_order(self.entries()) {
             let key = entry.key;
             match entry.setting.to_toml() {
                 Some(value) => {
                     let value = value.ok_or(ConfigError::NotPrintable(key))?;
-                    let origins = entry.setting.origins().iter().map(described);
+                    let origins = entry.setting.all_origins().iter().map(described);
                     let origins: Vec<String> = origins.collect();
                     lines.push((format!("{key} = {value}"), origins.join(" and ")));
                 }
-                None if entry.kind == KeyKind::Flag => {
-                    lines.push((format!("# {key}"), "not set".into()));
-                }
-                None => {}
+                None if matches!(entry.option.kind, KeyKind::Address | KeyKind::Harmonia) => {}
+                None => lines.push((format!("# {key}"), "not set".into())),
             }
         }
         // These lines are comments as a whole, because no key means the same.
@@ -47,6 +46,17 @@ impl ServeSettings {
     }
 }
 
+/// Returns the entries in the order of a printed file.
+fn printed_order(entries: Vec<ServeEntry<'_>>) -> Vec<ServeEntry<'_>> {
+    let mut ordered: Vec<ServeEntry<'_>> = Vec::new();
+    for entry in entries {
+        let place = |key| ordered.iter().position(|other| other.key == key);
+        let place = entry.option.printed_before.and_then(place);
+        ordered.insert(place.unwrap_or(ordered.len()), entry);
+    }
+    ordered
+}
+
 fn described(origin: &Origin) -> String {
     match origin {
         Origin::Default => "default".into(),
@@ -60,9 +70,10 @@ fn described(origin: &Origin) -> String {
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for char in text.chars() {
-        match char.is_control() {
-            true => escaped.extend(char.escape_debug()),
-            false => escaped.push(char),
+        if char.is_control() {
+            escaped.extend(char.escape_debug());
+        } else {
+            escaped.push(char);
         }
     }
     escaped

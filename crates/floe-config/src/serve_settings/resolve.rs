@@ -1,7 +1,6 @@
 //! The effective settings of `floe serve`: the file, overridden by the environment, overridden by
 //! flags, and defaults for what is not set.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use floe_server::{Compress, Config, Listen, address, config};
@@ -30,17 +29,8 @@ impl ServeSettings {
         self.access_log_format.set_default(log);
         self.log_format.set_default(StderrFormat::default());
         let defaults = Config::new(StoreLayout::system(), Vec::new());
-        self.priority.set_default(defaults.priority);
-        self.threads.set_default(defaults.threads);
-        self.max_connections_total.set_default(CONNECTIONS);
-        self.max_header_size
-            .set_default(ByteSize(defaults.head_len_max as u64));
+        self.set_server_defaults(&defaults);
         self.max_encoders.set_default(defaults.threads);
-        self.min_rate.set_default(ByteSize(defaults.rate_min));
-        let keep_alive_timeout = defaults.keep_alive_timeout;
-        self.keepalive_timeout.set_default(keep_alive_timeout);
-        self.read_timeout.set_default(defaults.read_timeout);
-        self.timeout.set_default(defaults.write_timeout);
         Ok(self)
     }
 
@@ -57,9 +47,9 @@ impl ServeSettings {
             });
         }
         let flags = StoreFlags {
-            root: self.root.get().map(PathBuf::as_path),
-            store: self.store.get().map(String::as_str),
-            store_dir: self.store_dir.get().map(String::as_str),
+            root: self.root.value().map(PathBuf::as_path),
+            store: self.store.value().map(String::as_str),
+            store_dir: self.store_dir.value().map(String::as_str),
         };
         served_store(&flags, environment).map_err(|error| self.in_file(error))
     }
@@ -83,7 +73,7 @@ impl ServeSettings {
     /// Returns the files of the secret keys.
     pub fn secret_key_files(&self) -> Vec<PathBuf> {
         let keys = [&self.secret_key_file, &self.harmonia.sign_key_paths];
-        let keys = keys.into_iter().filter_map(|setting| setting.get());
+        let keys = keys.into_iter().filter_map(|setting| setting.value());
         keys.flatten().cloned().collect()
     }
 
@@ -101,9 +91,9 @@ impl ServeSettings {
         }
         let ((host, hosts), (port, ports)) = (self.host.take(), self.port.take());
         if let (Some(path), origins) = self.socket.take() {
-            self.listen.append(Listen::Unix(path), origins);
+            self.listen.push(Listen::Unix(path), origins);
         }
-        let has_address = self.listen.get().is_some_and(|it| !it.is_empty());
+        let has_address = self.listen.value().is_some_and(|it| !it.is_empty());
         if has_address && host.is_none() && port.is_none() {
             return;
         }
@@ -118,7 +108,7 @@ impl ServeSettings {
             port: port.unwrap_or(config::PORT),
         };
         let origins = ports.into_iter().chain(host_origins);
-        self.listen.append(listen, origins);
+        self.listen.push(listen, origins);
     }
 
     /// Chooses the store. harmonia's keys win over `NIX_REMOTE`, which harmonia does not read and
@@ -142,7 +132,7 @@ impl ServeSettings {
             if harmonia.names_store() {
                 let origin = Origin::Variable(NIX_STORE_DIR);
                 let store_dir = store_dir.to_owned();
-                harmonia.virtual_nix_store.replace(store_dir, origin);
+                harmonia.virtual_nix_store.replace(Some(store_dir), origin);
             }
         }
         if harmonia.names_store() {
@@ -157,7 +147,7 @@ impl ServeSettings {
         if let Some(remote) = remote {
             self.root.take();
             let origin = Origin::Variable(NIX_REMOTE);
-            self.store.replace(remote.to_owned(), origin);
+            self.store.replace(Some(remote.to_owned()), origin);
         }
         if !self.root.is_set() {
             self.store.set_default("auto".into());
@@ -183,7 +173,7 @@ impl ServeSettings {
             }
         };
         for (variable, file) in files {
-            keys.append(file, [Origin::Variable(variable)]);
+            keys.push(file, [Origin::Variable(variable)]);
         }
         Ok(())
     }
@@ -211,11 +201,11 @@ impl ServeSettings {
             self.compressed_cache_size.set_default(CACHE_SIZE);
             return Ok(());
         }
-        if self.compress.get() == Some(&Compress::Cached) {
+        if self.compress.value() == Some(&Compress::Cached) {
             let origins = self.compress.origins();
             return Err(needs_cache("compress", "cached", origins));
         }
-        match self.compressed_cache_size.get() {
+        match self.compressed_cache_size.value() {
             Some(size) => {
                 let origins = self.compressed_cache_size.origins();
                 let size = size.to_string();
@@ -237,9 +227,6 @@ fn needs_cache(key: &str, value: &str, origins: &[Origin]) -> ConfigError {
 
 /// The default size of the compressed NAR cache: about six compressed desktop systems.
 const CACHE_SIZE: ByteSize = ByteSize(10 << 30);
-
-const CONNECTIONS: NonZeroUsize =
-    NonZeroUsize::new(config::CONNECTIONS_MAX).expect("the default is not 0");
 
 const COMPRESSION_WITHOUT_CACHE: &str =
     "ignoring enable_compression: there is no compressed NAR cache; add --compressed-cache DIR";

@@ -69,35 +69,67 @@ timeout = 4
 fn file_with_every_key_is_read() {
     let table = values(EVERY_KEY);
     for key in ServeSettings::keys() {
-        // These keys exclude others.
-        let is_excluded = ["host", "port", "root"].contains(&key);
-        assert_ne!(table.contains_key(key), is_excluded, "{key}");
+        let is_read = |value: &&str| {
+            let text = format!("{key} = {value}");
+            ServeSettings::parse(Path::new("floe.toml"), &text).is_ok()
+        };
+        let is_read = ["1", "'1'", "true"].iter().any(is_read);
+        assert!(table.contains_key(key) || is_read, "{key}");
     }
     let settings = resolved(EVERY_KEY, &[]);
     assert_eq!(addresses(&settings), ["127.0.0.1:1", "unix:/l", "unix:/s"]);
-    assert_eq!(settings.metrics_listen.get().map(Vec::len), Some(1));
-    assert_eq!(settings.trusted_proxy.get().map(Vec::len), Some(2));
+    assert_eq!(settings.metrics_listen.value().map(Vec::len), Some(1));
+    assert_eq!(settings.trusted_proxy.value().map(Vec::len), Some(2));
     let files = ["/key", "/key2"].map(PathBuf::from).to_vec();
-    assert_eq!(settings.tls_key.get(), Some(&files));
+    assert_eq!(settings.tls_key.value(), Some(&files));
     assert_eq!(settings.secret_key_files(), ["/a", "/b"].map(PathBuf::from));
-    assert_eq!(settings.priority.get(), Some(&-1));
-    assert_eq!(settings.compress.get(), Some(&Compress::Always));
+    assert_eq!(settings.priority.value(), Some(&-1));
+    assert_eq!(settings.compress.value(), Some(&Compress::Always));
     assert_eq!(
-        settings.compressed_cache_size.get(),
+        settings.compressed_cache_size.value(),
         Some(&ByteSize(5 << 30))
     );
-    let access_log_format = settings.access_log_format.get();
+    let access_log_format = settings.access_log_format.value();
     assert_eq!(access_log_format, Some(&AccessLogFormat::RealIp));
-    assert_eq!(settings.auth_file.get(), Some(&PathBuf::from("/logins")));
-    assert_eq!(settings.log_format.get(), Some(&StderrFormat::Json));
-    assert_eq!(settings.threads.get(), NonZeroUsize::new(3).as_ref());
-    let timeout = settings.keepalive_timeout.get();
+    assert_eq!(settings.auth_file.value(), Some(&PathBuf::from("/logins")));
+    assert_eq!(settings.log_format.value(), Some(&StderrFormat::Json));
+    assert_eq!(settings.threads.value(), NonZeroUsize::new(3).as_ref());
+    let timeout = settings.keepalive_timeout.value();
     assert_eq!(timeout, Some(&Duration::from_millis(2500)));
     let store = settings.served_store(&environment(&[])).unwrap();
     let root = Path::new("/srv");
     let store_dir = StoreDir::new("/gnu/store").unwrap();
     assert_eq!(store.layout, StoreLayout::in_root(root, store_dir));
     assert_eq!(settings.warnings(), [""; 0]);
+}
+
+#[test]
+fn help_names_the_default_value() {
+    let mut found = 0;
+    let mut printed = resolved("compressed_cache = '/c'", &[]);
+    for entry in ServeSettings::default().entries() {
+        let help = entry.help.concat();
+        let default = help
+            .split_once("[default: ")
+            .and_then(|it| it.1.split_once(']'));
+        let Some((default, _)) = default else {
+            continue;
+        };
+        // Other texts describe a default that depends on the machine.
+        if entry
+            .setting
+            .set_words(&[default.as_bytes()], "--flag")
+            .is_ok()
+        {
+            let mut entries = printed.entries().into_iter();
+            let effective = entries.find(|it| it.key == entry.key).unwrap().setting;
+            let is_part = matches!(entry.key, "host" | "port");
+            let is_equal = effective.to_toml() == entry.setting.to_toml();
+            assert!(is_equal || is_part, "{}: {default}", entry.key);
+            found += 1;
+        }
+    }
+    assert!(found >= 10, "{found}");
 }
 
 #[test]
@@ -112,11 +144,11 @@ fn file_with_every_key_of_harmonia_is_read() {
         &[],
     );
     assert_eq!(addresses(&settings), ["*:6000"]);
-    assert_eq!(settings.threads.get(), NonZeroUsize::new(3).as_ref());
-    let connections = settings.max_connections_total.get();
+    assert_eq!(settings.threads.value(), NonZeroUsize::new(3).as_ref());
+    let connections = settings.max_connections_total.value();
     assert_eq!(connections, NonZeroUsize::new(30).as_ref());
-    assert_eq!(settings.priority.get(), Some(&50));
-    assert_eq!(settings.compress.get(), Some(&Compress::Off));
+    assert_eq!(settings.priority.value(), Some(&50));
+    assert_eq!(settings.compress.value(), Some(&Compress::Off));
     let keys = ["/a", "/b", "/c"].map(PathBuf::from);
     assert_eq!(settings.secret_key_files(), keys);
     assert_eq!(settings.warnings().len(), 3, "{:?}", settings.warnings());
@@ -128,7 +160,7 @@ fn file_with_every_key_of_harmonia_is_read() {
 #[test]
 fn connections_without_workers_are_multiplied_with_warning() {
     let settings = parse("max_connections = 10");
-    let connections = settings.max_connections_total.get();
+    let connections = settings.max_connections_total.value();
     assert_eq!(connections, NonZeroUsize::new(40).as_ref());
     let warnings = settings.warnings().join("\n");
     assert!(
@@ -136,7 +168,7 @@ fn connections_without_workers_are_multiplied_with_warning() {
         "{warnings}"
     );
     let unset = parse("max_connections = 0");
-    assert_eq!(unset.max_connections_total.get(), None);
+    assert_eq!(unset.max_connections_total.value(), None);
 }
 
 #[test]
@@ -206,7 +238,7 @@ fn two_keys_for_one_setting_are_an_error_with_both() {
         assert!(has_places, "{a}, {b}: {message}");
     }
     let mixed = parse("bind = ':1'\nsocket = '/s'\nthreads = 2\nmax_connections = 5\n");
-    let connections = mixed.max_connections_total.get();
+    let connections = mixed.max_connections_total.value();
     assert_eq!(connections, NonZeroUsize::new(10).as_ref());
 }
 
@@ -354,14 +386,14 @@ fn compression_is_off_without_setting_and_cache() {
         ("compress = 'always'", Always),
     ] {
         let settings = resolved(text, &[]);
-        assert_eq!(settings.compress.get(), Some(&expected), "{text}");
+        assert_eq!(settings.compress.value(), Some(&expected), "{text}");
         let is_ignored = text == "enable_compression = true";
         assert_eq!(settings.warnings().len(), usize::from(is_ignored), "{text}");
     }
     let mut flag = parse("enable_compression = false");
     flag.compress.set_flag("--compress", Some(Always));
     let flag = flag.resolve(&environment(&[])).unwrap();
-    assert_eq!(flag.compress.get(), Some(&Always));
+    assert_eq!(flag.compress.value(), Some(&Always));
 }
 
 #[test]
@@ -393,7 +425,7 @@ fn operating_guide_lists_every_key() {
     let guide = include_str!("../../../../docs/moving-from-nix-serve.md");
     let mut settings = ServeSettings::default();
     for entry in settings.entries() {
-        let is_listed = entry.kind != KeyKind::Harmonia || guide.contains(entry.key);
+        let is_listed = entry.option.kind != KeyKind::Harmonia || guide.contains(entry.key);
         assert!(is_listed, "{}", entry.key);
     }
 }

@@ -39,7 +39,6 @@ pub(crate) mod state;
 
 use std::time::{Duration, Instant};
 
-use super::limits::Limits;
 use super::receive_rate::ReceiveRate;
 use super::transport::{READ_LEN, Received, Transport, WriteHint};
 use super::write_buffer::WriteBuffer;
@@ -48,6 +47,7 @@ use crate::auth::logins::{Access, Logins};
 use crate::body::{Body, Piece};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
+use crate::config::Limits;
 use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::finish::access_log::LoggedRequest;

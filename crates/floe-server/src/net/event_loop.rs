@@ -330,7 +330,7 @@ impl<'s> EventLoop<'s> {
             (self.shared.context.warn)(&format!(
                 "closing {for_room} idle or slow connections: all {} connections are in use; \
                  raise --max-connections",
-                self.shared.limits.connections_max
+                self.shared.limits.connections_max.get()
             ));
         }
         if for_decoder > 0 && self.shared.log_decoder_warning.is_due(self.now) {
@@ -350,7 +350,7 @@ impl<'s> EventLoop<'s> {
             RouteSet::All | RouteSet::WithoutMetrics => 0,
             RouteSet::Monitoring => MONITORING_RESERVE,
         };
-        let max = self.shared.limits.connections_max + reserve;
+        let max = self.shared.limits.connections_max.get() + reserve;
         self.shared.open.load(Ordering::Relaxed) < max
     }
 

@@ -9,11 +9,11 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::Connection;
 use super::job_queue::{Job, JobQueue};
-use super::limits::Limits;
 use super::listen::Listener;
 use super::login_queue::LoginQueue;
 use super::peers::PeerCounts;
 use super::warning::RepeatedWarning;
+use crate::config::Limits;
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
@@ -91,7 +91,7 @@ impl ServerShared {
     /// Returns how many connections are free.
     pub(crate) fn free_connections(&self) -> usize {
         let open = self.open.load(Ordering::Relaxed);
-        self.limits.connections_max.saturating_sub(open)
+        self.limits.connections_max.get().saturating_sub(open)
     }
 
     /// Tells the metrics when the certificates expire.

@@ -39,8 +39,8 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
     if cache.is_some() {
         check_dir(dir).with_context(|| messages::compressed_cache(dir))?;
     }
-    let is_quiet = settings.access_log_format.get() == Some(&AccessLogFormat::Quiet);
-    let log = settings.access_log.get().map(PathBuf::as_path);
+    let is_quiet = settings.access_log_format.value() == Some(&AccessLogFormat::Quiet);
+    let log = settings.access_log.value().map(PathBuf::as_path);
     let log = log.filter(|_| !is_quiet);
     if let Some(file) = log.filter(|file| *file != Path::new("-")) {
         check_file(file).with_context(|| messages::log_file("access log", file))?;
@@ -98,9 +98,10 @@ fn may_write(path: &Path, further: Access) -> io::Result<()> {
 
 /// Returns the current directory for an empty path, which stands before a relative one.
 fn or_current(dir: &Path) -> &Path {
-    match dir.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => dir,
+    if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
     }
 }
 

@@ -1,5 +1,7 @@
 //! The limit of connections.
 
+use std::num::NonZeroUsize;
+
 use anyhow::bail;
 use floe_server::Config;
 use floe_server::config::CONNECTIONS_MAX;
@@ -7,11 +9,15 @@ use floe_server::config::CONNECTIONS_MAX;
 use super::messages;
 
 /// Returns the requested number of connections, limited by the number of open files.
-pub(crate) fn connections(requested: Option<usize>, open_files: Option<u64>) -> usize {
-    let fit = open_files.map_or(usize::MAX, |files| {
+pub(crate) fn connections(
+    requested: Option<NonZeroUsize>,
+    open_files: Option<u64>,
+) -> NonZeroUsize {
+    let fit = open_files.map_or(NonZeroUsize::MAX, |files| {
         let own = FILES_OF_THE_SERVER.min(files / 2);
         let free = files.saturating_sub(own) / FILES_PER_CONNECTION;
-        usize::try_from(free).unwrap_or(usize::MAX).max(1)
+        let free = usize::try_from(free).unwrap_or(usize::MAX);
+        NonZeroUsize::new(free).unwrap_or(NonZeroUsize::MIN)
     });
     requested.unwrap_or(CONNECTIONS_MAX).min(fit)
 }
@@ -40,11 +46,16 @@ mod tests {
 
     #[test]
     fn connections_fit_into_the_limit_of_open_files() {
-        assert_eq!(connections(None, Some(1024)), 128);
-        assert_eq!(connections(Some(10_000), Some(1024)), 128);
-        assert_eq!(connections(Some(10), Some(1024)), 10);
-        assert_eq!(connections(None, None), CONNECTIONS_MAX);
-        assert_eq!(connections(None, Some(20)), 2);
-        assert_eq!(connections(None, Some(1)), 1);
+        for (requested, files, expected) in [
+            (None, Some(1024), 128),
+            (Some(10_000), Some(1024), 128),
+            (Some(10), Some(1024), 10),
+            (None, None, CONNECTIONS_MAX.get()),
+            (None, Some(20), 2),
+            (None, Some(1), 1),
+        ] {
+            let requested = requested.and_then(NonZeroUsize::new);
+            assert_eq!(connections(requested, files).get(), expected, "{files:?}");
+        }
     }
 }

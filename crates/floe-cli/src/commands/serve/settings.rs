@@ -1,7 +1,5 @@
 //! The settings of `floe serve`: the configuration file, the environment and the flags.
 
-use std::num::NonZeroUsize;
-
 use floe_config::{Environment, ServeSettings, StderrFormat};
 
 use super::args::ServeArgs;
@@ -20,67 +18,22 @@ pub(super) fn load(
         Some(file) if !file.as_os_str().is_empty() => ServeSettings::read(file)?,
         _ => ServeSettings::default(),
     };
-    set_flags(&mut settings, args);
-    // Errors and warnings about the other settings have this format too.
-    if settings.log_format.get() == Some(&StderrFormat::Json) {
-        set_json();
-    }
-    let mut settings = settings.resolve(environment)?;
-    let connections = settings.max_connections_total.get().map(|it| it.get());
-    if let Some(fit) = NonZeroUsize::new(limits::connections(connections, open_files)) {
-        settings.max_connections_total.limit(fit);
-    }
-    settings.warnings().iter().for_each(warn);
-    Ok(settings)
-}
-
-#[rustfmt::skip]
-fn set_flags(settings: &mut ServeSettings, args: &ServeArgs) {
-    let args = args.clone();
+    settings.override_by(args.flags.0.clone());
     let log_format = args.log.log_format.map(|format| match format {
         LogFormat::Text => StderrFormat::Text,
         LogFormat::Json => StderrFormat::Json,
     });
-    settings.listen.set_flag("--listen", list(args.listen));
-    settings.host.set_flag("--host", args.host);
-    settings.port.set_flag("--port", args.port);
-    settings.socket.set_flag("--socket", args.socket);
-    settings.metrics_listen.set_flag("--metrics-listen", list(args.metrics_listen));
-    settings.trusted_proxy.set_flag("--trusted-proxy", list(args.trusted_proxy));
-    let proxy_protocol = args.proxy_protocol.then_some(true);
-    settings.proxy_protocol.set_flag("--proxy-protocol", proxy_protocol);
-    settings.tls_cert.set_flag("--tls-cert", list(args.tls_cert));
-    settings.tls_key.set_flag("--tls-key", list(args.tls_key));
-    settings.tls_client_ca.set_flag("--tls-client-ca", args.tls_client_ca);
-    settings.store.set_flag("--store", args.store);
-    settings.root.set_flag("--root", args.root);
-    settings.store_dir.set_flag("--store-dir", args.store_dir);
-    settings.secret_key_file.set_flag("--secret-key-file", list(args.secret_key_file));
-    settings.priority.set_flag("--priority", args.priority);
-    settings.compress.set_flag("--compress", args.compress);
-    settings.compressed_cache.set_flag("--compressed-cache", args.compressed_cache);
-    settings.compressed_cache_size.set_flag("--compressed-cache-size", args.compressed_cache_size);
-    settings.access_log.set_flag("--access-log", args.access_log);
-    settings.access_log_format.set_flag("--access-log-format", args.access_log_format);
-    settings.auth_file.set_flag("--auth-file", args.auth_file);
     settings.log_format.set_flag("--log-format", log_format);
-    settings.threads.set_flag("--threads", args.threads);
-    settings.max_connections_total.set_flag("--max-connections", args.max_connections);
-    let per_address = args.max_connections_per_address;
-    settings.max_connections_per_address.set_flag("--max-connections-per-address", per_address);
-    let per_connection = args.max_requests_per_connection;
-    settings.max_requests_per_connection.set_flag("--max-requests-per-connection", per_connection);
-    settings.max_header_size.set_flag("--max-header-size", args.max_header_size);
-    settings.max_encoders.set_flag("--max-encoders", args.max_encoders);
-    settings.min_rate.set_flag("--min-rate", args.min_rate);
-    settings.keepalive_timeout.set_flag("--keepalive-timeout", args.keepalive_timeout);
-    settings.read_timeout.set_flag("--read-timeout", args.read_timeout);
-    settings.timeout.set_flag("--timeout", args.timeout);
-}
-
-/// Returns the values of a flag that may be repeated, if it is given.
-fn list<T>(values: Vec<T>) -> Option<Vec<T>> {
-    (!values.is_empty()).then_some(values)
+    // Errors and warnings about the other settings have this format too.
+    if settings.log_format.value() == Some(&StderrFormat::Json) {
+        set_json();
+    }
+    let mut settings = settings.resolve(environment)?;
+    let connections = settings.max_connections_total.value().copied();
+    let fit = limits::connections(connections, open_files);
+    settings.max_connections_total.limit(fit);
+    settings.warnings().iter().for_each(warn);
+    Ok(settings)
 }
 
 #[cfg(test)]

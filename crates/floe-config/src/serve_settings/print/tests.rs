@@ -116,7 +116,7 @@ proptest! {
         let again = again.resolve(&environment).unwrap();
         prop_assert_eq!(values(&text), values(&printed(again.clone(), &variables)));
         prop_assert_eq!(settings.secret_key_files(), again.secret_key_files());
-        prop_assert_eq!(settings.listen.get(), again.listen.get());
+        prop_assert_eq!(settings.listen.value(), again.listen.value());
         prop_assert_eq!(
             settings.served_store(&environment).unwrap(),
             again.served_store(&environment).unwrap()

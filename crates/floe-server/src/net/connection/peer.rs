@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::Connection;
+use crate::config::Limits;
 use crate::http::request::Request;
 use crate::http::route::RouteSet;
-use crate::net::limits::Limits;
 use crate::net::peers::{CountedPeer, network};
 use crate::trusted_proxies::TrustedProxies;
 

@@ -149,7 +149,7 @@ impl EventLoop<'_> {
 
     fn warn_of_full_server(&self) {
         if self.shared.full_warning.is_due(self.now) {
-            let max = self.shared.limits.connections_max;
+            let max = self.shared.limits.connections_max.get();
             (self.shared.context.warn)(&format!(
                 "refusing new clients: all {max} connections are in use; raise --max-connections"
             ));
