@@ -21,7 +21,7 @@ pub(crate) struct DeferredRequest {
     /// The NAR that is asked for, once it is looked up.
     pub(crate) nar: Option<NarTarget>,
     /// When the network thread has read the request.
-    pub(crate) received: Option<Instant>,
+    pub(crate) received: Instant,
     /// The parts for the access log, if there is one.
     pub(crate) logged: Option<LoggedRequest<'static>>,
 }
@@ -38,21 +38,22 @@ pub(crate) struct NarTarget {
 
 impl DeferredRequest {
     pub(crate) fn new(
-        route: Route,
         request: &Request<'_>,
-        nar: Option<NarTarget>,
+        (route, nar): (Route, Option<NarTarget>),
+        (mode, received): (ResponseMode, Instant),
+        logged: Option<LoggedRequest<'static>>,
     ) -> DeferredRequest {
         let owned = |field: Option<&str>| field.map(str::to_owned);
         DeferredRequest {
             route,
-            mode: request.mode(),
+            mode,
             range: owned(request.range),
             if_range: owned(request.if_range),
             if_none_match: owned(request.if_none_match),
             accepts_zstd: request.accepts_zstd,
             nar,
-            received: None,
-            logged: None,
+            received,
+            logged,
         }
     }
 }

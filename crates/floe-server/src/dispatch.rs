@@ -3,7 +3,7 @@
 //! 1. [`try_respond`] runs in a network thread. It responds from memory, or after one database
 //!    query that does not wait.
 //! 2. [`respond_blocking`] runs in a worker. It responds to all requests that need files or have
-//!    to wait, which [`try_respond`] returns as a [`DeferredRequest`].
+//!    to wait. Such a request becomes a [`DeferredRequest`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use floe_store::StoreError;
 
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
-use crate::deferred::DeferredRequest;
+use crate::deferred::{DeferredRequest, NarTarget};
 use crate::handlers::{file, listing, log, monitoring, nar, narinfo, nix_cache_info, realisation};
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
@@ -22,8 +22,8 @@ use floe_format::HashPart;
 /// The decision of a network thread about a request.
 pub(crate) enum Dispatch {
     Respond(Response),
-    /// A worker has to respond.
-    Defer(Box<DeferredRequest>),
+    /// A worker has to respond. The NAR is that of the route, if it is looked up.
+    Defer(Route, Option<NarTarget>),
 }
 
 /// Responds to a request if that needs neither files nor waiting.
@@ -62,9 +62,7 @@ pub(crate) fn try_respond(
         Err(Failure::Store(error)) if !error.is_busy() => {
             Dispatch::Respond(context.error_response(&error))
         }
-        Ok(None) | Err(Failure::Store(_)) => {
-            Dispatch::Defer(Box::new(DeferredRequest::new(route, request, target)))
-        }
+        Ok(None) | Err(Failure::Store(_)) => Dispatch::Defer(route, target),
     }
 }
 
@@ -88,9 +86,10 @@ fn respond_from_store(
     Ok(match &request.route {
         Route::NarInfo { hash, json } => {
             let (narinfo, cache) = find_noted(context, *hash, session)?;
-            let response = match json {
-                true => narinfo::respond_json(context, &narinfo),
-                false => narinfo::respond(&narinfo, request.if_none_match.as_deref()),
+            let response = if *json {
+                narinfo::respond_json(context, &narinfo)
+            } else {
+                narinfo::respond(&narinfo, request.if_none_match.as_deref())
             };
             response.noting(CacheKind::NarInfo, cache)
         }

@@ -89,7 +89,7 @@ impl Worker<'_> {
         connection: &mut Connection,
         mut request: Box<DeferredRequest>,
     ) -> Outcome {
-        let (began, route) = (request.received, request.route.kind());
+        let (began, route) = (Some(request.received), request.route.kind());
         let response = self.compute(&mut request);
         let (mode, logged) = (request.mode, request.logged.take());
         let finished = |response: &Response| (route, Summary::new(response, mode, began));

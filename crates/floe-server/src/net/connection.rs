@@ -1,9 +1,14 @@
 //! One client's connection: reads requests, responds, and decides what to wait for.
 //!
 //! ```text
-//!              first byte               whole head
+//!   Admit, after the PROXY header of a trusted proxy
+//!          │
+//!          ▼   first byte               whole head
 //!      ┌─ Idle ──────────▶ ReadingHead ───────────┐
-//!      │   ▲                                      ▼
+//!      │   ▲                                      ▼       password
+//!      │   │                                check_login ─────────▶ Verifying
+//!      │   │                                      │      ◀─────────
+//!      │   │                                      ▼        result
 //!      │   │                            try_respond (network thread)
 //!      │   │                              │               │
 //!      │   │                     response │               │ needs files or has to wait
@@ -15,6 +20,8 @@
 //!   closed ◀─────────────────────────  Draining (only while the client still sends)
 //! ```
 //!
+//! - [`NextStep::Admit`] is not a state. The network thread counts the client that the header
+//!   names, and refuses a client that has too many connections.
 //! - `Idle` and `ReadingHead` belong to the network thread. Requests that the client has pipelined
 //!   are processed in one go: their responses gather in the write buffer.
 //! - `Verifying` lends the connection to the thread that verifies passwords. The head of the
@@ -49,6 +56,7 @@ use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::context::Context;
+use crate::deferred::DeferredRequest;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::finish::access_log::LoggedRequest;
 use crate::finish::{Finished, Finisher, Subject, Summary};
@@ -412,12 +420,11 @@ impl Connection {
                     self.state = State::Sending(Some(Box::new(Streaming { body, request })));
                 }
             }
-            Dispatch::Defer(mut deferred) => {
-                deferred.mode = thread.mode(request);
-                let is_kept = thread.finisher.keeps_requests();
-                deferred.logged = is_kept.then(|| LoggedRequest::new(request).into_owned());
-                deferred.received = Some(thread.now);
-                self.state = State::Deferred(deferred);
+            Dispatch::Defer(route, nar) => {
+                let arrival = (thread.mode(request), thread.now);
+                let logged = has_log.then(|| LoggedRequest::new(request).into_owned());
+                let deferred = DeferredRequest::new(request, (route, nar), arrival, logged);
+                self.state = State::Deferred(Box::new(deferred));
             }
         }
     }
