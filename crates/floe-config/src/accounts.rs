@@ -28,9 +28,10 @@ pub struct Account {
 ///
 /// Errors: the system cannot look users up.
 pub fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
-    match IS_STATIC {
-        true => find_user(|user| user.uid == uid),
-        false => Ok(found(User::from_uid(uid))?.map(Account::from)),
+    if IS_STATIC {
+        find_user(|user| user.uid == uid)
+    } else {
+        Ok(found(User::from_uid(uid))?.map(Account::from))
     }
 }
 
@@ -38,9 +39,10 @@ pub fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
 ///
 /// Errors: the system cannot look users up.
 pub fn user_by_name(name: &str) -> io::Result<Option<Account>> {
-    match IS_STATIC {
-        true => find_user(|user| user.name == name),
-        false => Ok(found(User::from_name(name))?.map(Account::from)),
+    if IS_STATIC {
+        find_user(|user| user.name == name)
+    } else {
+        Ok(found(User::from_name(name))?.map(Account::from))
     }
 }
 
@@ -48,11 +50,12 @@ pub fn user_by_name(name: &str) -> io::Result<Option<Account>> {
 ///
 /// Errors: the system cannot look groups up.
 pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
-    match IS_STATIC {
-        true => Ok(lines(GROUP)?
+    if IS_STATIC {
+        Ok(lines(GROUP)?
             .iter()
-            .find_map(|line| parse_group(line, name))),
-        false => Ok(found(Group::from_name(name))?.map(|group| group.gid)),
+            .find_map(|line| parse_group(line, name)))
+    } else {
+        Ok(found(Group::from_name(name))?.map(|group| group.gid))
     }
 }
 

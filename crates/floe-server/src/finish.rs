@@ -69,9 +69,10 @@ impl Summary {
         Summary {
             status: response.status,
             length: response.length,
-            body_bytes: match mode.head_only {
-                true => 0,
-                false => response.length.unwrap_or_default(),
+            body_bytes: if mode.head_only {
+                0
+            } else {
+                response.length.unwrap_or_default()
             },
             elapsed: began.map_or(Duration::ZERO, |began| began.elapsed()),
             cache: response.cache,

@@ -71,9 +71,10 @@ impl Readiness {
             Some(since) => {
                 let running = now.saturating_duration_since(since);
                 let is_overdue = running >= CHECK_TIME_MAX;
-                Reply::Report(match is_overdue {
-                    true => Arc::new(overdue(running)),
-                    false => state.latest.clone(),
+                Reply::Report(if is_overdue {
+                    Arc::new(overdue(running))
+                } else {
+                    state.latest.clone()
                 })
             }
             None => {

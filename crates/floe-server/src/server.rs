@@ -147,9 +147,10 @@ impl Server {
         if let Some(rows) = DamagedRow::describe(&store.skipped_rows()) {
             (context.warn)(&format!("skipping {rows}; try floe verify"));
         }
-        let routes = match config.metrics_listen.is_empty() {
-            true => RouteSet::All,
-            false => RouteSet::WithoutMetrics,
+        let routes = if config.metrics_listen.is_empty() {
+            RouteSet::All
+        } else {
+            RouteSet::WithoutMetrics
         };
         let backlog = config.backlog;
         let mut listeners = open_listeners(&config.listen, routes, backlog)?;

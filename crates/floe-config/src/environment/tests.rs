@@ -115,9 +115,10 @@ fn home_of_another_user_is_ignored() {
     let user = Uid::effective();
     let own = tempfile::tempdir().unwrap();
     // Root can give a directory away. For other users, root's directory belongs to another user.
-    let foreign = match user.is_root() {
-        true => own.path().join("foreign"),
-        false => PathBuf::from("/"),
+    let foreign = if user.is_root() {
+        own.path().join("foreign")
+    } else {
+        PathBuf::from("/")
     };
     if user.is_root() {
         fs::create_dir(&foreign).unwrap();

@@ -22,9 +22,10 @@ impl ServeSettings {
         self.resolve_store(environment)?;
         self.resolve_secret_keys(environment)?;
         self.resolve_compression()?;
-        let log = match self.access_log.is_set() {
-            true => AccessLogFormat::default(),
-            false => AccessLogFormat::Quiet,
+        let log = if self.access_log.is_set() {
+            AccessLogFormat::default()
+        } else {
+            AccessLogFormat::Quiet
         };
         self.access_log_format.set_default(log);
         self.log_format.set_default(StderrFormat::default());
@@ -123,9 +124,10 @@ impl ServeSettings {
             harmonia.real_nix_store.take();
             harmonia.nix_db_path.take();
         }
-        let variable = match self.store_dir.is_by_flag() {
-            true => None,
-            false => environment.store_dir()?,
+        let variable = if self.store_dir.is_by_flag() {
+            None
+        } else {
+            environment.store_dir()?
         };
         if let Some(store_dir) = variable {
             self.store_dir.take();
@@ -140,10 +142,7 @@ impl ServeSettings {
             virtual_nix_store.move_from(&mut self.store_dir, |store_dir| store_dir);
             return Ok(());
         }
-        let remote = match by_flag {
-            true => None,
-            false => environment.remote()?,
-        };
+        let remote = if by_flag { None } else { environment.remote()? };
         if let Some(remote) = remote {
             self.root.take();
             let origin = Origin::Variable(NIX_REMOTE);
@@ -163,14 +162,13 @@ impl ServeSettings {
             return Ok(());
         }
         let files = environment.signing_key_files()?;
-        let keys = match self.harmonia.sign_key_paths.is_set() {
-            true => &mut self.harmonia.sign_key_paths,
-            false => {
-                if !files.is_empty() {
-                    self.secret_key_file.take();
-                }
-                &mut self.secret_key_file
+        let keys = if self.harmonia.sign_key_paths.is_set() {
+            &mut self.harmonia.sign_key_paths
+        } else {
+            if !files.is_empty() {
+                self.secret_key_file.take();
             }
+            &mut self.secret_key_file
         };
         for (variable, file) in files {
             keys.push(file, [Origin::Variable(variable)]);
@@ -191,9 +189,10 @@ impl ServeSettings {
         if enabled.is_set() && !has_cache {
             self.warnings.push(COMPRESSION_WITHOUT_CACHE.into());
         }
-        let usual = match has_cache {
-            true => Compress::Cached,
-            false => Compress::Off,
+        let usual = if has_cache {
+            Compress::Cached
+        } else {
+            Compress::Off
         };
         self.compress.move_from(enabled, |_| usual);
         self.compress.set_default(usual);

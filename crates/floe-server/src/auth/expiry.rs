@@ -13,9 +13,10 @@ impl Expiry {
     /// Parses a date such as `2027-01-31`, which means its first second in UTC, or a time such as
     /// `2027-01-31T12:00:00Z`.
     pub fn parse(text: &str) -> Option<Expiry> {
-        let time = match text.contains('T') {
-            true => text.parse(),
-            false => format!("{text}{MIDNIGHT}").parse(),
+        let time = if text.contains('T') {
+            text.parse()
+        } else {
+            format!("{text}{MIDNIGHT}").parse()
         };
         time.ok().map(Expiry)
     }

@@ -364,9 +364,10 @@ fn logged_name(name: &str) -> Option<String> {
         end -= 1;
     }
     let shown = name.get(..end)?;
-    Some(match end < name.len() {
-        true => format!("{shown}..."),
-        false => shown.to_owned(),
+    Some(if end < name.len() {
+        format!("{shown}...")
+    } else {
+        shown.to_owned()
     })
 }
 

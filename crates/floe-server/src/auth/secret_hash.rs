@@ -163,9 +163,10 @@ fn check_argon2(text: &str) -> Result<(), SecretHashError> {
     let is_expensive = params.m_cost() > MEMORY_MAX_KIB
         || params.t_cost() > PASSES_MAX
         || params.p_cost() > LANES_MAX;
-    match is_expensive {
-        true => Err(SecretHashError::Expensive(KIND, "m=262144,t=16,p=16")),
-        false => Ok(()),
+    if is_expensive {
+        Err(SecretHashError::Expensive(KIND, "m=262144,t=16,p=16"))
+    } else {
+        Ok(())
     }
 }
 

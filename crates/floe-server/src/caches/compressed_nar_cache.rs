@@ -199,9 +199,10 @@ impl CompressedNarCache {
         let must_wait = |index: &mut Index| index.queue.is_empty() && !index.is_stopped;
         let mut index = self.index.lock();
         self.wake.wait_while(&mut index, must_wait);
-        match index.is_stopped {
-            true => None,
-            false => index.queue.pop_front(),
+        if index.is_stopped {
+            None
+        } else {
+            index.queue.pop_front()
         }
     }
 

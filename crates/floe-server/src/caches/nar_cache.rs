@@ -82,9 +82,10 @@ impl NarCache {
         dump_path::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
             // A tree that has grown since it was registered cannot have the registered hash.
-            match bytes.len() > 2 * SMALL_NAR_MAX as usize {
-                true => Err(StoreError::FileChanged(path.into())),
-                false => Ok(()),
+            if bytes.len() > 2 * SMALL_NAR_MAX as usize {
+                Err(StoreError::FileChanged(path.into()))
+            } else {
+                Ok(())
             }
         })?;
         if Hash::sha256(floe_hash::sha256(&bytes)) != nar_hash {

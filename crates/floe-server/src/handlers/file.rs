@@ -145,9 +145,10 @@ impl Resolver<'_> {
                 todo.push_front(name);
             }
         }
-        match current.as_os_str().is_empty() {
-            true => Ok(None),
-            false => Ok(open(&layout.real_store_dir, &current)),
+        if current.as_os_str().is_empty() {
+            Ok(None)
+        } else {
+            Ok(open(&layout.real_store_dir, &current))
         }
     }
 

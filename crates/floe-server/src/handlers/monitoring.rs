@@ -23,10 +23,7 @@ pub(crate) fn try_ready(context: &Context) -> Option<Response> {
 
 /// Responds with the results of the checks.
 pub(crate) fn ready(report: &Report) -> Response {
-    let status = match report.is_ready {
-        true => 200,
-        false => 503,
-    };
+    let status = if report.is_ready { 200 } else { 503 };
     Response::text(status, JSON_FIELDS, report.text.clone())
 }
 

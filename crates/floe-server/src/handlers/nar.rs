@@ -91,9 +91,10 @@ pub(crate) fn respond_blocking(
         return Ok(response);
     }
     let response = respond_uncompressed(context, nar, request)?;
-    Ok(match compressed_nar::is_cacheable(context, nar) {
-        true => response.noting(CacheKind::CompressedNar, CacheUse::Miss),
-        false => response,
+    Ok(if compressed_nar::is_cacheable(context, nar) {
+        response.noting(CacheKind::CompressedNar, CacheUse::Miss)
+    } else {
+        response
     })
 }
 
@@ -137,9 +138,10 @@ fn respond_uncompressed(
     let mut is_first = true;
     range_response(version, range, |range| {
         let plan = plan.clone();
-        match std::mem::replace(&mut is_first, false) {
-            true => NarRange::open(plan, &path, range).map(Piece::Nar),
-            false => Ok(Piece::Nar(NarRange::lazy(plan, &path, range))),
+        if std::mem::replace(&mut is_first, false) {
+            NarRange::open(plan, &path, range).map(Piece::Nar)
+        } else {
+            Ok(Piece::Nar(NarRange::lazy(plan, &path, range)))
         }
     })
 }

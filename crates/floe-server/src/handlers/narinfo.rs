@@ -10,9 +10,10 @@ use crate::http::response::{Response, etag_matches};
 /// Responds with the narinfo as Nix reads it.
 pub(crate) fn respond(narinfo: &CachedNarInfo, if_none_match: Option<&str>) -> Response {
     let fields = Text::Shared(narinfo.fields.clone());
-    match etag_matches(if_none_match, &narinfo.etag) {
-        true => Response::not_modified(fields),
-        false => Response::text(200, fields, narinfo.text.clone()),
+    if etag_matches(if_none_match, &narinfo.etag) {
+        Response::not_modified(fields)
+    } else {
+        Response::text(200, fields, narinfo.text.clone())
     }
 }
 

@@ -261,9 +261,10 @@ fn body_length(value: &[u8]) -> Result<u64, Refusal> {
 
 /// Rejects a head because its first line is too long, or else because its fields are.
 fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
-    match bytes.contains(&b'\n') {
-        true => Parsed::Rejected(Refusal::HeadTooLong),
-        false => Parsed::Rejected(Refusal::RequestLineTooLong),
+    if bytes.contains(&b'\n') {
+        Parsed::Rejected(Refusal::HeadTooLong)
+    } else {
+        Parsed::Rejected(Refusal::RequestLineTooLong)
     }
 }
 

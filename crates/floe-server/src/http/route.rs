@@ -78,9 +78,10 @@ impl RouteSet {
     /// unknown.
     pub fn find(self, request: &Request<'_>, prefix: &str) -> Route {
         let route = route(request, prefix);
-        match self.contains(&route) {
-            true => route,
-            false => Route::Unknown,
+        if self.contains(&route) {
+            route
+        } else {
+            Route::Unknown
         }
     }
 

@@ -129,9 +129,10 @@ impl<'s> EventLoop<'s> {
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
-        let timeout = match self.runnable.is_empty() {
-            true => SWEEP_INTERVAL,
-            false => Duration::ZERO,
+        let timeout = if self.runnable.is_empty() {
+            SWEEP_INTERVAL
+        } else {
+            Duration::ZERO
         };
         let timeout = Timespec::try_from(timeout).unwrap_or_default();
         events.clear();
@@ -394,9 +395,10 @@ impl<'s> EventLoop<'s> {
 
 fn socket_event(flags: epoll::EventFlags) -> SocketEvent {
     let hang_up = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-    match flags.intersects(hang_up) {
-        true => SocketEvent::HungUp,
-        false => SocketEvent::Ready,
+    if flags.intersects(hang_up) {
+        SocketEvent::HungUp
+    } else {
+        SocketEvent::Ready
     }
 }
 

@@ -50,9 +50,10 @@ impl JobQueue {
         let must_wait = |state: &mut QueueState| state.jobs.is_empty() && !state.is_stopped;
         let mut state = self.state.lock();
         self.ready.wait_while(&mut state, must_wait);
-        match state.is_stopped {
-            true => None,
-            false => state.jobs.pop_front(),
+        if state.is_stopped {
+            None
+        } else {
+            state.jobs.pop_front()
         }
     }
 }

@@ -114,9 +114,10 @@ fn open_tcp(host: &str, port: u16, backlog: u16) -> io::Result<Vec<Listener>> {
                     Err(error) => return Err(error),
                 }
             }
-            match listeners.is_empty() {
-                true => Err(failure),
-                false => Ok(listeners),
+            if listeners.is_empty() {
+                Err(failure)
+            } else {
+                Ok(listeners)
             }
         }
     }

@@ -85,9 +85,10 @@ impl LoginQueue {
         let must_wait = |state: &mut QueueState| state.attempts.is_empty() && !state.is_stopped;
         let mut state = self.state.lock();
         self.ready.wait_while(&mut state, must_wait);
-        match state.is_stopped {
-            true => None,
-            false => state.attempts.front().map(|attempt| attempt.check.clone()),
+        if state.is_stopped {
+            None
+        } else {
+            state.attempts.front().map(|attempt| attempt.check.clone())
         }
     }
 

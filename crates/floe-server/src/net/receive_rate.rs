@@ -36,9 +36,10 @@ impl ReceiveRate {
         let elapsed = now.duration_since(self.window_began);
         if elapsed >= WINDOW {
             let is_slow = sent - self.sent_before < rate_min.saturating_mul(elapsed.as_secs());
-            self.slow_since = match is_slow {
-                true => self.slow_since.or(Some(self.window_began)),
-                false => None,
+            self.slow_since = if is_slow {
+                self.slow_since.or(Some(self.window_began))
+            } else {
+                None
             };
             self.begin_window(now, sent);
         }

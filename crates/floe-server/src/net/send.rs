@@ -56,9 +56,10 @@ pub(crate) fn send_body(
         let is_full = turn.output.len() >= CHUNK_LEN_MAX;
         let is_bypassed = body.bypasses_buffer(turn.transport.can_send_files);
         if !turn.output.is_empty() && (is_full || is_bypassed) {
-            let hint = match body.is_sent() {
-                true => WriteHint::Last,
-                false => WriteHint::MoreFollows,
+            let hint = if body.is_sent() {
+                WriteHint::Last
+            } else {
+                WriteHint::MoreFollows
             };
             if !turn.flush(hint)? {
                 return Ok(Progress::Blocked);
@@ -90,9 +91,10 @@ struct Turn<'c> {
 
 impl Progress {
     fn after(is_complete: bool) -> Progress {
-        match is_complete {
-            true => Progress::Complete,
-            false => Progress::Partial,
+        if is_complete {
+            Progress::Complete
+        } else {
+            Progress::Partial
         }
     }
 }

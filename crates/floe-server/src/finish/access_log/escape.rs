@@ -28,9 +28,10 @@ impl Display for QuotedWord<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         let (shown, mark) = truncated(self.0);
         for character in shown.chars() {
-            match character.is_whitespace() {
-                true => out.write_char('?')?,
-                false => write_quoted(out, character)?,
+            if character.is_whitespace() {
+                out.write_char('?')?
+            } else {
+                write_quoted(out, character)?
             }
         }
         out.write_str(mark)

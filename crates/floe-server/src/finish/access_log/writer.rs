@@ -266,9 +266,10 @@ mod tests {
             warn: Arc::new(move |text: &str| said.lock().push(text.to_owned())),
         };
         for is_full in [true, true, false, true] {
-            thread.note_write(match is_full {
-                true => Err(io::ErrorKind::StorageFull.into()),
-                false => Ok(()),
+            thread.note_write(if is_full {
+                Err(io::ErrorKind::StorageFull.into())
+            } else {
+                Ok(())
             });
         }
         let warning = "dropping lines of the access log: no storage space";

@@ -79,9 +79,10 @@ impl EventLoop<'_> {
         let Some(mut transport) = self.transport(socket, listener) else {
             return;
         };
-        let counted = match self.has_room_for(listener.routes) {
-            true => self.count(client.address.filter(|_| is_limited)),
-            false => Err(Refusal::ConnectionLimit),
+        let counted = if self.has_room_for(listener.routes) {
+            self.count(client.address.filter(|_| is_limited))
+        } else {
+            Err(Refusal::ConnectionLimit)
         };
         let counted = match counted {
             Ok(counted) => counted,
