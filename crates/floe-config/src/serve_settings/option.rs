@@ -97,63 +97,35 @@ pub(super) trait ServerField<T> {
     fn fill(&mut self, value: T);
 }
 
-macro_rules! plain_fields {
-    ($($type:ty),*) => {$(
-        impl ServerField<$type> for $type {
-            fn default_setting(&self) -> Option<$type> {
-                Some(*self)
+/// A row has the type of the setting, that of the field, the default, and the new value.
+macro_rules! server_fields {
+    ($($setting:ty => $field:ty, |$own:ident| $default:expr, |$value:ident| $new:expr;)*) => {$(
+        impl ServerField<$setting> for $field {
+            fn default_setting(&self) -> Option<$setting> {
+                let $own = self;
+                $default
             }
 
-            fn fill(&mut self, value: $type) {
-                *self = value;
-            }
-        }
-    )*};
-}
-
-plain_fields!(i32, NonZeroUsize, Duration, Compress);
-
-/// Without the setting, the field stays as it is.
-macro_rules! fields_without_default {
-    ($($type:ty: $field:ty),*) => {$(
-        impl ServerField<$type> for $field {
-            fn default_setting(&self) -> Option<$type> {
-                None
-            }
-
-            fn fill(&mut self, value: $type) {
-                *self = value.into();
+            fn fill(&mut self, $value: $setting) {
+                *self = $new;
             }
         }
     )*};
 }
 
-fields_without_default!(
-    bool: bool,
-    NonZeroUsize: Option<NonZeroUsize>,
-    PathBuf: Option<PathBuf>,
-    Vec<Listen>: Vec<Listen>,
-    Vec<TrustedProxy>: TrustedProxies
-);
-
-impl ServerField<ByteSize> for u64 {
-    fn default_setting(&self) -> Option<ByteSize> {
-        Some(ByteSize(*self))
-    }
-
-    fn fill(&mut self, value: ByteSize) {
-        *self = value.0;
-    }
-}
-
-impl ServerField<ByteSize> for usize {
-    fn default_setting(&self) -> Option<ByteSize> {
-        Some(ByteSize(*self as u64))
-    }
-
-    fn fill(&mut self, value: ByteSize) {
-        *self = usize::try_from(value.0).unwrap_or(usize::MAX);
-    }
+server_fields! {
+    i32 => i32, |field| Some(*field), |value| value;
+    NonZeroUsize => NonZeroUsize, |field| Some(*field), |value| value;
+    Duration => Duration, |field| Some(*field), |value| value;
+    Compress => Compress, |field| Some(*field), |value| value;
+    ByteSize => u64, |field| Some(ByteSize(*field)), |size| size.0;
+    ByteSize => usize, |field| Some(ByteSize(*field as u64)),
+        |size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    bool => bool, |_field| None, |value| value;
+    NonZeroUsize => Option<NonZeroUsize>, |_field| None, |value| Some(value);
+    PathBuf => Option<PathBuf>, |_field| None, |value| Some(value);
+    Vec<Listen> => Vec<Listen>, |_field| None, |value| value;
+    Vec<TrustedProxy> => TrustedProxies, |_field| None, |value| value.into();
 }
 
 /// Declares [`super::ServeSettings`]. A row has the text for `--help`, the key, the type, after
