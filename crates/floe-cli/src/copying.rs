@@ -13,15 +13,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use floe_config::secret_key_warnings;
-use floe_copy::{CopyRequest, CopySummary, OpenCopy, RequestedPaths};
+use floe_copy::{CopyRequest, CopySummary, OpenCopy, RequestedPaths, Sources};
 use floe_format::StorePath;
 use floe_store::StoreLayout;
-use floe_transfer::{Error, Events, StoreConfig, Target};
+use floe_transfer::{Error, Events, Size, StoreConfig, Target};
 
 use crate::args::PathArgs;
 use crate::display::trace::Trace;
 use crate::display::{eprint_line, warn};
-use crate::messages::copy;
+use crate::messages::counted;
 use crate::options::{self, Settings};
 use crate::signals;
 use crate::stdout::print;
@@ -91,7 +91,11 @@ impl Copying<'_> {
         }
         let mut summary = summary?;
         if summary.reused > 0 || request.options.reuse.is_used() && !request.options.dry_run {
-            eprint_line(copy::reuse_summary(&summary));
+            eprint_line(format_args!(
+                "reused {} of this machine ({} unpacked) instead of fetching them",
+                counted(summary.reused, "path"),
+                Size(summary.reused_nar_bytes)
+            ));
         }
         if summary.failures.is_empty() {
             opened.make_roots(&mut summary)?;
@@ -140,18 +144,14 @@ impl Copying<'_> {
         secret_key_warnings(key_files, &options::environment())
             .iter()
             .for_each(warn);
-        let mut open = checked.open(|sources| {
-            for (name, error) in &sources.unavailable {
-                warn(copy::skipped_source(name, error));
-            }
-        })?;
+        let mut open = checked.open(warn_of_unavailable)?;
         if let Some(error) = open.not_writable.take_if(|_| gc_roots.are_requested()) {
             return Err(error.into());
         }
         if path_count.is_none() {
             gc_roots = check_gc_roots(open.specs.len())?;
             if open.specs.is_empty() {
-                eprint_line(copy::NO_PATHS_TO_COPY);
+                eprint_line("copied 0 paths: the source has no valid paths");
             }
         }
         Ok(Opened {
@@ -162,6 +162,17 @@ impl Copying<'_> {
             observers,
         })
     }
+}
+
+/// Warns of the sources that could not be opened.
+pub(crate) fn warn_of_unavailable(sources: &Sources) {
+    for (name, error) in &sources.unavailable {
+        warn(skipped_source(name, error));
+    }
+}
+
+fn skipped_source(name: &str, error: &Error) -> String {
+    format!("skipping source {name}: {error}")
 }
 
 /// A copy whose sources and target are open.
@@ -215,7 +226,9 @@ impl Opened<'_> {
             let Err(Error::Vanished { path }) = &result else {
                 break;
             };
-            warn(copy::vanished_before_root(path));
+            warn(format_args!(
+                "copying {path} again: a garbage collection has deleted it"
+            ));
             let again = self.request.open()?;
             let round = run_with_display(&again, self.observers, self.command.action)?;
             summary.requested_paths.clear();
@@ -232,7 +245,7 @@ impl Opened<'_> {
     fn report(&self, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
         self.print_result(summary, began)?;
         if let Some(times) = &self.observers.times {
-            times.stats().lines().into_iter().for_each(eprint_line);
+            times.lines().into_iter().for_each(eprint_line);
         }
         let Copying {
             action, is_result, ..
@@ -282,3 +295,25 @@ impl Opened<'_> {
 /// The number of attempts to give the copied paths roots before a collection deletes them. The wait
 /// for the end of a collection is part of each attempt, so a second one is rare.
 const ROUNDS_MAX: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn skipped_source_is_named_with_the_cause() {
+        let error = Error::Fetch {
+            url: "https://cache.example.org/nix-cache-info".into(),
+            reason: "connection refused".into(),
+            transient: false,
+            status: None,
+            retry_after: None,
+        };
+        expect![
+            "skipping source https://cache.example.org: cannot fetch https://cache.example.org/nix-cache-info: connection refused"
+        ]
+        .assert_eq(&skipped_source("https://cache.example.org", &error));
+    }
+}

@@ -1,5 +1,7 @@
 //! Progress, warnings and errors on stderr.
 
+mod elapsed;
+mod event_lines;
 mod json;
 mod lines;
 mod progress;
@@ -13,11 +15,10 @@ pub(crate) mod trace;
 mod verbose;
 mod verbosity;
 
-use std::io::{self, IsTerminal as _};
-
 use floe_transfer::{Event, EventSink};
 use parking_lot::RwLock;
 
+pub(crate) use elapsed::Elapsed;
 use json::JsonLines;
 pub(crate) use json::error_fields;
 use lines::{EventLines, Lines};
@@ -55,9 +56,8 @@ impl EventSink for Display {
 /// Returns the display of progress that fits stderr: lines that change on a terminal, else lines
 /// every few seconds.
 fn progress_display() -> Box<dyn EventSink> {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_quiet = !is_verbose(Verbosity::Normal);
-    match io::stderr().is_terminal() && !is_dumb && !is_json() && !is_quiet {
+    match terminal::is_interactive() && !is_json() && !is_quiet {
         true => Box::new(Terminal::new()),
         false if is_json() => Box::new(JsonLines::new()),
         false if is_quiet => Box::new(EventLines),

@@ -3,17 +3,10 @@
 //! Errors have the form `cannot VERB OBJECT: cause; try FIX`. Warnings begin with a verb. The texts
 //! of the libraries' errors stand with their error types.
 
-pub(crate) mod arguments;
 pub(crate) mod bench;
 pub(crate) mod collect;
-pub(crate) mod copy;
-mod elapsed;
 pub(crate) mod manage;
-pub(crate) mod outcome;
-pub(crate) mod progress;
 pub(crate) mod run;
-pub(crate) mod stats;
-pub(crate) mod table;
 
 use std::fmt::Display;
 use std::path::Path;
@@ -22,15 +15,12 @@ use floe_config::UnknownSetting;
 use floe_store::{DamagedRow, LostRecord};
 use floe_transfer::Size;
 
-pub(crate) use elapsed::Elapsed;
-
 /// `1 path`, `2 paths`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: impl TryInto<usize>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(usize::MAX);
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
-
-pub(crate) const STDOUT: &str = "cannot write the result to stdout";
 
 pub(crate) fn directory(path: &Path) -> String {
     format!("cannot create the directory {}", path.display())

@@ -2,13 +2,12 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use floe_format::{HashPart, StorePath};
 use floe_transfer::CLOSURE_MAX;
 
 use crate::exit::UsageError;
 use crate::links::existing_file;
-use crate::messages::arguments as messages;
 
 /// The lines of a reader, without empty ones.
 #[derive(Debug)]
@@ -24,10 +23,14 @@ impl<R: BufRead> Iterator for PathLines<R> {
             match limited.read_until(b'\n', &mut line) {
                 Ok(0) => return None,
                 Ok(len) if len as u64 > LINE_LEN_MAX => {
-                    return Some(Err(UsageError(messages::long_line(LINE_LEN_MAX)).into()));
+                    let error = UsageError(format!(
+                        "cannot read paths from stdin: a line has more than {LINE_LEN_MAX} bytes; \
+                         put one path in each line"
+                    ));
+                    return Some(Err(error.into()));
                 }
                 Ok(_) => {}
-                Err(error) => return Some(Err(messages::cannot_read_stdin(error))),
+                Err(error) => return Some(Err(error).context("cannot read paths from stdin")),
             }
             let text = String::from_utf8_lossy(&line).trim().to_owned();
             if !text.is_empty() {
@@ -46,13 +49,19 @@ pub(crate) fn read_stdin() -> anyhow::Result<Vec<String>> {
 
 fn read_all(input: impl BufRead) -> anyhow::Result<Vec<String>> {
     let mut texts = Vec::new();
-    for (number, line) in (1..).zip(PathLines(input)) {
+    for (number, line) in (1_usize..).zip(PathLines(input)) {
         if texts.len() == CLOSURE_MAX {
-            bail!(UsageError(messages::too_many_lines(CLOSURE_MAX)));
+            bail!(UsageError(format!(
+                "cannot read paths from stdin: there are more than {CLOSURE_MAX} lines; copy them \
+                 in parts"
+            )));
         }
         let line = line?;
         if !may_be_path(&line) {
-            bail!(UsageError(messages::no_path_in_line(number, &line)));
+            bail!(UsageError(format!(
+                "cannot read paths from stdin: line {number} of those that are not empty is not a \
+                 store path: {line:?}; put one path in each line, and no comments"
+            )));
         }
         texts.push(line);
     }

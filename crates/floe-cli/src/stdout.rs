@@ -6,19 +6,12 @@ use std::os::fd::AsFd as _;
 use anyhow::Context as _;
 use nix::errno::Errno;
 
-use crate::messages;
-
 /// Prints a line of the result on stdout.
 ///
 /// A reader that closes the pipe early, such as `head`, is not a failure: the exit code still
 /// reports the outcome of the work.
 pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context(messages::STDOUT)
-        }
-        _ => Ok(()),
-    }
+    report(writeln!(io::stdout(), "{line}"))
 }
 
 /// Reports the errors of stdout that its file system shows only at a close, as NFS does. The close
@@ -34,9 +27,13 @@ pub(crate) fn finish_stdout() -> anyhow::Result<()> {
             _ => Ok(()),
         }
     };
-    match finish() {
+    report(finish())
+}
+
+fn report(written: io::Result<()>) -> anyhow::Result<()> {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context(messages::STDOUT)
+            Err(error).context("cannot write the result to stdout")
         }
         _ => Ok(()),
     }

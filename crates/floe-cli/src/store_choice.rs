@@ -6,13 +6,11 @@ use anyhow::bail;
 use floe_config::{StoreAccess, StoreChoice};
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, check_writable};
 use floe_store::{FoundRoots, LockWait, StoreLayout, StoreReader};
-use floe_transfer::{IgnoredParameter, StoreConfig};
+use floe_transfer::{Error, IgnoredParameter, StoreConfig};
 
 use crate::args::{LocalStoreArgs, StoreQueryArgs};
 use crate::display::warn;
 use crate::exit::UsageError;
-use crate::messages::copy;
-use crate::messages::manage::not_a_local_store;
 use crate::options::{self, Settings};
 use crate::root_links::warn_of_unreadable;
 use crate::writable_mount::make_writable;
@@ -80,16 +78,24 @@ impl Settings {
     fn substituters(&self) -> anyhow::Result<Vec<Arc<dyn StoreConfig>>> {
         let (sources, errors) = self.config.substituters(&self.context);
         for error in errors {
-            warn(copy::ignored_substituter(&error));
+            warn(ignored_substituter(&error));
         }
         for source in &sources {
             warn_of_ignored(source.facts().ignored_parameters);
         }
         if sources.is_empty() {
-            bail!(UsageError(copy::NO_SUBSTITUTER.into()));
+            bail!(UsageError(
+                "cannot fetch anything: no usable substituter is configured; name a cache with \
+                 --from"
+                    .into()
+            ));
         }
         Ok(sources)
     }
+}
+
+fn ignored_substituter(error: &Error) -> String {
+    format!("ignoring substituter: {error}")
 }
 
 /// Warns of parameters of store URIs that have no effect.
@@ -112,7 +118,10 @@ impl LocalStore {
         let settings = Settings::load(&args.options, None)?;
         let config = settings.store(args.local.choice(), StoreAccess::Read)?;
         let Some(layout) = config.layout().cloned() else {
-            bail!(UsageError(not_a_local_store(&*config)));
+            bail!(UsageError(format!(
+                "cannot read the roots of {config}: it is a binary cache; name a store with \
+                 --root or --store"
+            )));
         };
         Ok(LocalStore {
             settings,
@@ -146,5 +155,39 @@ impl LocalStore {
     pub(crate) fn prepare_writing(&self) -> anyhow::Result<()> {
         check_writable(&*self.config)?;
         make_writable(&self.layout.real_store_dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use floe_config::{Config, Environment, ProcessUser};
+    use floe_transfer::UriContext;
+
+    use super::*;
+
+    #[test]
+    fn unusable_substituters_are_named() {
+        let variables = [
+            ("NIX_CONF_DIR", "/nonexistent"),
+            ("NIX_USER_CONF_FILES", ""),
+            ("NIX_CONFIG", "substituters = gs://bucket"),
+        ];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::new(variables, ProcessUser::current());
+        let settings = Settings {
+            config: Config::load(&environment, &[]).unwrap(),
+            context: UriContext::default(),
+        };
+        let (_, errors) = settings.config.substituters(&settings.context);
+        expect![[
+            r#"ignoring substituter: cannot use "gs://bucket" as a store or binary cache: floe does not support this object store; use s3:// with its endpoint if it has one, or copy to file://DIR and upload that directory"#
+        ]]
+        .assert_eq(&ignored_substituter(&errors[0]));
+        let error = settings.substituters().map(drop).unwrap_err();
+        expect![
+            "cannot fetch anything: no usable substituter is configured; name a cache with --from"
+        ]
+        .assert_eq(&error.to_string());
     }
 }

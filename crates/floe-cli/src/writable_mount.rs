@@ -3,16 +3,15 @@
 //! As root, floe makes such a mount writable in a mount namespace of its own. All other processes
 //! keep seeing a read-only mount. Nix does the same.
 
+use std::fmt::Display;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use rustix::process::geteuid;
-
-use crate::messages::copy;
 
 /// Makes a store directory writable for this thread and the threads that it starts, if the
 /// directory is on a read-only mount and the process runs as root.
@@ -28,22 +27,42 @@ pub(crate) fn make_writable(store: &Path) -> Result<()> {
         return Ok(());
     }
     if !geteuid().is_root() {
-        bail!(copy::read_only_mount(store));
+        bail!(read_only_mount(store));
     }
-    unshare(CloneFlags::CLONE_NEWNS)
-        .map_err(|error| anyhow!(copy::no_mount_namespace(store, error)))?;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| {
+        cannot_remount(store, format!("floe gets no mounts of its own ({error})"))
+    })?;
     match mount_remount(store, writable_flags(mounted.f_flag), "") {
         // The directory is not a mount point: it lies on a file system that is mounted read-only as
         // a whole. Opening the store reports that.
         Err(Errno::INVAL) => return Ok(()),
-        remounted => remounted.map_err(|error| anyhow!(copy::remount_failed(store, error)))?,
+        remounted => remounted.map_err(|error| {
+            cannot_remount(store, format!("the mount stays read-only ({error})"))
+        })?,
     }
     match statvfs(store) {
         Ok(mounted) if mounted.f_flag.contains(StatVfsMountFlags::RDONLY) => {
-            bail!(copy::read_only_file_system(store))
+            Err(cannot_remount(store, "its file system is read-only"))
         }
         _ => Ok(()),
     }
+}
+
+fn read_only_mount(store: &Path) -> String {
+    format!(
+        "cannot write to the store directory {}: it is mounted read-only; run floe as root \
+         (sudo floe …), which makes it writable for floe only, or use another store with --root \
+         DIR",
+        store.display()
+    )
+}
+
+fn cannot_remount(store: &Path, cause: impl Display) -> Error {
+    anyhow!(
+        "cannot make the store directory {} writable: {cause}; mount it writable first, or use \
+         another store with --root DIR",
+        store.display()
+    )
 }
 
 /// Returns the flags of a mount without `ro`.
@@ -66,6 +85,14 @@ fn writable_flags(mounted: StatVfsMountFlags) -> MountFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn read_only_mount_is_refused() {
+        expect_test::expect![
+            "cannot write to the store directory /nix/store: it is mounted read-only; run floe as root (sudo floe …), which makes it writable for floe only, or use another store with --root DIR"
+        ]
+        .assert_eq(&read_only_mount(Path::new("/nix/store")));
+    }
 
     #[test]
     fn remount_keeps_all_flags_except_read_only() {

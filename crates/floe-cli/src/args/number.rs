@@ -7,7 +7,6 @@ use std::time::Duration;
 use floe_config::{ByteSize, Value, seconds};
 
 use crate::exit::UsageError;
-use crate::messages::arguments;
 
 /// Parses a number above 0.
 pub(crate) fn parse_count(text: &str) -> Result<NonZeroUsize, UsageError> {
@@ -33,7 +32,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, UsageError> {
 /// Parses a number that fits into the type.
 pub(crate) fn parse_number<T: FromStr>(text: &str) -> Result<T, UsageError> {
     text.parse()
-        .map_err(|_| UsageError(arguments::NOT_A_NUMBER.into()))
+        .map_err(|_| UsageError("it is not a whole number".into()))
 }
 
 fn parse_value<T: Value>(text: &str) -> Result<T, UsageError> {

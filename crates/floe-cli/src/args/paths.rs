@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 
+use crate::exit::UsageError;
 use crate::{completions, path_lines};
 
 /// The requested paths.
@@ -39,9 +40,14 @@ impl PathArgs {
         named.cloned().collect()
     }
 
-    /// Whether paths come from stdin.
-    pub(crate) fn use_stdin(&self) -> bool {
-        self.stdin || self.paths.iter().any(|path| path == STDIN)
+    /// Checks that there are paths for `--follow`: some come from stdin.
+    pub(crate) fn check_follow(&self) -> Result<(), UsageError> {
+        match self.stdin || self.paths.iter().any(|path| path == STDIN) {
+            true => Ok(()),
+            false => Err(UsageError(
+                "cannot follow stdin: no path comes from there; add --stdin".into(),
+            )),
+        }
     }
 }
 

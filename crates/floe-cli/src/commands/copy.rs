@@ -10,18 +10,21 @@ use floe_copy::CopyRequest;
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::display::warn;
 use crate::exit::UsageError;
-use crate::messages::copy::{FOLLOWS_NOTHING, UNUSED_LOCAL_STORE, ignored_trusted};
 use crate::options::Settings;
 use args::CopyArgs;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
-    if args.follow && !args.paths.use_stdin() {
-        bail!(UsageError(FOLLOWS_NOTHING.into()));
+    if args.follow {
+        args.paths.check_follow()?;
     }
     let has_local = args.local.root.is_some() || args.local.store.is_some();
     if args.from.is_some() && args.to.is_some() && has_local {
-        bail!(UsageError(UNUSED_LOCAL_STORE.into()));
+        bail!(UsageError(
+            "cannot use --root or --store: --from and --to name both ends of the copy; leave out \
+             one of them"
+                .into()
+        ));
     }
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
     let source = settings.store_or(from, &args.local, StoreAccess::Read)?;
@@ -38,7 +41,10 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         && target.layout().is_some()
         && settings.check_signatures(trust, &*target)
     {
-        warn(ignored_trusted(&source));
+        warn(format_args!(
+            "ignoring the parameter trusted of {source}: only floe install obeys it; use \
+             --no-check-sigs to copy paths without a trusted signature"
+        ));
     }
     let mut request = CopyRequest::new(vec![source], target, paths);
     request.options.obey_trusted = false;

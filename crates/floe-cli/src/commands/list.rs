@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 pub(crate) mod page;
+mod table;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::display::eprint_line;
 use crate::messages::manage as messages;
-use crate::messages::table::Table;
 use crate::root_links::{
     link_path, profile_generation, warn_of_skipped_rows, warn_of_stale, warn_of_unreadable,
 };
@@ -22,6 +22,7 @@ use crate::stdout::print;
 use crate::store_choice::LocalStore;
 use crate::times;
 use args::ListArgs;
+use table::Table;
 
 /// A path, and what keeps it.
 struct Row {

@@ -11,7 +11,6 @@ use clap::Parser as _;
 
 use crate::commands::{Cli, Command};
 use crate::exit::UsageError;
-use crate::messages::copy::NO_OUTPUTS;
 use args::NixCopyClosureArgs;
 
 /// Returns the command line of floe. If the program was called as `nix-copy-closure`, that is the
@@ -27,7 +26,10 @@ pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec
 
 pub(crate) fn run(args: &NixCopyClosureArgs) -> anyhow::Result<()> {
     if args.include_outputs {
-        bail!(UsageError(NO_OUTPUTS.into()));
+        bail!(UsageError(
+            "cannot use --include-outputs: floe does not read derivations for it; name the outputs"
+                .into()
+        ));
     }
     let uri = match args.gzip {
         true => format!("ssh-ng://{}?compress=true", args.host),

@@ -14,7 +14,6 @@ use floe_store::StoreLayout;
 
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::exit::UsageError;
-use crate::messages::copy::{FOLLOWS_NOTHING, NO_PUSH_TARGET, not_a_cache, not_watchable};
 use crate::options::{Settings, environment};
 use args::PushArgs;
 
@@ -22,19 +21,23 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     let mut settings = Settings::load(&args.options, args.store_dir.as_deref())?;
     set_cache_defaults(&mut settings, args)?;
     let path_args = args.paths();
-    if args.follow && !path_args.use_stdin() {
-        bail!(UsageError(FOLLOWS_NOTHING.into()));
+    if args.follow {
+        path_args.check_follow()?;
     }
     let source = settings.store(args.local.choice(), StoreAccess::Read)?;
     let target = target_uri(args, &settings)?;
     let target = settings.store(StoreChoice::Uri(target), StoreAccess::Read)?;
     if target.layout().is_some() {
-        bail!(UsageError(not_a_cache(&target)));
+        bail!(UsageError(format!(
+            "cannot push to {target}: it is not a binary cache; use floe copy --to {target}"
+        )));
     }
     let follow = match (args.follow, args.watch_store, source.layout()) {
         (true, ..) => Follow::Stdin,
         (false, true, Some(layout)) => Follow::Store(layout.clone()),
-        (false, true, None) => bail!(UsageError(not_watchable(&source))),
+        (false, true, None) => bail!(UsageError(format!(
+            "cannot watch {source}: it is not a local store; name one with --root or --store"
+        ))),
         (false, false, _) => Follow::No,
     };
     let paths = follow.first_paths(&path_args, &settings, &[&*source])?;
@@ -76,7 +79,9 @@ fn log_dir(args: &PushArgs, settings: &Settings, layout: &StoreLayout) -> anyhow
 /// Returns the URI of the cache.
 fn target_uri<'a>(args: &'a PushArgs, settings: &'a Settings) -> anyhow::Result<&'a str> {
     match args.to.as_deref().unwrap_or(settings.config.push_to.get()) {
-        "" => bail!(UsageError(NO_PUSH_TARGET.into())),
+        "" => bail!(UsageError(
+            "cannot push: no cache is named; add --to URL, or set push-to in nix.conf".into()
+        )),
         uri => Ok(uri),
     }
 }

@@ -23,6 +23,7 @@ use floe_transfer::{
 use serde_json::{Value, json};
 
 use crate::args::read_paths;
+use crate::copying::warn_of_unavailable;
 use crate::display::{Display, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
 use crate::links::StoreNames;
@@ -258,9 +259,7 @@ fn fetch(
         ..request
     };
     let copy = request.open()?;
-    for (name, error) in &copy.sources.unavailable {
-        warn(messages::copy::skipped_source(name, error));
-    }
+    warn_of_unavailable(&copy.sources);
     let summary: CopySummary = copy.run()?;
     let is_repaired = |(path, _): &&(StorePath, Damage)| summary.requested_paths.contains(path);
     // A source that failed, or whose signature is not trusted, may have the path.

@@ -14,7 +14,7 @@ use floe_transfer::{CANCEL_POLL, Cancel, Error, PathSpec, StoreConfig};
 
 use super::{Copying, Opened};
 use crate::display::{eprint_error, eprint_line, warn};
-use crate::messages::{copy as messages, skipped_rows};
+use crate::messages::skipped_rows;
 use crate::options;
 use crate::path_lines::PathLines;
 use crate::stdout::print;
@@ -90,7 +90,10 @@ pub(super) fn watch_in_background(
 ) -> anyhow::Result<Lines> {
     let reader = StoreReader::open_with(layout.clone(), options::lock_wait(stop.clone()))?;
     let mut last = reader.newest_registration()?;
-    eprint_line(messages::watching(&layout.real_store_dir));
+    eprint_line(format_args!(
+        "watching {}; SIGINT or SIGTERM ends it after the last path",
+        layout.real_store_dir.display()
+    ));
     let (sender, lines) = channel();
     let dir = layout.store_dir.clone();
     let mut reported = 0;

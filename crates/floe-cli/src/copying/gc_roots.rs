@@ -13,7 +13,6 @@ use floe_transfer::{Error, StoreConfig, Target};
 
 use super::TransferArgs;
 use crate::exit::UsageError;
-use crate::messages::copy;
 
 /// The links to make. The place of each was free, or held a link that it may replace.
 #[derive(Debug, Default)]
@@ -34,11 +33,17 @@ impl GcRootLinks {
         let Some(layout) = target.facts().root_layout else {
             return match (&args.out_link, &args.profile) {
                 (None, None) => Ok(GcRootLinks::default()),
-                _ => bail!(UsageError(copy::no_links_to(target))),
+                _ => bail!(UsageError(format!(
+                    "cannot use --out-link or --profile: links on this machine keep nothing in \
+                     {target}; leave them out, or copy to a local store"
+                ))),
             };
         };
         if target.layout().is_none() && args.profile.is_some() {
-            bail!(UsageError(copy::no_profile_of(target)));
+            bail!(UsageError(format!(
+                "cannot use --profile: floe makes no profiles through {target}; use --out-link, or \
+                 add the path with nix-env -p PROFILE --set PATH"
+            )));
         }
         let links = args.out_link.iter();
         let places = links.flat_map(|link| (0..paths).map(|number| numbered_link(link, number)));
@@ -97,7 +102,10 @@ fn profile(
     match (&args.profile, paths) {
         (None, _) => Ok(None),
         (Some(place), 1) => Ok(Some(Profile::check(layout, place)?)),
-        (Some(_), _) => Err(UsageError(copy::several_paths_for_profile(paths)).into()),
+        (Some(_), _) => bail!(UsageError(format!(
+            "cannot set a profile to {paths} paths: it takes one; merge them into one path, or use \
+             --out-link"
+        ))),
     }
 }
 
@@ -109,4 +117,48 @@ fn numbered_link(link: &Path, number: usize) -> PathBuf {
     let mut name = OsString::from(link);
     name.push(format!("-{number}"));
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use floe_copy::resolve_store_uri;
+    use floe_transfer::UriContext;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(target: &str, args: &TransferArgs, paths: usize, expected: &Expect) {
+        let target = resolve_store_uri(target, &UriContext::default()).unwrap();
+        let error = GcRootLinks::check(args, &*target, paths).unwrap_err();
+        expected.assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn unusable_links_are_refused() {
+        let link = TransferArgs {
+            out_link: Some("result".into()),
+            ..TransferArgs::default()
+        };
+        check(
+            "file:///cache",
+            &link,
+            1,
+            &expect![
+                "cannot use --out-link or --profile: links on this machine keep nothing in file:///cache; leave them out, or copy to a local store"
+            ],
+        );
+        let profile = TransferArgs {
+            profile: Some("profile".into()),
+            ..TransferArgs::default()
+        };
+        check(
+            "local?root=/absent",
+            &profile,
+            2,
+            &expect![
+                "cannot set a profile to 2 paths: it takes one; merge them into one path, or use --out-link"
+            ],
+        );
+    }
 }

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use super::CopyAction;
 use crate::display::trace::Trace;
 use crate::display::{Display, RepeatLimit, StepTimes, eprint_line, is_json, warn};
-use crate::messages::{copy, outcome};
+use crate::messages::counted;
 
 /// Runs the copy, and prints what its display has left out. `action` is that of the command.
 pub(super) fn run_with_display(
@@ -25,16 +25,25 @@ pub(super) fn run_with_display(
     let [planned, registered] =
         [&observers.planned, &observers.registered].map(|count| count.load(Ordering::Relaxed));
     if paths > 0 {
-        warn(copy::more_dropped_signatures(paths));
+        warn(format_args!(
+            "dropping signatures of {}",
+            counted(paths, "more path")
+        ));
     }
     if failures > 0 {
-        eprint_line(format_args!("floe: {}", copy::more_failures(failures)));
+        eprint_line(format_args!(
+            "floe: {} for the same causes; --log-format json prints all",
+            counted(failures, "more failure")
+        ));
     }
     if matches!(result, Err(Error::Cancelled)) {
-        eprint_line(outcome::interrupted(
-            action.participle(),
-            registered,
-            planned,
+        let registered = match planned {
+            0 => "no paths".to_owned(),
+            _ => format!("{registered} of {}", counted(planned, "path")),
+        };
+        let participle = action.participle();
+        eprint_line(format_args!(
+            "{participle} {registered} before the interrupt"
         ));
     }
     result

@@ -1,18 +1,19 @@
 //! The output of a copy at its end.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use floe_copy::{CopySummary, OpenCopy};
 use floe_format::{StoreDir, StorePath};
 use floe_store::StoreLayout;
-use floe_transfer::{ErrorKind, Space, StoreConfig};
+use floe_transfer::{ErrorKind, Size, Space, StoreConfig};
 use serde_json::{Value, json};
 
 use super::CopyAction;
-use crate::display::{Level, eprint_error, eprint_line, is_json, write_event};
+use crate::display::{Elapsed, Level, eprint_error, eprint_line, is_json, write_event};
 use crate::exit;
-use crate::messages::{copy, outcome};
+use crate::messages::counted;
 use crate::stdout::print;
 
 pub(super) fn created(target: &dyn StoreConfig) {
@@ -22,7 +23,7 @@ pub(super) fn created(target: &dyn StoreConfig) {
             "created",
             json!({ "target": target.to_string() }),
         ),
-        false => eprint_line(copy::created(target)),
+        false => eprint_line(format_args!("created {target}")),
     }
 }
 
@@ -32,7 +33,7 @@ pub(super) fn failures(summary: &CopySummary) -> anyhow::Result<()> {
     if failed == 0 {
         return Ok(());
     }
-    let line = outcome::failed(failed);
+    let line = failed_line(failed);
     if !is_json() {
         eprint_error(line.as_str());
     }
@@ -49,7 +50,7 @@ pub(super) fn done(
 ) -> anyhow::Result<()> {
     let participle = action.participle();
     if open.options.dry_run {
-        eprint_line(outcome::would_do(participle, summary, target));
+        eprint_line(planned_line(participle, summary, target));
         return Ok(());
     }
     let is_failed = !summary.failures.is_empty();
@@ -60,9 +61,9 @@ pub(super) fn done(
         0 => present_paths(open, summary)?,
         _ => 0,
     };
-    let mut line = outcome::done(participle, (summary, present), time, target);
+    let mut line = done_line(participle, (summary, present), time, target);
     if summary.copied > 0 && !is_failed && !has_roots && target.layout().is_some() {
-        line += outcome::NO_ROOT;
+        line += "; nothing protects them from garbage collection yet (use --out-link or --profile)";
     }
     match is_json() {
         true => write_event(
@@ -81,6 +82,50 @@ pub(super) fn done(
     Ok(())
 }
 
+/// The work that a copy has done. `present` is the number of paths that were there before.
+fn done_line(
+    participle: &str,
+    (summary, present): (&CopySummary, u64),
+    time: Duration,
+    target: impl Display,
+) -> String {
+    if summary.copied == 0 {
+        return nothing_to_do(present);
+    }
+    let unpacked = Size(summary.nar_bytes);
+    let amount = match summary.download_bytes {
+        0 => format!("{unpacked} unpacked"),
+        bytes => format!("{} fetched, {unpacked} unpacked", Size(bytes)),
+    };
+    let (paths, time) = (counted(summary.copied, "path"), Elapsed(time));
+    format!("{participle} {paths} ({amount}) in {time} into {target}")
+}
+
+fn nothing_to_do(present: u64) -> String {
+    match present {
+        0 => "nothing to do".into(),
+        1 => "nothing to do: the path is present".into(),
+        paths => format!("nothing to do: all {paths} paths are present"),
+    }
+}
+
+/// The work that a dry run has found.
+fn planned_line(participle: &str, summary: &CopySummary, target: impl Display) -> String {
+    let nar_bytes = summary.planned.iter().map(|(_, size, _)| size).sum();
+    match summary.planned.len() {
+        0 => "nothing to do".into(),
+        paths => format!(
+            "{} ({} unpacked) would be {participle} into {target}",
+            counted(paths, "path"),
+            Size(nar_bytes)
+        ),
+    }
+}
+
+fn failed_line(count: usize) -> String {
+    format!("failed to copy {}", counted(count, "path"))
+}
+
 /// Tells how to use links to a store that is not at the place that its paths name.
 pub(super) fn dangling_links(layout: &StoreLayout, links: &[(PathBuf, StorePath)]) {
     if layout.place_elsewhere().is_none() {
@@ -92,9 +137,12 @@ pub(super) fn dangling_links(layout: &StoreLayout, links: &[(PathBuf, StorePath)
         .filter(|_| is_in_root)
         .map(|root| format!("--root {} ", root.display()));
     for (link, path) in links {
-        let place = layout.real_path(path);
-        let options = options.as_deref().unwrap_or_default();
-        eprint_line(outcome::dangling_link(link, &place, options));
+        let (link, place) = (link.display(), layout.real_path(path));
+        eprint_line(format_args!(
+            "{link} names a path whose files are in {}; run its program by floe run {}{link}",
+            place.display(),
+            options.as_deref().unwrap_or_default()
+        ));
     }
 }
 
@@ -109,7 +157,7 @@ fn present_paths(open: &OpenCopy<'_>, summary: &CopySummary) -> anyhow::Result<u
 pub(super) fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
     if let Some(space) = &summary.space {
         // stdout has the plan.
-        eprint_line(copy::space(space));
+        eprint_line(space_line(space));
     }
     for (path, nar_size, download) in &summary.planned {
         let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
@@ -117,6 +165,22 @@ pub(super) fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Resul
         print(format_args!("{path} {nar_size} {download}"))?;
     }
     Ok(())
+}
+
+fn space_line(space: &Space) -> String {
+    let (bytes, inodes) = (Size(space.write_bytes), space.write_inodes);
+    let file_system = &space.file_system;
+    let free = match (file_system.free_bytes, file_system.free_inodes) {
+        (None, _) => "free space unknown".to_owned(),
+        (Some(bytes), None) => format!("{} free", Size(bytes)),
+        (Some(bytes), Some(inodes)) => format!("{} and {inodes} inodes free", Size(bytes)),
+    };
+    let kind = file_system.kind.map(|kind| format!(" ({kind})"));
+    format!(
+        "would write about {bytes} and {inodes} inodes to {}{}: {free}",
+        file_system.mount_point.display(),
+        kind.unwrap_or_default(),
+    )
 }
 
 pub(super) fn print_json(
@@ -163,4 +227,16 @@ fn insert_space(object: &mut Value, space: Option<&Space>) {
         "mountPoint": file_system.mount_point.display().to_string(),
         "kind": file_system.kind,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn failed_line_counts_paths() {
+        expect!["failed to copy 3 paths"].assert_eq(&failed_line(3));
+    }
 }

@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::event_lines::event_warning;
 use super::stderr::{Level, eprint_line, warn, write_event};
 use crate::exit_code::code_and_name;
-use crate::messages::copy::event_warning;
 use crate::messages::waiting_for_resource;
 
 /// Returns the fields about an error. Fields without a value are null.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use floe_transfer::{Event, EventSink};
 use parking_lot::Mutex;
 
+use super::event_lines::{event_line, event_warning};
 use super::progress::Progress;
 use super::stderr::{eprint_error, eprint_line, warn};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
-use crate::messages::copy::{event_line, event_warning};
 
 /// Prints a line every few seconds, and one for each failure.
 pub(super) struct Lines {

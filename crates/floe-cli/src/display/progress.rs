@@ -1,6 +1,7 @@
 //! The progress of a copy: its counts, and the lines that show them.
 
 mod rate;
+mod text;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use std::time::Duration;
 use floe_format::StorePath;
 use floe_transfer::Event;
 
-use crate::messages::progress as messages;
-use crate::messages::progress::Amounts;
 use rate::Rate;
+use text::Amounts;
+pub(super) use text::truncated;
 
 /// The counts of a copy. Times are those since its begin.
 #[derive(Debug, Default)]
@@ -104,7 +105,7 @@ impl Progress {
         let shown = largest.into_iter().take(transfers_max);
         lines.extend(shown.map(|(path, transfer)| {
             let amounts = (transfer.nar_bytes, transfer.nar_size);
-            messages::transfer(path.name(), amounts, columns)
+            text::transfer(path.name(), amounts, columns)
         }));
         lines
     }
@@ -112,21 +113,21 @@ impl Progress {
     /// Returns the total as a line without a limit.
     pub(super) fn text(&self, now: Duration) -> String {
         match self.amounts(now) {
-            Some(amounts) => messages::total_text(&amounts),
+            Some(amounts) => text::total_text(&amounts),
             None => self.resolving_line(),
         }
     }
 
     fn total_line(&self, columns: usize, now: Duration) -> String {
         match self.amounts(now) {
-            Some(amounts) => messages::total(&amounts, columns),
-            None => messages::truncated(&self.resolving_line(), columns),
+            Some(amounts) => text::total(&amounts, columns),
+            None => truncated(&self.resolving_line(), columns),
         }
     }
 
     fn resolving_line(&self) -> String {
         let (known, pending) = self.resolving;
-        messages::resolving(known, pending, self.fetched.total())
+        text::resolving(known, pending, self.fetched.total())
     }
 
     /// Returns the amounts, if the plan is known.

@@ -1,6 +1,5 @@
 //! One line of progress of a command that is not a copy.
 
-use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,11 +7,11 @@ use std::time::Duration;
 use floe_transfer::Size;
 use parking_lot::Mutex;
 
+use super::progress::truncated;
 use super::stderr::{eprint_line, is_json, is_verbose, write_raw};
-use super::terminal::{Block, MARGIN, size};
+use super::terminal::{Block, MARGIN, is_interactive, size};
 use super::ticker::Ticker;
 use super::verbosity::Verbosity;
-use crate::messages::progress::truncated;
 
 /// A line that changes in place on a terminal, and is printed every few seconds elsewhere. Dropping
 /// the value removes it.
@@ -30,8 +29,7 @@ impl StatusLine {
                 block: None,
             };
         }
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if !io::stderr().is_terminal() || is_dumb {
+        if !is_interactive() {
             let print = move || text().into_iter().for_each(eprint_line);
             return StatusLine {
                 ticker: Ticker::start(LINE_INTERVAL, print),

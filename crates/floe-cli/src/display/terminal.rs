@@ -4,6 +4,7 @@
 
 mod block;
 
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,11 @@ use parking_lot::Mutex;
 use rustix::stdio::stderr;
 use rustix::termios::tcgetwinsize;
 
+use super::event_lines::{event_line, event_warning};
 use super::progress::Progress;
 use super::stderr::{Level, colored, printable, write_raw};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
-use crate::messages::copy::{event_line, event_warning};
 pub(super) use block::Block;
 
 /// Lines at the end of the screen.
@@ -100,6 +101,12 @@ impl Drop for Terminal {
         let (columns, _) = size();
         write_raw(&self.shared.state.lock().block.clear(columns));
     }
+}
+
+/// Whether stderr is a terminal on which lines can change in place.
+pub(super) fn is_interactive() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stderr().is_terminal() && !is_dumb
 }
 
 /// Returns the columns and rows of the terminal now.

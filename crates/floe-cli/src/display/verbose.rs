@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 
 use floe_format::StorePath;
-use floe_transfer::Event;
+use floe_transfer::{Event, Size};
 use parking_lot::Mutex;
 
 use super::stderr::is_verbose;
 use super::verbosity::Verbosity;
-use crate::messages::copy::{received, request_line};
 
 /// Makes a line for each received path, and with `-vv` for each query and transfer.
 #[derive(Debug, Default)]
@@ -43,8 +42,22 @@ impl VerboseLines {
             && let Some(path) = counts.waiting.pop_front()
         {
             counts.received += 1;
-            lines.push(received(counts.received, counts.planned, &path));
+            lines.push(format!("[{}/{}] {path}", counts.received, counts.planned));
         }
         lines
     }
+}
+
+/// Returns the line about a query or a transfer.
+fn request_line(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::Querying { requested } => format!("querying {requested}"),
+        Event::Resolved { path, nar_size, .. } => {
+            format!("found {path}, {} unpacked", Size(*nar_size))
+        }
+        Event::Started { path, .. } => format!("receiving {path}"),
+        Event::Committing { path } => format!("registering {path}"),
+        Event::Valid { path } => format!("registered {path}"),
+        _ => return None,
+    })
 }

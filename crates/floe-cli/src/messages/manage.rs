@@ -10,12 +10,6 @@ use rustix::process::geteuid;
 
 use super::counted;
 
-pub(crate) fn not_a_local_store(store: impl Display) -> String {
-    format!(
-        "cannot read the roots of {store}: it is a binary cache; name a store with --root or --store"
-    )
-}
-
 /// Escapes control characters: other users may name the links of a shared store.
 pub(crate) fn escaped(place: impl Display) -> String {
     let place = place.to_string();

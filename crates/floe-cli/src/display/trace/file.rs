@@ -7,8 +7,6 @@ use anyhow::Context as _;
 use floe_store::WrittenFile;
 use serde_json::Value;
 
-use crate::messages::copy::trace_file;
-
 /// A trace file. Viewers also open one without the closing bracket, as after a crash.
 pub(super) struct TraceFile {
     /// `None` after the end.
@@ -24,7 +22,8 @@ impl TraceFile {
     /// Errors: the file cannot be created.
     pub(super) fn create(path: &Path, first: &Value) -> anyhow::Result<TraceFile> {
         let file = WrittenFile::create_or_truncate(path);
-        let file = file.with_context(|| trace_file("create", path))?;
+        let file =
+            file.with_context(|| format!("cannot create the trace file {}", path.display()))?;
         let mut out = BufWriter::new(file);
         let failure = write!(out, "[\n{first}").err();
         Ok(TraceFile {
@@ -57,6 +56,6 @@ impl TraceFile {
         // After a failure, the rest of the buffer is not written.
         let (file, _) = out.into_parts();
         let ended = file.complete(|_| ended);
-        ended.with_context(|| trace_file("write", &self.path))
+        ended.with_context(|| format!("cannot write the trace file {}", self.path.display()))
     }
 }

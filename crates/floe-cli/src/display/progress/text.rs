@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use floe_transfer::Size;
 
-use super::{Elapsed, counted};
+use crate::display::Elapsed;
+use crate::messages::counted;
 
 /// The amounts of a copy. Pairs are the part that is done, and the total.
 #[derive(Clone, Copy, Debug)]
