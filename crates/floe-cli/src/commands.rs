@@ -33,7 +33,6 @@ use clap_complete::Shell;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::args::{self, LogArgs, LogFormat, OutputArgs};
-use crate::messages;
 use crate::page::Page;
 
 /// Copies Nix closures between stores and binary caches, without needing Nix
@@ -189,7 +188,7 @@ pub(crate) fn parse<T: Into<OsString> + Clone>(
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
+    filled.map_err(|_| anyhow!("cannot generate a key: the system provides no random bytes"))?;
     Ok(bytes)
 }
 

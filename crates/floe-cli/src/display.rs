@@ -23,7 +23,7 @@ use json::JsonLines;
 pub(crate) use json::error_fields;
 use lines::{EventLines, Lines};
 pub(crate) use repeat_limit::RepeatLimit;
-pub(crate) use status_line::{PathCounts, StatusLine};
+pub(crate) use status_line::PathProgress;
 pub(crate) use stderr::{
     Level, eprint_error, eprint_line, is_journal, is_json, is_verbose, json_event, report_event,
     set_json, set_output, warn, write_event, write_lines,

@@ -60,9 +60,17 @@ fn write_error(kind: ErrorKind, mut fields: Value) {
     display::write_event(Level::Error, "error", fields);
 }
 
+/// Reports a command of which a part has failed, and returns its error.
+pub(crate) fn failures(message: &str, failed: usize, kind: ErrorKind) -> anyhow::Error {
+    if !display::is_json() {
+        eprint_error(message);
+    }
+    reported_failures(message, failed, kind)
+}
+
 /// Returns the error of a command that has reported its failures already. With `--log-format json`,
 /// writes the line that counts them.
-pub(crate) fn failures(message: &str, failed: usize, kind: ErrorKind) -> anyhow::Error {
+pub(crate) fn reported_failures(message: &str, failed: usize, kind: ErrorKind) -> anyhow::Error {
     let reported = AlreadyReported::from(kind);
     if display::is_json() {
         let fields = json!({ "message": message, "failed": failed, "exitCode": reported.0 });

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use floe_cache::NetworkOptions;
-use floe_config::{Config, Environment, ProcessUser};
+use floe_config::{Config, Environment, ProcessUser, UnknownSetting};
 use floe_format::TrustedKeys;
-use floe_store::{LockWait, StoreEvent, StoreEvents, WriteOptions};
+use floe_store::{LockWait, LostRecord, StoreEvent, StoreEvents, Unreadable, WriteOptions};
 use floe_transfer::{Cancel, Error, StoreConfig, UriContext, parse_public_keys};
 
 use crate::args::{OptionArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::links::{StoreNames, existing_file};
-use crate::messages::{self, manage};
+use crate::messages::{counted, waiting_for_resource};
 use crate::open_files::{self, limit_connections};
+use crate::root_links::warn_of_unreadable;
 
 /// Returns the environment of this process. No other code reads variables for the configuration.
 pub(crate) fn environment() -> Environment {
@@ -36,7 +37,7 @@ impl Settings {
         let context = environment.uri_context(store_dir)?;
         let config = Config::load(&environment, &options.pairs())?;
         for setting in &config.unknown_settings {
-            warn(messages::unknown_setting(setting));
+            warn(unknown_setting(setting));
         }
         Ok(Settings { config, context })
     }
@@ -115,19 +116,89 @@ impl Settings {
     }
 }
 
+fn unknown_setting(setting: &UnknownSetting) -> String {
+    let UnknownSetting {
+        name,
+        origin,
+        nearest,
+    } = setting;
+    let fix = match nearest {
+        Some(nearest) => format!("use {nearest}"),
+        None => "floe config lists the settings of floe".into(),
+    };
+    format!("ignoring {name} ({origin}): neither floe nor Nix has such a setting; {fix}")
+}
+
 /// Returns a lock wait that prints a line, and ends if the flag is raised.
 pub(crate) fn lock_wait(cancelled: Arc<AtomicBool>) -> LockWait {
     LockWait::new(cancelled, |what| {
-        eprint_line(messages::waiting_for_resource(what));
+        eprint_line(waiting_for_resource(what));
     })
 }
 
 fn report_store_event(event: StoreEvent) {
     match event {
-        StoreEvent::CheckingPaths { paths } => eprint_line(messages::checking_paths(paths)),
-        StoreEvent::LostRows { trees } => warn(messages::lost_rows(trees)),
-        StoreEvent::LostSyncRecord { reason } => warn(messages::lost_sync_record(reason)),
-        StoreEvent::RootNotRecorded { error } => warn(manage::root_not_recorded(&error)),
+        StoreEvent::CheckingPaths { paths } => eprint_line(format_args!(
+            "checking {} whose files may not have reached the disk",
+            counted(paths, "path")
+        )),
+        StoreEvent::LostRows { trees } => warn(format_args!(
+            "the database had no tables, and floe has made them: {} of the store {} not \
+             registered any more; floe install registers a path again, and a backup of db.sqlite \
+             restores all",
+            counted(trees, "path"),
+            if trees == 1 { "is" } else { "are" }
+        )),
+        StoreEvent::LostSyncRecord { reason } => {
+            let defect = match reason {
+                LostRecord::Deleted => "it was deleted",
+                LostRecord::BeyondDatabase => "it belongs to another database",
+            };
+            warn(format_args!(
+                "replacing the record of paths that may not have reached the disk: {defect}; if \
+                 the system lost its power, floe verify finds damaged paths"
+            ));
+        }
+        StoreEvent::RootNotRecorded { error } => {
+            warn_of_unreadable(&[Unreadable::NotRecorded(error)]);
+        }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, expected: &Expect) {
+        let text = format!("{name} = 1");
+        let variables = [
+            ("NIX_CONF_DIR", "/nonexistent"),
+            ("NIX_USER_CONF_FILES", ""),
+            ("NIX_CONFIG", &*text),
+        ];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::new(variables, ProcessUser::current());
+        let config = Config::load(&environment, &[]).unwrap();
+        expected.assert_eq(&unknown_setting(&config.unknown_settings[0]));
+    }
+
+    #[test]
+    fn unknown_setting_is_warned_of_with_the_nearest_one() {
+        check(
+            "subsituters",
+            &expect![
+                "ignoring subsituters (NIX_CONFIG:1): neither floe nor Nix has such a setting; use substituters"
+            ],
+        );
+        check(
+            "frobnicate",
+            &expect![
+                "ignoring frobnicate (NIX_CONFIG:1): neither floe nor Nix has such a setting; floe config lists the settings of floe"
+            ],
+        );
     }
 }

@@ -8,7 +8,6 @@ use floe_config::{ConfigError, SettingEntry, StoreAccess, StoreChoice, setting_n
 use serde_json::{Map, Value, json};
 
 use crate::display::eprint_line;
-use crate::messages;
 use crate::options::Settings;
 use crate::stdout::print;
 use args::ConfigArgs;
@@ -18,7 +17,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let store_note = store_note(&settings);
     let mut config = settings.config;
     for file in &config.unreadable_files {
-        eprint_line(messages::unreadable_conf_file(file));
+        eprint_line(format_args!("floe: ignoring the configuration file {file}"));
     }
     let network = config.network();
     let proxies = config.proxies.clone();
@@ -76,7 +75,7 @@ fn store_note(settings: &Settings) -> Option<String> {
     // The commands that need the store report an error.
     let target = uri.ok()?;
     let is_daemon = target.layout().is_none() && target.facts().root_layout.is_some();
-    is_daemon.then(|| messages::written_through(&*target))
+    is_daemon.then(|| format!("this user may not write to it, so floe writes through {target}"))
 }
 
 /// Returns the proxies of the environment.

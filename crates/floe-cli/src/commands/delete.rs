@@ -7,15 +7,17 @@ use std::fs;
 
 use anyhow::anyhow;
 use floe_format::{StoreDir, StorePath};
-use floe_store::{AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, StoreReader};
-use floe_transfer::{Cancel, PathSpec, Size};
+use floe_store::{
+    AlivePath, Collector, DeadFile, DeleteError, DeleteOptions, RootPlace, StoreReader,
+};
+use floe_transfer::{Cancel, PathSpec};
 use serde_json::json;
 
 use super::gc::{StoreProgress, dead_to_json, gc_settings, print_dead, report};
 use crate::args::read_paths;
-use crate::display::{eprint_line, warn};
+use crate::display::warn;
 use crate::links::StoreNames;
-use crate::messages::{collect as messages, kept_rows};
+use crate::messages::{escaped, kept_rows};
 use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -45,7 +47,7 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
     let cancel = Cancel::default();
     signals::cancel_on_signals(&cancel)?;
     let collector = Collector::open(layout.clone(), &store.settings.write_options(&cancel)?)?;
-    let progress = StoreProgress::start(cancel, messages::deleting);
+    let progress = StoreProgress::start(cancel, "deleted");
     let (results, deleted) = collector.delete(&paths, options, &gc_settings, &progress);
     drop(progress);
     let deleted = deleted.map_err(|error| describe(error, dir));
@@ -54,16 +56,11 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
 
 /// Shows what would be deleted.
 fn show(args: &DeleteArgs, dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<()> {
-    let bytes: u64 = dead.iter().map(|file| file.bytes).sum();
     if args.store.json {
+        let bytes: u64 = dead.iter().map(|file| file.bytes).sum();
         return print(json!({ "dead": dead_to_json(dead, dir), "bytes": bytes }));
     }
-    print_dead(dead, dir)?;
-    eprint_line(match dead.len() {
-        0 => messages::NOTHING_DELETABLE.into(),
-        paths => messages::would_delete(paths, Size(bytes)),
-    });
-    Ok(())
+    print_dead(dead, dir, "nothing to delete: all of these paths are alive")
 }
 
 /// Parses the paths. A path that is not valid may be on disk.
@@ -86,8 +83,9 @@ fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Resu
         let is_on_disk = fs::symlink_metadata(reader.real_path(&path)).is_ok();
         match is_on_disk || reader.path_info(&path)?.is_some() {
             true => present.push(path),
-            false => warn(messages::absent(
-                &reader.layout().store_dir.full_path(&path),
+            false => warn(format_args!(
+                "skipping {}: this store does not have it",
+                reader.layout().store_dir.full_path(&path)
             )),
         }
     }
@@ -98,7 +96,10 @@ fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Resu
 fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
     let print = |path: &StorePath| dir.full_path(path);
     match error {
-        DeleteError::NotInStore(path) => anyhow!(messages::not_in_store(&print(&path))),
+        DeleteError::NotInStore(path) => {
+            let path = print(&path);
+            anyhow!("cannot delete {path}: this store does not have it")
+        }
         DeleteError::Alive { path, obstacle } => {
             let (AlivePath::Root { chain, .. }
             | AlivePath::InUse { chain }
@@ -106,8 +107,52 @@ fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
             | AlivePath::LostReference { chain }
             | AlivePath::Referrer { chain }) = &obstacle;
             let chain: Vec<String> = chain.iter().map(print).collect();
-            anyhow!(messages::alive(&print(&path), &obstacle, &chain))
+            anyhow!(alive(&print(&path), &obstacle, &chain))
         }
         DeleteError::Store(error) => anyhow::Error::from(error),
     }
+}
+
+fn alive(path: &str, obstacle: &AlivePath, chain: &[String]) -> String {
+    let first = chain.first().map_or(path, String::as_str);
+    let chain = match chain {
+        [] | [_] => String::new(),
+        chain => format!(" ({})", chain.join(" -> ")),
+    };
+    match obstacle {
+        AlivePath::Root {
+            place: RootPlace::Link(place),
+            ..
+        } => format!(
+            "cannot delete {path}: the root {} keeps it{chain}; remove the root first, or try \
+             --skip-alive",
+            escaped(place.display())
+        ),
+        AlivePath::Root { place, .. } => format!(
+            "cannot delete {path}: the {} keeps it{chain}; wait for the end of the process, or try \
+             --skip-alive",
+            escaped(used(place, first))
+        ),
+        AlivePath::InUse { .. } => format!(
+            "cannot delete {path}: a process uses it{chain}; wait for its end, or try --skip-alive"
+        ),
+        AlivePath::DamagedRow { .. } => format!(
+            "cannot delete {path}: a damaged row of the database names it{chain}; try floe verify \
+             --repair first"
+        ),
+        AlivePath::LostReference { .. } => format!(
+            "cannot delete {path}: {first} has lost a reference in the database, which may be this \
+             path; try floe verify --repair first"
+        ),
+        AlivePath::Referrer { .. } => format!(
+            "cannot delete {path}: another path refers to it{chain}; try --also-referrers, which \
+             deletes that too"
+        ),
+    }
+}
+
+/// Returns the use of a path by a process: that of a file below `/proc`, in words.
+fn used(place: &RootPlace, path: &str) -> String {
+    let described = place.describe_use(path);
+    described.unwrap_or_else(|| format!("root {place}"))
 }

@@ -186,7 +186,7 @@ impl Demo {
         let program = std::env::current_exe().context("cannot find the executable of floe")?;
         fs::create_dir_all(trees.join("floe/bin"))?;
         copy_program(&program, &trees.join("floe/bin/floe"))
-            .with_context(|| messages::demo_program(&program))?;
+            .with_context(|| format!("cannot copy {}", program.display()))?;
 
         let store = StoreWriter::open(self.layout("source"))?;
         let mut made: Vec<PathInfo> = Vec::new();
@@ -261,7 +261,7 @@ fn fail_with_first(failures: Vec<Error>) -> Result<(), Error> {
 fn run_installed(program: &Path) -> Result<String> {
     let shown = program.display();
     let output = Command::new(program).arg("--version").output();
-    let output = output.with_context(|| messages::demo_run(program))?;
+    let output = output.with_context(|| format!("cannot run {shown}"))?;
     let status = output.status;
     ensure!(status.success(), "{shown} ended with {status}");
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use anyhow::bail;
 use floe_store::{Collector, FileSystem, Garbage, GcSettings, StoreLayout};
-use floe_transfer::{Cancel, Size};
+use floe_transfer::Cancel;
 use serde_json::{Value, json};
 
-use crate::display::{eprint_line, warn};
-use crate::messages::{collect as messages, kept_rows};
+use crate::display::warn;
+use crate::messages::{escaped, kept_rows};
 use crate::options;
 use crate::root_links::{warn_of_stale, warn_of_unreadable};
 use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
 use args::GcArgs;
-pub(super) use collection::{StoreProgress, dead_to_json, failed, print_dead, report};
+pub(super) use collection::{StoreProgress, dead_to_json, print_dead, report};
 use collection::{dead_path, warn_of_circles};
 use old_generations::OldGenerations;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         old.delete(&lock_wait.for_at_most(PROFILE_LOCK_TIMEOUT))?;
         old.report(false);
     }
-    let progress = StoreProgress::start(cancel, messages::deleting).announced();
+    let progress = StoreProgress::start(cancel, "deleted").announced();
     let (results, collected) = collector.collect(&gc_settings, max_freed, &progress);
     drop(progress);
     report(&results, collected, args.store.json)
@@ -83,7 +83,11 @@ fn max_freed(args: &GcArgs, layout: &StoreLayout) -> anyhow::Result<Option<u64>>
     };
     let free = FileSystem::of(&layout.real_store_dir)?.free_bytes;
     let Some(free) = free else {
-        bail!(messages::unknown_free_space(&layout.real_store_dir));
+        bail!(
+            "cannot find out the free space of {}: its file system does not count it; try \
+             --max-freed BYTES",
+            layout.real_store_dir.display()
+        );
     };
     Ok(Some(wanted.0.saturating_sub(free)))
 }
@@ -102,7 +106,8 @@ fn print_roots(args: &GcArgs, store: &LocalStore) -> anyhow::Result<()> {
     }
     for root in roots {
         let path = layout.store_dir.full_path(&root.path);
-        print(messages::root(&root.place, &path))?;
+        // The line of `nix-store --gc --print-roots`.
+        print(format_args!("{} -> {path}", escaped(&root.place)))?;
     }
     Ok(())
 }
@@ -118,29 +123,23 @@ fn show(args: &GcArgs, garbage: &Garbage, layout: &StoreLayout) -> anyhow::Resul
         return print(json!({ "live": live.collect::<Vec<String>>() }));
     }
     if args.print_live {
-        for path in &garbage.live {
-            print(dir.full_path(path))?;
-        }
-        return Ok(());
+        let mut live = garbage.live.iter().map(|path| dir.full_path(path));
+        return live.try_for_each(print);
     }
     warn_of_circles(&garbage.circular);
-    let bytes: u64 = garbage.dead.iter().map(|file| file.bytes).sum();
     if args.store.json {
         return print(json!({
             "dead": dead_to_json(&garbage.dead, dir),
-            "bytes": bytes,
+            "bytes": garbage.dead.iter().map(|file| file.bytes).sum::<u64>(),
             "livePaths": garbage.live.len(),
         }));
     }
     if args.print_dead {
-        for file in &garbage.dead {
-            print(dead_path(file, dir))?;
-        }
-        return Ok(());
+        let mut dead = garbage.dead.iter().map(|file| dead_path(file, dir));
+        return dead.try_for_each(print);
     }
-    print_dead(&garbage.dead, dir)?;
-    eprint_line(messages::would_delete(garbage.dead.len(), Size(bytes)));
-    Ok(())
+    let nothing = "nothing to delete: roots keep all paths in the store directory";
+    print_dead(&garbage.dead, dir, nothing)
 }
 
 /// The links of generations that a dry run does not delete, and that keep nothing in it.

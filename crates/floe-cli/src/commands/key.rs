@@ -12,7 +12,6 @@ use floe_format::signature::SEED_LEN;
 
 use super::random;
 use crate::exit::UsageError;
-use crate::messages;
 use crate::stdout::print;
 use args::KeyCommand;
 
@@ -27,9 +26,11 @@ pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
 fn secret_key_on_stdin() -> anyhow::Result<SecretKey> {
     let mut text = String::new();
     let read = std::io::stdin().take(KEY_LEN_MAX).read_to_string(&mut text);
-    read.context(messages::SECRET_KEY_ON_STDIN)?;
-    let key = SecretKey::parse(text.trim());
-    key.map_err(|error| anyhow!(error.reason()).context(messages::SECRET_KEY_ON_STDIN))
+    let key = read.map_err(anyhow::Error::from).and_then(|_| {
+        let key = SecretKey::parse(text.trim());
+        key.map_err(|error| anyhow!(error.reason()))
+    });
+    key.context("cannot read a secret key from stdin")
 }
 
 /// Makes a new key from random bytes of the system.
@@ -37,7 +38,7 @@ fn secret_key_on_stdin() -> anyhow::Result<SecretKey> {
 /// Errors: the name cannot be that of a key.
 pub(crate) fn generate(name: &str) -> anyhow::Result<SecretKey> {
     SecretKey::from_seed(name, random::<SEED_LEN>()?)
-        .map_err(|error| UsageError(messages::invalid_key_name(name, error)).into())
+        .map_err(|error| UsageError(format!("cannot name a key {name:?}: {error}")).into())
 }
 
 /// The limit for the text of a key, far beyond any key with a sensible name.

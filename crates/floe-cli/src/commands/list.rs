@@ -2,7 +2,6 @@
 
 pub(crate) mod args;
 pub(crate) mod page;
-mod table;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +13,7 @@ use floe_transfer::Size;
 use serde_json::{Value, json};
 
 use crate::display::eprint_line;
-use crate::messages::manage as messages;
+use crate::messages::escaped;
 use crate::root_links::{
     link_path, profile_generation, warn_of_skipped_rows, warn_of_stale, warn_of_unreadable,
 };
@@ -22,7 +21,6 @@ use crate::stdout::print;
 use crate::store_choice::LocalStore;
 use crate::times;
 use args::ListArgs;
-use table::Table;
 
 /// A path, and what keeps it.
 struct Row {
@@ -80,17 +78,32 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
         return print(json!({ "paths": rows.collect::<Vec<_>>() }));
     }
     if rows.is_empty() {
-        eprint_line(messages::no_kept_paths(store.valid_paths()?.len()));
+        eprint_line(match store.valid_paths()?.len() {
+            0 => "the store is empty".to_owned(),
+            1 => "no link and no profile keeps a path; --all shows the valid one".to_owned(),
+            valid => {
+                format!("no link and no profile keeps a path; --all shows the {valid} valid ones")
+            }
+        });
         return Ok(());
     }
-    let mut table = Table::new(messages::LIST_HEADS);
-    for row in &rows {
-        table.add(row.cells());
-    }
-    for line in table.lines() {
-        print(line)?;
-    }
-    Ok(())
+    let heads = ["NAME", "SIZE", "CLOSURE", "SINCE", "KEPT BY"].map(str::to_owned);
+    let mut table = vec![heads];
+    table.extend(rows.iter().map(Row::cells));
+    aligned(&table).try_for_each(print)
+}
+
+/// Returns the rows of a table as lines. All columns but the last are as wide as their widest cell.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> impl Iterator<Item = String> {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    });
+    rows.iter().map(move |row| {
+        let cells = row.iter().zip(&widths);
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    })
 }
 
 fn row(path: &StorePath, graph: &ReferenceGraph) -> Row {
@@ -125,12 +138,23 @@ fn row_of_root(root: &Root, graph: &ReferenceGraph) -> Row {
     }
 }
 
+impl KeptBy {
+    fn text(&self) -> String {
+        let link = escaped(&self.link);
+        match self.generation {
+            None => link,
+            Some((number, true)) => format!("{link} (generation {number}, current)"),
+            Some((number, false)) => format!("{link} (generation {number})"),
+        }
+    }
+}
+
 impl Row {
     fn cells(&self) -> [String; 5] {
         let since = self.since.map(times::date).unwrap_or_default();
         let kept_by = match &self.kept_by {
-            None => messages::NO_ROOT.to_owned(),
-            Some(KeptBy { link, generation }) => messages::kept_by(link, *generation),
+            None => "no root".to_owned(),
+            Some(kept_by) => kept_by.text(),
         };
         [
             self.path.name().to_owned(),
@@ -155,5 +179,19 @@ impl Row {
             "generation": generation.map(|(number, _)| number),
             "isCurrent": generation.map(|(_, is_current)| is_current),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_links_are_escaped() {
+        let kept_by = KeptBy {
+            link: "/a/e\x1b[31m\nü".into(),
+            generation: None,
+        };
+        assert_eq!(kept_by.text(), "/a/e\\u{1b}[31m\\nü");
     }
 }

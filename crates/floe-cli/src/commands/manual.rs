@@ -18,7 +18,6 @@ use clap_complete::env::Shells;
 use clap_mangen::roff::{Roff, bold, roman};
 use floe_store::write_file;
 
-use crate::messages;
 use crate::stdout::print;
 
 /// Prints a completion script.
@@ -39,7 +38,7 @@ pub(crate) fn man(dir: Option<&Path>) -> anyhow::Result<()> {
         Some(dir) => fs::create_dir_all(dir)
             .map_err(anyhow::Error::from)
             .and_then(|()| write(&command, dir))
-            .with_context(|| messages::manual_pages(dir)),
+            .with_context(|| format!("cannot write manual pages into {}", dir.display())),
     }
 }
 

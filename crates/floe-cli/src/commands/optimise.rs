@@ -4,12 +4,13 @@ pub(crate) mod args;
 pub(crate) mod page;
 
 use floe_store::{OptimiseResults, StoreWriter};
-use floe_transfer::{Cancel, Size};
+use floe_transfer::{Cancel, ErrorKind, Size};
 use serde_json::json;
 
-use super::gc::{StoreProgress, failed};
+use super::gc::StoreProgress;
 use crate::display::{eprint_error, eprint_line, warn};
-use crate::messages::{collect as messages, skipped_rows};
+use crate::exit;
+use crate::messages::{counted, skipped_rows};
 use crate::options;
 use crate::signals;
 use crate::stdout::print;
@@ -21,20 +22,15 @@ pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
     let cancel = Cancel::default();
     signals::cancel_on_signals(&cancel)?;
     let reader = store.open_with(options::lock_wait(cancel.flag()))?;
+    let progress = |cancel| StoreProgress::start(cancel, "read");
     let results = match args.dry_run {
-        true => reader.find_equal_files(
-            args.jobs,
-            &StoreProgress::start(cancel, messages::optimising),
-        )?,
+        true => reader.find_equal_files(args.jobs, &progress(cancel))?,
         false => {
             store.prepare_writing()?;
             drop(reader);
             let options = store.settings.write_options(&cancel)?;
             let writer = StoreWriter::open_with(store.layout, &options)?;
-            writer.optimise(
-                args.jobs,
-                &StoreProgress::start(cancel, messages::optimising),
-            )?
+            writer.optimise(args.jobs, &progress(cancel))?
         }
     };
     report(args, &results)
@@ -52,22 +48,41 @@ fn report(args: &OptimiseArgs, results: &OptimiseResults) -> anyhow::Result<()> 
         }))?;
     }
     if let Some(first) = results.writable.first() {
-        warn(messages::writable_files(results.writable.len(), first));
+        let others = match results.writable.len() {
+            1 => String::new(),
+            files => format!(" and {} more", files - 1),
+        };
+        warn(format_args!(
+            "skipping {}{others}: a file that its owner may write may be changed; floe verify \
+             shows whether it is",
+            first.display()
+        ));
     }
     skipped_rows(&results.damaged_rows)
         .into_iter()
         .for_each(warn);
     if results.damaged_links > 0 {
-        warn(messages::damaged_links(results.damaged_links));
+        warn(format_args!(
+            "replaced {} in .links whose contents did not match their names; paths that use such a \
+             file are damaged: floe verify --repair fetches them again",
+            counted(results.damaged_links, "file")
+        ));
     }
     for failure in &results.failures {
         eprint_error(failure);
     }
     if !args.store.json {
-        eprint_line(messages::linked(results.files_linked, size, args.dry_run));
+        let files = counted(results.files_linked, "file");
+        eprint_line(match args.dry_run {
+            true => format!("would link {files} to equal ones, which frees {size}"),
+            false => format!("linked {files} to equal ones, which freed {size}"),
+        });
     }
     match results.failures.len() {
         0 => Ok(()),
-        count => Err(failed(&messages::not_optimised(count), count)),
+        count => {
+            let line = format!("cannot link the files of {}", counted(count, "path"));
+            Err(exit::failures(&line, count, ErrorKind::Failed))
+        }
     }
 }

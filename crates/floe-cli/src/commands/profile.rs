@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
-use crate::messages::manage as messages;
 use crate::options;
 use crate::root_links::warn_of_skipped_rows;
 use crate::stdout::print;
@@ -39,10 +38,7 @@ pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
         } => {
             let spec = match older_than {
                 None => GenerationSpec::Old,
-                Some(text) => match older_than_spec(text) {
-                    Some(spec) => spec,
-                    None => bail!(UsageError(messages::not_a_time(text))),
-                },
+                Some(text) => parse_older_than(text)?,
             };
             delete(args, &spec, *dry_run)
         }
@@ -69,7 +65,9 @@ fn list(args: &ProfileArgs) -> anyhow::Result<()> {
     for generation in &all {
         let time = times::date_and_time(generation.created);
         let is_current = current == Some(generation.number);
-        print(messages::generation(generation.number, &time, is_current))?;
+        let current = if is_current { "(current)" } else { "" };
+        // The line of `nix-env --list-generations`.
+        print(format_args!("{:4}   {time}   {current}", generation.number))?;
     }
     Ok(())
 }
@@ -92,9 +90,10 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
         let before = index.checked_sub(1).map(|before| &all[before]);
         let is_known = is_valid(&store, generation)?;
         if !is_known {
-            warn(messages::invalid_generation(
+            warn(format_args!(
+                "generation {} is not a valid path of this store, so its changes are unknown: {}",
                 generation.number,
-                &generation.target,
+                generation.target.display()
             ));
         }
         let changes = match before {
@@ -115,12 +114,13 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
         if with_heads || before.is_some() {
             let time = times::date_and_time(generation.created);
             let is_current = current == Some(generation.number);
-            let (number, target) = (generation.number, &generation.target);
-            print(messages::generation_head(number, &time, is_current, target))?;
+            let current = if is_current { ", current" } else { "" };
+            let (number, target) = (generation.number, generation.target.display());
+            print(format_args!(
+                "generation {number} ({time}{current}): {target}"
+            ))?;
         }
-        for change in changes.into_iter().flatten() {
-            print(change)?;
-        }
+        changes.into_iter().flatten().try_for_each(print)?;
     }
     warn_of_skipped_rows(&store);
     match args.store.json {
@@ -163,17 +163,23 @@ fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
         };
         match is_kept {
             true => Ok(()),
-            false => bail!(messages::invalid_switch(
+            false => bail!(
+                "cannot switch to generation {}: the store does not have {}; try floe install, or \
+                 another generation",
                 generation.number,
-                &generation.target
-            )),
+                generation.target.display()
+            ),
         }
     };
     let (before, now) = profile.switch(store.layout(), to, &lock_wait, check)?;
     if args.store.json {
         return print(json!({ "before": before, "now": now }));
     }
-    eprint_line(messages::switched(profile.path(), before, now));
+    let profile = profile.path().display();
+    eprint_line(match before {
+        Some(before) => format!("switched {profile} from generation {before} to {now}"),
+        None => format!("switched {profile} to generation {now}"),
+    });
     Ok(())
 }
 
@@ -189,13 +195,23 @@ fn delete(args: &ProfileArgs, spec: &GenerationSpec, dry_run: bool) -> anyhow::R
         return print(json!({ "deleted": numbers }));
     }
     if deleted.is_empty() {
-        eprint_line(messages::no_deleted_generation(profile.path()));
+        eprint_line(format_args!(
+            "nothing to delete: {} has no such generation",
+            profile.path().display()
+        ));
     }
-    for generation in deleted {
-        let line = messages::deleted_generation(profile.path(), generation.number, dry_run);
-        eprint_line(line);
-    }
+    report_deleted(&profile, &deleted, dry_run);
     Ok(())
+}
+
+/// Prints a line for each generation.
+pub(in crate::commands) fn report_deleted(profile: &Profile, all: &[Generation], dry_run: bool) {
+    let verb = if dry_run { "would delete" } else { "deleted" };
+    let profile = profile.path().display();
+    for generation in all {
+        let number = generation.number;
+        eprint_line(format_args!("{verb} generation {number} of {profile}"));
+    }
 }
 
 /// Parses numbers, or one rule: `old`, `30d`, `+5`.
@@ -209,7 +225,10 @@ fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
         }
         if let Some(count) = text.strip_prefix('+').and_then(|count| count.parse().ok()) {
             return match count {
-                0 => Err(UsageError(messages::KEEPS_NONE.into())),
+                0 => Err(UsageError(
+                    "cannot keep 0 generations: the current one always stays; give a higher count"
+                        .into(),
+                )),
                 count => Ok(GenerationSpec::Keep(count)),
             };
         }
@@ -220,16 +239,34 @@ fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
         match text.parse() {
             Ok(number) => numbers.insert(number),
             Err(_) if is_rule && texts.len() > 1 => {
-                return Err(UsageError(messages::mixed_generation_specs()));
+                return Err(UsageError(
+                    "cannot delete generations by several rules at once; give numbers, or one rule"
+                        .into(),
+                ));
             }
-            Err(_) => return Err(UsageError(messages::not_a_generation_spec(text))),
+            Err(_) => {
+                return Err(UsageError(format!(
+                    "cannot delete the generations {text:?}: it is neither a number, nor old, nor \
+                     a time such as 30d, nor a count to keep such as +5"
+                )));
+            }
         };
     }
     Ok(GenerationSpec::Numbers(numbers))
 }
 
 /// Parses a number of days.
-pub(in crate::commands) fn older_than_spec(text: &str) -> Option<GenerationSpec> {
+///
+/// Errors: the text is not such a number.
+pub(in crate::commands) fn parse_older_than(text: &str) -> Result<GenerationSpec, UsageError> {
+    older_than_spec(text).ok_or_else(|| {
+        UsageError(format!(
+            "cannot delete what is older than {text:?}: it is not a time; give one such as 30d"
+        ))
+    })
+}
+
+fn older_than_spec(text: &str) -> Option<GenerationSpec> {
     let days: u64 = text.strip_suffix('d')?.parse().ok()?;
     let time = Duration::from_secs(days.checked_mul(24 * 60 * 60)?);
     let since = SystemTime::now().checked_sub(time)?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::display::eprint_line;
 use crate::links::StoreNames;
-use crate::messages::manage as messages;
+use crate::messages::{counted, escaped};
 use crate::root_links::{warn_of_skipped_rows, warn_of_stale};
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -43,12 +43,9 @@ pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
         return print(json!({ "roots": roots.collect::<Vec<_>>() }));
     }
     for (root, size) in found.roots.iter().zip(sizes) {
-        let kept = messages::kept(size.paths, Size(size.nar_bytes));
-        print(messages::root(
-            &root.place,
-            &dir.full_path(&root.path),
-            &kept,
-        ))?;
+        let (place, path) = (escaped(&root.place), dir.full_path(&root.path));
+        let (paths, bytes) = (counted(size.paths, "path"), Size(size.nar_bytes));
+        print(format_args!("{place} -> {path} ({paths}, {bytes})"))?;
     }
     Ok(())
 }
@@ -65,7 +62,8 @@ fn explain(
     for text in StoreNames::from(store.layout()).follow(&args.why) {
         let path = PathSpec::parse(&text, dir)?.find_in_store(store)?;
         if !store.is_valid(&path)? {
-            bail!(messages::not_valid(&dir.full_path(&path)));
+            let path = dir.full_path(&path);
+            bail!("cannot explain what keeps {path}: it is not valid in this store");
         }
         let chains = roots.iter().filter_map(|root| {
             let chain = graph.chain(&root.path, &path)?;
@@ -82,12 +80,17 @@ fn explain(
             continue;
         }
         if chains.is_empty() {
-            eprint_line(messages::no_root_keeps(&shown));
+            eprint_line(format_args!("no root keeps {shown}"));
         }
         for (root, chain) in chains {
             let place = root.place.describe_use(&dir.full_path(&root.path));
             let place = place.unwrap_or_else(|| root.place.to_string());
-            print(messages::chain(&place, &chain))?;
+            let chain = chain.iter().map(|path| format!("\n  -> {path}"));
+            print(format_args!(
+                "{}{}",
+                escaped(place),
+                chain.collect::<String>()
+            ))?;
         }
     }
     match args.store.json {

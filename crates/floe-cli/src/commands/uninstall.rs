@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use floe_format::{StoreDir, StorePath};
+use floe_format::StorePath;
+use floe_format::drv_name::name_and_version;
 use floe_store::{
     GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader, is_trusted_owner,
 };
@@ -19,7 +20,7 @@ use serde_json::json;
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::links::StoreNames;
-use crate::messages::manage as messages;
+use crate::messages::{counted, escaped};
 use crate::options;
 use crate::root_links::{link_path, profile_generation, warn_of_skipped_rows};
 use crate::stdout::print;
@@ -96,28 +97,44 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
     if let Ok(path) = PathSpec::parse(name, &layout.store_dir) {
         let path = path.find_in_store(store)?;
         if of_path(&path).is_empty() {
-            bail!(UsageError(messages::no_link_keeps(
-                &layout.store_dir.full_path(&path)
+            let path = layout.store_dir.full_path(&path);
+            bail!(UsageError(format!(
+                "cannot uninstall {path}: no link and no profile keeps it; floe roots --why {path} \
+                 shows what else does"
             )));
         }
         return own_links(name, of_path(&path));
     }
     if name.contains('/') || name.is_empty() {
-        bail!(UsageError(messages::not_a_root(name)));
+        bail!(UsageError(format!(
+            "cannot uninstall {name:?}: it is not a root of this store; floe list shows the links, \
+             and a store path removes all links to it"
+        )));
     }
     let with_name: BTreeSet<&StorePath> = links
         .iter()
         .map(|root| &root.path)
-        .filter(|path| messages::has_name(path.name(), name))
+        .filter(|path| has_name(path.name(), name))
         .collect();
     match Vec::from_iter(with_name).as_slice() {
-        [] => bail!(UsageError(messages::nothing_named(name))),
-        [path] => own_links(name, of_path(path)),
-        several => bail!(UsageError(messages::ambiguous(
-            name,
-            &full_paths(&layout.store_dir, several)
+        [] => bail!(UsageError(format!(
+            "cannot uninstall {name}: no root or profile keeps a path of this name; floe list \
+             shows all"
         ))),
+        [path] => own_links(name, of_path(path)),
+        several => {
+            let paths = several.iter().map(|path| layout.store_dir.full_path(path));
+            bail!(UsageError(format!(
+                "cannot uninstall {name}: several paths have this name; give one of {}",
+                Vec::from_iter(paths).join(", ")
+            )))
+        }
     }
+}
+
+/// Whether a user may mean a path with this name: with or without the version.
+fn has_name(name: &str, text: &str) -> bool {
+    name == text || name_and_version(name).0 == text
 }
 
 /// Returns the links that root or this user owns. Links of other users, and those whose owner is
@@ -129,18 +146,20 @@ fn own_links<'a>(name: &str, roots: Vec<&'a Root>) -> anyhow::Result<Vec<&'a Roo
     };
     let (own, foreign): (Vec<&Root>, Vec<&Root>) = roots.into_iter().partition(is_own);
     let links = foreign.iter().map(|root| root.place.to_string());
-    let links: Vec<String> = links.collect();
+    let links = Vec::from_iter(links).join(", ");
     if own.is_empty() {
-        bail!(UsageError(messages::foreign_links(name, &links)));
+        bail!(UsageError(format!(
+            "cannot uninstall {name}: only links of other users, or on file systems that are not \
+             mounted, keep it; to remove one, name it: {links}"
+        )));
     }
-    if !links.is_empty() {
-        warn(messages::kept_foreign_links(&links));
+    if !foreign.is_empty() {
+        warn(format_args!(
+            "skipping links of other users, or on file systems that are not mounted, which still \
+             keep the path: {links}"
+        ));
     }
     Ok(own)
-}
-
-fn full_paths(dir: &StoreDir, paths: &[&StorePath]) -> Vec<String> {
-    paths.iter().map(|path| dir.full_path(path)).collect()
 }
 
 /// Returns a name of a link that does not depend on links to its directory. The file system of the
@@ -158,15 +177,20 @@ fn removal(root: &Root) -> anyhow::Result<Removal> {
         return match (generation.is_current, count) {
             (false, _) => Ok(Removal::Generation(generation.profile, generation.number)),
             (true, 1) => Ok(Removal::Profile(generation.profile)),
-            (true, _) => bail!(UsageError(messages::current_generation(
-                generation.profile.path(),
-                generation.number
+            (true, _) => bail!(UsageError(format!(
+                "cannot remove generation {} of {profile}: it is the current one; switch to \
+                 another one first (floe profile rollback --profile {profile})",
+                generation.number,
+                profile = generation.profile.path().display()
             ))),
         };
     }
     match link_path(&root.place) {
         Some(link) => Ok(Removal::Link(link.clone())),
-        None => bail!(UsageError(messages::not_removable(&root.place))),
+        None => bail!(UsageError(format!(
+            "cannot uninstall {}: it is not a link; end the process that uses the path",
+            root.place
+        ))),
     }
 }
 
@@ -211,13 +235,33 @@ fn report(
             "unreferencedNarBytes": bytes,
         }));
     }
+    let verb = if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
     for root in removed {
-        print(messages::removed(
-            &root.place,
-            &dir.full_path(&root.path),
-            args.dry_run,
-        ))?;
+        let (place, path) = (escaped(&root.place), dir.full_path(&root.path));
+        print(format_args!("{verb} {place} -> {path}"))?;
     }
-    eprint_line(messages::would_free(paths, Size(bytes)));
+    eprint_line(match paths {
+        0 => "a collection would free no more than before: other roots keep all paths".to_owned(),
+        paths => format!(
+            "a collection would free {} ({}) that nothing else keeps",
+            counted(paths, "path"),
+            Size(bytes)
+        ),
+    });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_with_and_without_version() {
+        assert!(has_name("jq-1.6", "jq") && has_name("jq-1.6", "jq-1.6"));
+        assert!(!has_name("jq-tool-1.6", "jq") && !has_name("jq-1.6", "jq-1"));
+    }
 }

@@ -18,7 +18,8 @@ use floe_store::{
     StoreWriter, Verification, VerifyProblem, WriteOptions,
 };
 use floe_transfer::{
-    Cancel, CopyOptions, Error, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
+    Cancel, CopyOptions, Error, ErrorKind, Events, PathSpec, Session, Size, StoreConfig,
+    TargetContext,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ use crate::copying::warn_of_unavailable;
 use crate::display::{Display, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
 use crate::links::StoreNames;
-use crate::messages;
+use crate::messages::counted;
 use crate::options::{self, Settings};
 use crate::signals;
 use crate::stdout::print;
@@ -116,14 +117,12 @@ fn report(
         }
         print(result)?;
     } else {
-        for problem in &found.problems {
-            print(problem)?;
-        }
+        found.problems.iter().try_for_each(print)?;
     }
     let failed = found.problems.len();
-    let mut line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
+    let mut line = verified(found);
     if args.repair {
-        line = messages::repaired(&line, repaired);
+        line = format!("{line}, {repaired} repaired");
     }
     if failed == repaired || !is_json() {
         eprint_line(&line);
@@ -131,7 +130,17 @@ fn report(
     if failed == repaired {
         return Ok(());
     }
-    Err(exit::failures(&line, failed - repaired, kind))
+    Err(exit::reported_failures(&line, failed - repaired, kind))
+}
+
+fn verified(found: &Verification) -> String {
+    format!(
+        "verified {} ({}) and {}: {}",
+        counted(found.paths, "path"),
+        Size(found.nar_bytes),
+        counted(found.links, "link"),
+        counted(found.problems.len(), "problem")
+    )
 }
 
 /// Makes the tables of a database that has none, as an install does.
@@ -319,8 +328,10 @@ fn remove_vanished(
     let vanished = found.problems.iter().filter(is_vanished);
     let mut vanished: Vec<_> = vanished.filter_map(|it| dir.parse(&it.path).ok()).collect();
     if found.has_no_trees && !vanished.is_empty() {
-        warn(messages::kept_rows_of_empty_store(
-            &store.layout().real_store_dir,
+        warn(format_args!(
+            "keeping the paths of {store} in the database: no file is there, so its file system \
+             may not be mounted; try mount {store}",
+            store = store.layout().real_store_dir.display()
         ));
         return Ok(0);
     }
@@ -337,7 +348,10 @@ fn remove_vanished(
     vanished.retain(|path| !roots.iter().any(|root| needs(root, path)));
     let removed = store.remove_vanished(&vanished)?;
     for path in &removed {
-        eprint_line(messages::removed_row(&dir.full_path(path)));
+        let path = dir.full_path(path);
+        eprint_line(format_args!(
+            "floe: removed {path} from the database: its files are gone, and no source has it"
+        ));
     }
     Ok(removed.len())
 }
@@ -387,4 +401,25 @@ fn to_json(problem: &VerifyProblem) -> Value {
         ProblemCause::ModifiedLink(_) => "modifiedLink",
     };
     json!({ "kind": kind, "path": problem.path, "message": problem.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn verified_line_counts_paths_links_and_problems() {
+        let found = Verification {
+            paths: 12,
+            nar_bytes: 40 << 20,
+            problems: vec![VerifyProblem {
+                path: "x".into(),
+                cause: ProblemCause::NotValid,
+            }],
+            ..Verification::default()
+        };
+        expect!["verified 12 paths (40 MiB) and 0 links: 1 problem"].assert_eq(&verified(&found));
+    }
 }

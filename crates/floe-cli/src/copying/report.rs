@@ -11,7 +11,7 @@ use floe_transfer::{ErrorKind, Size, Space, StoreConfig};
 use serde_json::{Value, json};
 
 use super::CopyAction;
-use crate::display::{Elapsed, Level, eprint_error, eprint_line, is_json, write_event};
+use crate::display::{Elapsed, Level, eprint_line, is_json, write_event};
 use crate::exit;
 use crate::messages::counted;
 use crate::stdout::print;
@@ -34,9 +34,6 @@ pub(super) fn failures(summary: &CopySummary) -> anyhow::Result<()> {
         return Ok(());
     }
     let line = failed_line(failed);
-    if !is_json() {
-        eprint_error(line.as_str());
-    }
     let kind = ErrorKind::most_severe(&summary.failures);
     Err(exit::failures(&line, failed, kind))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use floe_transfer::Size;
+use floe_transfer::{Cancel, Size};
 use parking_lot::Mutex;
 
 use super::progress::truncated;
@@ -15,14 +15,14 @@ use super::verbosity::Verbosity;
 
 /// A line that changes in place on a terminal, and is printed every few seconds elsewhere. Dropping
 /// the value removes it.
-pub(crate) struct StatusLine {
+struct StatusLine {
     ticker: Option<Ticker>,
     block: Option<Arc<Mutex<Block>>>,
 }
 
 impl StatusLine {
     /// Shows what `text` returns, if anything.
-    pub(crate) fn start(text: impl Fn() -> Option<String> + Send + 'static) -> StatusLine {
+    fn start(text: impl Fn() -> Option<String> + Send + 'static) -> StatusLine {
         if is_json() || !is_verbose(Verbosity::Normal) {
             return StatusLine {
                 ticker: None,
@@ -63,32 +63,60 @@ impl Drop for StatusLine {
     }
 }
 
-/// The paths that a command has processed, and all of them, with their NAR sizes.
-#[derive(Debug, Default)]
-pub(crate) struct PathCounts {
+/// The paths that a command has processed, and all of them, with their NAR sizes. Shows them in a
+/// line, and stops the work when the user interrupts it.
+pub(crate) struct PathProgress {
+    counts: Arc<Counts>,
+    cancel: Cancel,
+    _line: StatusLine,
+}
+
+#[derive(Default)]
+struct Counts {
     paths: (AtomicU64, AtomicU64),
     nar_bytes: (AtomicU64, AtomicU64),
 }
 
-impl PathCounts {
+impl PathProgress {
+    /// `participle` tells what happens to the paths, such as `deleted`.
+    pub(crate) fn start(cancel: Cancel, participle: &'static str) -> PathProgress {
+        let counts: Arc<Counts> = Arc::default();
+        let shown = counts.clone();
+        PathProgress {
+            _line: StatusLine::start(move || shown.line(participle)),
+            counts,
+            cancel,
+        }
+    }
+
     /// Sets the sums of all paths.
-    pub(crate) fn start(&self, paths: u64, nar_bytes: u64) {
-        self.paths.1.store(paths, Ordering::Relaxed);
-        self.nar_bytes.1.store(nar_bytes, Ordering::Relaxed);
+    pub(crate) fn set_total(&self, paths: u64, nar_bytes: u64) {
+        self.counts.paths.1.store(paths, Ordering::Relaxed);
+        self.counts.nar_bytes.1.store(nar_bytes, Ordering::Relaxed);
     }
 
     /// Counts a path that is done.
     pub(crate) fn add(&self, nar_bytes: u64) {
-        self.paths.0.fetch_add(1, Ordering::Relaxed);
-        self.nar_bytes.0.fetch_add(nar_bytes, Ordering::Relaxed);
+        self.counts.paths.0.fetch_add(1, Ordering::Relaxed);
+        self.counts
+            .nar_bytes
+            .0
+            .fetch_add(nar_bytes, Ordering::Relaxed);
     }
 
-    /// Returns the line that `text` makes of the counts, once the sums are known.
-    pub(crate) fn line(&self, text: fn((u64, u64), (Size, Size)) -> String) -> Option<String> {
+    /// Whether the user has not interrupted the work.
+    pub(crate) fn should_continue(&self) -> bool {
+        !self.cancel.is_raised()
+    }
+}
+
+impl Counts {
+    /// Returns the line, once the sums are known.
+    fn line(&self, participle: &str) -> Option<String> {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let paths = (load(&self.paths.0), load(&self.paths.1));
-        let sizes = (Size(load(&self.nar_bytes.0)), Size(load(&self.nar_bytes.1)));
-        (paths.1 > 0).then(|| text(paths, sizes))
+        let (done, all) = (load(&self.paths.0), load(&self.paths.1));
+        let (done_size, size) = (Size(load(&self.nar_bytes.0)), Size(load(&self.nar_bytes.1)));
+        (all > 0).then(|| format!("{participle} {done} of {all} paths ({done_size} of {size})"))
     }
 }
 

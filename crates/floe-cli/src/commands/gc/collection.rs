@@ -1,7 +1,6 @@
 //! The progress and the result of a deletion.
 
 use std::io::{self, IsTerminal as _};
-use std::sync::Arc;
 
 use anyhow::Error;
 use floe_format::{StoreDir, StorePath};
@@ -9,33 +8,24 @@ use floe_store::{DeadFile, GcResults, Progress, Unreadable};
 use floe_transfer::{Cancel, ErrorKind, Size};
 use serde_json::{Value, json};
 
-use crate::display::{PathCounts, StatusLine, eprint_error, eprint_line, is_json, warn};
+use crate::display::{PathProgress, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
-use crate::messages::{collect as messages, kept_rows};
+use crate::messages::{counted, escaped, kept_rows};
 use crate::root_links::warn_of_unreadable;
 use crate::stdout::print;
 
 /// Shows the progress of work on the paths of a store, and stops it when the user interrupts it.
 pub(in crate::commands) struct StoreProgress {
-    counts: Arc<PathCounts>,
-    cancel: Cancel,
+    progress: PathProgress,
     /// Whether to say first what will be deleted.
     announces: bool,
-    _line: StatusLine,
 }
 
 impl StoreProgress {
-    /// Shows a line that `text` makes of the paths and bytes that are done, and of all.
-    pub(in crate::commands) fn start(
-        cancel: Cancel,
-        text: fn((u64, u64), (Size, Size)) -> String,
-    ) -> StoreProgress {
-        let counts: Arc<PathCounts> = Arc::default();
-        let shown = counts.clone();
+    /// `participle` is that of the work, such as `deleted`.
+    pub(in crate::commands) fn start(cancel: Cancel, participle: &'static str) -> StoreProgress {
         StoreProgress {
-            _line: StatusLine::start(move || shown.line(text)),
-            counts,
-            cancel,
+            progress: PathProgress::start(cancel, participle),
             announces: false,
         }
     }
@@ -56,17 +46,21 @@ impl Progress for StoreProgress {
 
     fn started(&self, paths: u64, nar_bytes: u64) {
         if self.announces && !is_json() && paths > 0 {
-            eprint_line(messages::will_delete(paths, Size(nar_bytes)));
+            eprint_line(format_args!(
+                "deleting {} without any root ({} as NARs)",
+                counted(paths, "path"),
+                Size(nar_bytes)
+            ));
         }
-        self.counts.start(paths, nar_bytes);
+        self.progress.set_total(paths, nar_bytes);
     }
 
     fn path_done(&self, nar_bytes: u64) {
-        self.counts.add(nar_bytes);
+        self.progress.add(nar_bytes);
     }
 
     fn should_continue(&self) -> bool {
-        !self.cancel.is_raised()
+        self.progress.should_continue()
     }
 }
 
@@ -86,29 +80,59 @@ where
     warn_of_circles(&results.circular);
     kept_rows(&results.damaged_rows).into_iter().for_each(warn);
     for failure in &results.failures {
-        eprint_error(messages::failure(failure));
+        let hint = match failure.source.kind() {
+            io::ErrorKind::PermissionDenied => "; remove it as root, after lsattr and chattr -i",
+            _ => "",
+        };
+        eprint_error(format_args!("{}{hint}", escaped(failure)));
     }
     if !json && has_result {
-        eprint_line(messages::deleted(results.paths, Size(results.bytes_freed)));
+        eprint_line(match results.paths {
+            0 => "deleted no path".to_owned(),
+            paths => format!(
+                "deleted {}, freed {}",
+                counted(paths, "path"),
+                Size(results.bytes_freed)
+            ),
+        });
     }
     if !json && results.stale_registrations > 0 {
-        eprint_line(messages::removed_registrations(results.stale_registrations));
+        let registrations = counted(results.stale_registrations, "registration");
+        eprint_line(format_args!(
+            "removed {registrations} of roots that do not exist"
+        ));
     }
     if !json && results.bytes_saved_by_links > 0 {
-        eprint_line(messages::saved(Size(results.bytes_saved_by_links)));
+        let saved = Size(results.bytes_saved_by_links);
+        eprint_line(format_args!("hard links between equal files save {saved}"));
     }
     collected?;
     match results.failures.len() {
         0 => Ok(()),
-        count => Err(failed(&messages::not_deleted(count), count)),
+        count => {
+            let places = counted(count, "place");
+            let line =
+                format!("cannot delete all files at {places}; the next collection tries again");
+            Err(exit::failures(&line, count, ErrorKind::Failed))
+        }
     }
 }
 
-/// Prints dead files with their sizes.
-pub(in crate::commands) fn print_dead(dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<()> {
+/// Prints dead files with their sizes, and the sum. `nothing` is the line if there are none.
+pub(in crate::commands) fn print_dead(
+    dead: &[DeadFile],
+    dir: &StoreDir,
+    nothing: &str,
+) -> anyhow::Result<()> {
     for file in dead {
-        print(messages::dead(&dead_path(file, dir), Size(file.bytes)))?;
+        let (size, path) = (Size(file.bytes), dead_path(file, dir));
+        print(format_args!("{size:>8}  {path}"))?;
     }
+    let sum = Size(dead.iter().map(|file| file.bytes).sum());
+    eprint_line(match dead.len() {
+        0 => nothing.to_owned(),
+        paths => format!("would delete {} ({sum})", counted(paths, "path")),
+    });
     Ok(())
 }
 
@@ -124,22 +148,18 @@ pub(in crate::commands) fn dead_to_json(dead: &[DeadFile], dir: &StoreDir) -> Va
 /// Returns the path of a dead file as a line of text. A name may have control characters.
 pub(super) fn dead_path(file: &DeadFile, dir: &StoreDir) -> String {
     let name = file.name.to_string_lossy();
-    messages::escaped(format!("{dir}/{name}"))
+    escaped(format!("{dir}/{name}"))
 }
 
 /// Warns of dead paths that cannot be deleted, because each is a reference of another.
 pub(super) fn warn_of_circles(paths: &[StorePath]) {
     if let Some(first) = paths.first() {
-        warn(messages::circular(paths.len(), first));
+        warn(format_args!(
+            "skipping {} such as {first}: they refer to each other in a circle, so the database is \
+             damaged; nix-store --verify finds more",
+            counted(paths.len(), "path")
+        ));
     }
-}
-
-/// Reports a command of which a part has failed.
-pub(in crate::commands) fn failed(line: &str, count: usize) -> Error {
-    if !is_json() {
-        eprint_error(line);
-    }
-    exit::failures(line, count, ErrorKind::Failed)
 }
 
 /// Returns the result as an object.

@@ -1,19 +1,17 @@
 //! The old generations of all profiles, as `nix-collect-garbage` deletes them.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use floe_store::{
     FoundProfiles, Generation, GenerationSpec, LockWait, Profile, StoreError, StoreLayout,
 };
 
-use super::super::profile::{default_profile, older_than_spec};
+use super::super::profile::{default_profile, parse_older_than, report_deleted};
 use super::IgnoredLinks;
 use crate::commands::gc::args::GcArgs;
-use crate::display::{eprint_line, warn};
-use crate::exit::UsageError;
-use crate::messages::manage as messages;
+use crate::display::warn;
 use crate::options::{self, Settings};
 
 /// The generations to delete, for each profile.
@@ -32,10 +30,7 @@ impl OldGenerations {
     ) -> anyhow::Result<OldGenerations> {
         let mut specs = Vec::new();
         if let Some(text) = &args.delete_older_than {
-            match older_than_spec(text) {
-                Some(spec) => specs.push(spec),
-                None => bail!(UsageError(messages::not_a_time(text))),
-            }
+            specs.push(parse_older_than(text)?);
         }
         let count = args.keep_generations;
         specs.extend(count.map(|count| GenerationSpec::Keep(count.get() as u64)));
@@ -51,12 +46,10 @@ impl OldGenerations {
                     found.push((profile, generations));
                 }
                 Ok(_) => profiles.foreign.push(profile.path().to_path_buf()),
-                Err(error) => warn(messages::skipped_profile(profile.path(), &error)),
+                Err(error) => warn_of_skipped(&profile, &error),
             }
         }
-        if let Some(warning) = messages::foreign_profiles(&profiles.foreign) {
-            warn(warning);
-        }
+        warn_of_foreign(&profiles.foreign);
         found.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
         Ok(OldGenerations { specs, found })
     }
@@ -82,7 +75,7 @@ impl OldGenerations {
             match profile.delete(&self.specs, lock_wait) {
                 Ok(deleted) => *generations = deleted,
                 Err(StoreError::Interrupted) => bail!(StoreError::Interrupted),
-                Err(error) => warn(messages::skipped_profile(profile.path(), &error)),
+                Err(error) => warn_of_skipped(profile, &error),
             }
         }
         Ok(())
@@ -91,16 +84,28 @@ impl OldGenerations {
     /// Prints a line for each generation.
     pub(super) fn report(&self, dry_run: bool) {
         for (profile, generations) in &self.found {
-            for generation in generations {
-                let number = generation.number;
-                eprint_line(messages::deleted_generation(
-                    profile.path(),
-                    number,
-                    dry_run,
-                ));
-            }
+            report_deleted(profile, generations, dry_run);
         }
     }
+}
+
+fn warn_of_skipped(profile: &Profile, error: &StoreError) {
+    let profile = profile.path().display();
+    warn(format_args!("skipping the profile {profile}: {error}"));
+}
+
+/// Warns of the profiles of other users, which a command leaves as they are.
+fn warn_of_foreign(places: &[PathBuf]) {
+    let Some(first) = places.first() else { return };
+    let first = first.display();
+    let are = match places.len() {
+        1 => format!("{first}: it belongs"),
+        count => format!("{count} profiles, such as {first}: they belong"),
+    };
+    warn(format_args!(
+        "skipping {are} to another user; name a profile to change it, as in floe profile \
+         wipe-history --profile {first}"
+    ));
 }
 
 /// Returns the profiles of a store that this user may change: those in its state directory, and if

@@ -5,9 +5,8 @@ use std::fmt;
 
 use floe_format::PathInfo;
 use floe_format::drv_name::name_and_version;
+use floe_transfer::Size;
 use serde_json::{Value, json};
-
-use crate::messages::manage as messages;
 
 /// A package whose versions or size differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +64,16 @@ impl Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [gone, new] = [(&self.before, &self.after), (&self.after, &self.before)]
-            .map(|(own, other)| versions(own, other));
-        f.write_str(&messages::changed_package(
-            &self.name, &gone, &new, self.bytes,
-        ))
+        let (gone, new) = (
+            versions(&self.before, &self.after),
+            versions(&self.after, &self.before),
+        );
+        write!(f, "  {}: ", self.name)?;
+        if gone != new {
+            write!(f, "{gone} -> {new}, ")?;
+        }
+        let sign = if self.bytes < 0 { '-' } else { '+' };
+        write!(f, "{sign}{}", Size(self.bytes.unsigned_abs()))
     }
 }
 
@@ -86,3 +90,25 @@ fn versions(own: &BTreeSet<String>, other: &BTreeSet<String>) -> String {
 }
 
 const SIZE_CHANGE_MIN: u64 = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_package_names_versions_only_if_they_differ() {
+        let changed = |before: &str, after: &str, bytes| {
+            let [before, after] = [before, after].map(|version| [version.to_owned()].into());
+            let name = "jq".to_owned();
+            let change = Change {
+                name,
+                before,
+                after,
+                bytes,
+            };
+            change.to_string()
+        };
+        assert_eq!(changed("1.6", "1.7", 20_480), "  jq: 1.6 -> 1.7, +20 KiB");
+        assert_eq!(changed("1.6", "1.6", -20_480), "  jq: -20 KiB");
+    }
+}

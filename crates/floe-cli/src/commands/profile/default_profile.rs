@@ -10,7 +10,6 @@ use floe_store::{Profile, StoreLayout, is_trusted_owner};
 use rustix::process::geteuid;
 
 use crate::exit::UsageError;
-use crate::messages::manage as messages;
 use crate::options::{self, Settings};
 
 /// Returns the profile that `NIX_PROFILE` names, or that of the link in the home directory.
@@ -24,7 +23,12 @@ pub(in crate::commands) fn default_profile(
     if let Some(profile) = environment.profile() {
         return Ok(Profile::at(&profile)?);
     }
-    let no_home = || anyhow!(UsageError(messages::NO_HOME.into()));
+    let no_home = || {
+        anyhow!(UsageError(
+            "cannot find the default profile: HOME is not set; name a profile with --profile"
+                .into()
+        ))
+    };
     let state = environment.nix_state_home().ok_or_else(no_home)?;
     let link = match *settings.config.use_xdg_base_directories.get() {
         true => state.join("profile"),
@@ -33,7 +37,11 @@ pub(in crate::commands) fn default_profile(
     if let Ok(target) = fs::read_link(&link) {
         let is_own = fs::symlink_metadata(&link).is_ok_and(|it| is_trusted_owner(it.uid()));
         if !is_own {
-            bail!(messages::foreign_home_link(&link));
+            bail!(
+                "cannot use the profile of {}: another user owns this link and could redirect it; \
+                 try --profile PROFILE, or running as that user",
+                link.display()
+            );
         }
         let directory = link.parent().unwrap_or(Path::new("/"));
         return Ok(Profile::at(&directory.join(target))?);
