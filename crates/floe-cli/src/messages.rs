@@ -3,9 +3,6 @@
 //! All other texts stand with the code that prints them. Errors have the form `cannot VERB OBJECT:
 //! cause; try FIX`. Warnings begin with a verb.
 
-pub(crate) mod bench;
-pub(crate) mod run;
-
 use std::fmt::Display;
 use std::path::Path;
 

@@ -26,7 +26,6 @@ use serde_json::json;
 
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
-use crate::messages::bench as messages;
 use crate::signals;
 use crate::stdout::print;
 use args::BenchCopyArgs;
@@ -36,7 +35,9 @@ use variant::VariantSpec;
 
 pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
     if args.iters == 0 {
-        bail!(UsageError(messages::NO_ITERATIONS.into()));
+        bail!(UsageError(
+            "cannot use --iters 0: it would measure nothing".into()
+        ));
     }
     let variants = variant::parse(&args.variant, args.trusted_public_keys.as_deref())?;
     let scenarios = args.scenario.iter().map(|text| scenario::parse(text));
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
     publish(args, &report)?;
     print(report.table().trim_end())?;
     if report.interrupted {
-        eprint_line(messages::INTERRUPTED);
+        eprint_line("floe: interrupted; kept the measurements so far");
         bail!(AlreadyReported::from(ErrorKind::Interrupted));
     }
     match report.is_complete() {
@@ -191,5 +192,5 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
         path.persist(file)?;
         Ok(())
     };
-    written().with_context(|| messages::report_file(file))
+    written().with_context(|| format!("cannot write {}", file.display()))
 }

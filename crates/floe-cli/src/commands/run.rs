@@ -15,6 +15,7 @@ mod user_namespace;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +29,6 @@ use floe_transfer::PathSpec;
 
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::exit::UsageError;
-use crate::messages::run as messages;
 use crate::open_files;
 use crate::options::{self, Settings};
 use args::{ProgramArgs, RunArgs, ShellArgs};
@@ -40,7 +40,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let installed = Installed::new(&args.program, std::slice::from_ref(&args.path))?;
     let layout = &installed.layout;
     let [path] = &*installed.paths else {
-        bail!(UsageError(messages::no_path(&args.path)));
+        bail!(UsageError(format!(
+            "cannot run {:?}: it names no path; give a store path, or a link such as ./result",
+            args.path
+        )));
     };
     // The text may name the program itself.
     let file = installed
@@ -72,7 +75,9 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
         false => &args.command,
     };
     let [program, arguments @ ..] = &**words else {
-        bail!(UsageError(messages::NO_COMMAND.into()));
+        bail!(UsageError(
+            "cannot start a shell: the command is empty".into()
+        ));
     };
     let mut command = Command::new(program);
     command.args(arguments).env("PATH", path);
@@ -94,7 +99,10 @@ impl Installed {
         let settings = Settings::load(args.options(), None)?;
         let target = settings.store(args.local.choice(), StoreAccess::Read)?;
         let Some(layout) = target.layout().cloned() else {
-            bail!(UsageError(messages::not_a_local_store(&*target)));
+            bail!(UsageError(format!(
+                "cannot run programs of {target}: it is a binary cache; name a store with --root \
+                 or --store"
+            )));
         };
         let texts = settings.follow_links(paths, &[&*target]);
         let specs = texts
@@ -111,7 +119,10 @@ impl Installed {
             });
         }
         if env::var_os(INSTALLED).is_some_and(|process| process == own_process().as_str()) {
-            bail!(messages::vanished(&texts));
+            bail!(
+                "cannot run {}: a collection deleted it after it was installed; run floe again",
+                texts.join(" ")
+            );
         }
         let request = settings.copy_from(&args.from, target, RequestedPaths::Named(texts))?;
         let transfer = args.transfer();
@@ -137,14 +148,19 @@ impl Installed {
             // The mounted store may hide the working directory. In another one, the program could
             // do harm.
             if let Some(directory) = directory {
-                env::set_current_dir(&directory)
-                    .map_err(|error| anyhow!(messages::no_directory(&directory, error)))?;
+                env::set_current_dir(&directory).map_err(|error| {
+                    anyhow!(
+                        "cannot run a program in {}: the mounted store hides this directory \
+                         ({error}); change to another one",
+                        directory.display()
+                    )
+                })?;
             }
         }
         let _root = self.protected.inherit()?;
         let program = command.get_program().to_owned();
         let error = command.exec();
-        bail!(messages::cannot_run(&program, &error))
+        bail!(cannot_run(&program, &error))
     }
 
     /// Returns the paths as a text for the environment, where collectors find them: a program
@@ -174,7 +190,23 @@ fn start_again<T>() -> anyhow::Result<T> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(arguments.next().unwrap_or_default());
     let error = command.args(arguments).env(INSTALLED, own_process()).exec();
-    bail!(messages::cannot_run(OsStr::new("floe"), &error))
+    bail!(cannot_run(OsStr::new("floe"), &error))
+}
+
+fn cannot_run(program: &OsStr, error: &io::Error) -> String {
+    let shown = Path::new(program).display();
+    let is_name = !program.as_encoded_bytes().contains(&b'/');
+    let fix = match error.kind() {
+        io::ErrorKind::NotFound if is_name => {
+            "; no directory of PATH and no path of the command line has it"
+        }
+        io::ErrorKind::NotFound => {
+            "; the file or the interpreter that its first line names is missing"
+        }
+        io::ErrorKind::PermissionDenied => "; the file must be executable",
+        _ => "",
+    };
+    format!("cannot run {shown}: {error}{fix}")
 }
 
 /// The number of this process, which a new program does not change.

@@ -204,16 +204,6 @@ fn source_errors() {
 }
 
 #[test]
-fn mounts_in_a_chroot() {
-    check_text(
-        run::no_mounts(rustix::io::Errno::INVAL),
-        &expect![
-            "cannot mount the store: the root directory is not a mount point, as in a chroot; first mount the directory of the chroot onto itself (mount --bind DIR DIR), or install into /nix/store"
-        ],
-    );
-}
-
-#[test]
 fn copy_errors() {
     check(
         Error::MissingReferences {

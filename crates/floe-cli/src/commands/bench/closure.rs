@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use floe_bench::BenchError;
 use floe_cache::Network;
 use floe_config::StoreChoice;
@@ -13,7 +13,6 @@ use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{Cancel, Events, PathSpec, Session};
 
-use crate::messages::bench as messages;
 use crate::options;
 use crate::store_choice::warn_of_ignored;
 
@@ -40,7 +39,7 @@ impl Closure {
             .with_options::<Network>(environment.network_options());
         let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;
         let source = sources.list.first();
-        let source = source.ok_or_else(|| anyhow::anyhow!(messages::source(from)))?;
+        let source = source.ok_or_else(|| anyhow!("cannot open the source {from}"))?;
         let store_dir = source.store_dir().clone();
         let roots = paths.iter().map(|text| PathSpec::parse(text, &store_dir));
         let roots = roots.collect::<Result<Vec<_>, _>>()?;
@@ -85,18 +84,18 @@ impl Closure {
             let path = &expected.path;
             let shown = self.store_dir.full_path(path);
             let Some(info) = store.path_info(path)? else {
-                bail!(messages::not_valid(&shown));
+                bail!("{shown} is not valid");
             };
             if (info.nar_hash, info.nar_size) != (expected.nar_hash, expected.nar_size) {
-                bail!(messages::other_nar(&shown));
+                bail!("{shown} has another NAR hash or size");
             }
             if std::fs::symlink_metadata(store.real_path(path)).is_err() {
-                bail!(messages::not_on_file_system(&shown));
+                bail!("{shown} is not on disk");
             }
         }
         if !has_hashed.replace(true) {
-            let problems = store.verify(&[], None, &())?.problems;
-            ensure!(problems.is_empty(), messages::problems(problems.len()));
+            let problems = store.verify(&[], None, &())?.problems.len();
+            ensure!(problems == 0, "floe verify finds {problems} problems in it");
         }
         Ok(())
     }

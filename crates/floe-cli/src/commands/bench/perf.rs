@@ -11,7 +11,7 @@ use floe_transfer::Cancel;
 use super::scenario::ScenarioRun;
 use super::variant::VariantSpec;
 use crate::display::eprint_line;
-use crate::messages::bench as messages;
+use crate::messages;
 
 /// Writes a table of counters and a profile of each variant into `directory`. If perf does not
 /// work, adds a note to the report.
@@ -21,7 +21,7 @@ pub(crate) fn profile(
     (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| crate::messages::directory(directory))?;
+    fs::create_dir_all(directory).with_context(|| messages::directory(directory))?;
     let row = file_name(&run.name());
     for variant in variants {
         let words = run.words(variant);
@@ -41,7 +41,7 @@ pub(crate) fn profile(
             let stop = cancel.flag();
             let measurements = rounds(&[timed_variant], once, &stop, &mut |_, _| {});
             if let Some(Measurement::Failed(why)) = measurements.first() {
-                eprint_line(messages::skipped_perf(why));
+                eprint_line(format_args!("floe: skipping perf: {why}"));
                 let why: Vec<&str> = why.split_whitespace().collect();
                 let note = format!("perf was skipped: {}", why.join(" "));
                 report.notes.push(note);

@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use floe_bench::Invocation;
 use floe_bench::file_system::{self, Durability, FileSystem};
-use floe_transfer::ErrorKind;
+use floe_transfer::{ErrorKind, Size};
 
 use super::closure::Closure;
 use super::variant::VariantSpec;
 use crate::commands::bench::args::BenchCopyArgs;
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
-use crate::messages::bench as messages;
+use crate::messages;
 
 /// The storage that a scenario writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,12 @@ pub(crate) fn parse(text: &str) -> Result<Scenario, UsageError> {
         ("local-disk", from) => (Medium::Disk, from.unwrap_or("auto")),
         ("cache-tmpfs", Some(url)) => (Medium::Tmpfs, url),
         ("cache-disk", Some(url)) => (Medium::Disk, url),
-        _ => return Err(UsageError(messages::invalid_scenario(text))),
+        _ => {
+            return Err(UsageError(format!(
+                "cannot use --scenario {text}: write local-tmpfs, local-disk, cache-tmpfs=URL or \
+                 cache-disk=URL; local ones may name a store, as in local-disk=STORE"
+            )));
+        }
     };
     let from = from.to_owned();
     Ok(Scenario { from, medium })
@@ -71,7 +76,7 @@ impl ScenarioRun<'_> {
             Medium::Tmpfs => ("--tmpfs", &args.tmpfs),
             Medium::Disk => ("--scratch", args.scratch.as_ref().unwrap_or(&temp_dir)),
         };
-        fs::create_dir_all(parent).with_context(|| crate::messages::directory(parent))?;
+        fs::create_dir_all(parent).with_context(|| messages::directory(parent))?;
         let file_system = FileSystem::of(parent)?;
         check_medium(scenario.medium, option, parent, &file_system)?;
         check_free_space(parent, &closure)?;
@@ -79,7 +84,7 @@ impl ScenarioRun<'_> {
             tempfile::Builder::new()
                 .prefix("floe-bench-")
                 .tempdir_in(parent)
-                .with_context(|| messages::directory_in(parent))
+                .with_context(|| format!("cannot create a directory in {}", parent.display()))
         };
         Ok(ScenarioRun {
             scenario,
@@ -162,16 +167,24 @@ fn check_medium(
     directory: &Path,
     found: &FileSystem,
 ) -> anyhow::Result<()> {
-    let (shown, kind) = (
-        format!("{} ({option})", directory.display()),
-        found.describe(),
-    );
+    let directory = format!("{} ({option})", directory.display());
+    let kind = found.describe();
     match (medium, found.durability) {
         (Medium::Tmpfs, Durability::Memory) | (Medium::Disk, Durability::Journal) => {}
-        (Medium::Tmpfs, _) => bail!(messages::not_in_memory(&shown, kind)),
-        (Medium::Disk, Durability::Memory) => bail!(messages::not_on_disk(&shown, kind)),
-        (Medium::Disk, Durability::Plain) => bail!(messages::no_journal(&shown, kind)),
-        (Medium::Disk, Durability::Unknown) => eprint_line(messages::unknown_medium(&shown, kind)),
+        (Medium::Tmpfs, _) => {
+            bail!("cannot use {directory}: it is on {kind}; give a directory in memory")
+        }
+        (Medium::Disk, Durability::Memory) => {
+            bail!("cannot use {directory}: it is on {kind}; give a directory on a disk")
+        }
+        (Medium::Disk, Durability::Plain) => bail!(
+            "cannot use {directory}: it is on {kind}, where writing after a removal costs many \
+             times what it costs with a journal; give a directory elsewhere, such as on an image \
+             made with mkfs.ext4 and mounted with -o loop"
+        ),
+        (Medium::Disk, Durability::Unknown) => {
+            eprint_line(format_args!("floe: {directory} is on {kind}"));
+        }
     }
     Ok(())
 }
@@ -180,7 +193,12 @@ fn check_free_space(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
     let needed = closure.nar_bytes().saturating_add(SLACK_LEN);
     let free = file_system::free_bytes(directory)?;
     if free < needed {
-        eprint_line(messages::low_space(directory, free, needed));
+        eprint_line(format_args!(
+            "floe: {} has {} free, and the closure needs about {}",
+            directory.display(),
+            Size(free),
+            Size(needed)
+        ));
         bail!(AlreadyReported::from(ErrorKind::NoSpace));
     }
     Ok(())

@@ -6,7 +6,6 @@ use std::process::Command;
 use floe_bench::{Template, machine};
 
 use crate::exit::UsageError;
-use crate::messages::bench as messages;
 
 /// A program, and its command for a copy.
 #[derive(Debug)]
@@ -25,30 +24,36 @@ pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<VariantS
     for text in texts {
         let variant = parse_one(text, keys)?;
         if variants.iter().any(|known| known.name == variant.name) {
-            let message = messages::invalid_variant(text, messages::NAME_TAKEN);
-            return Err(UsageError(message));
+            return Err(invalid(text, "another variant has this name"));
         }
         variants.push(variant);
     }
     let checking = variants.iter().find(|variant| variant.checks_signatures());
     let trusting = variants.iter().find(|variant| !variant.checks_signatures());
     if let (Some(checking), Some(trusting)) = (checking, trusting) {
-        let message = messages::mixed_signature_checks(&checking.name, &trusting.name);
-        return Err(UsageError(message));
+        return Err(UsageError(format!(
+            "cannot compare the variants: `{}` checks signatures and `{}` does not; give both the \
+             same setting (--no-check-sigs, or trusted keys for all)",
+            checking.name, trusting.name
+        )));
     }
     Ok(variants)
 }
 
+fn invalid(text: &str, reason: &str) -> UsageError {
+    UsageError(format!("cannot use --variant {text}: {reason}"))
+}
+
 fn parse_one(text: &str, keys: Option<&str>) -> Result<VariantSpec, UsageError> {
-    let fault = |reason: &str| UsageError(messages::invalid_variant(text, reason));
+    let fault = |reason: &str| invalid(text, reason);
     let Some((name, command)) = text.split_once('=') else {
         let template = builtin(text, text, keys);
-        let template = template.ok_or_else(|| fault(messages::NOT_A_VARIANT))?;
+        let template = template.ok_or_else(|| fault("write NAME='COMMAND …', `nix` or `floe`"))?;
         let name = text.to_owned();
         return Ok(VariantSpec { name, template });
     };
     if name.is_empty() {
-        return Err(fault(messages::NO_NAME));
+        return Err(fault("it has no name"));
     }
     let is_program = !command.contains(char::is_whitespace);
     let file_name = Path::new(command).file_name().filter(|_| is_program);

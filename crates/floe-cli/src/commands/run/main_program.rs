@@ -10,8 +10,6 @@ use floe_format::StorePath;
 use floe_format::drv_name::name_and_version;
 use floe_store::StoreLayout;
 
-use crate::messages::run as messages;
-
 /// Returns the program of a path in the store directory: the named one, the only one, or the one
 /// with the path's name.
 ///
@@ -23,26 +21,54 @@ pub(super) fn main_program(
 ) -> anyhow::Result<PathBuf> {
     let shown = layout.store_dir.full_path(path);
     if fs::symlink_metadata(layout.real_path(path)).is_err() {
-        bail!(messages::missing_files(&shown));
+        bail!(
+            "cannot run {shown}: its files are missing; fetch them again by floe verify --repair, \
+             for the same store"
+        );
     }
     let directory = real_directory(layout, layout.real_path(path).join("bin"));
     let programs = match programs(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        programs => programs.with_context(|| messages::unreadable_programs(&directory))?,
+        programs => programs
+            .with_context(|| format!("cannot list the programs in {}", directory.display()))?,
     };
     let (own_name, _) = name_and_version(path.name());
     let chosen = match (name, &*programs) {
         (Some(name), all) if all.iter().any(|program| program == name) => name,
         (None, all) if all.iter().any(|program| program == own_name) => own_name,
-        (Some(name), all) => bail!(messages::no_such_program(&shown, name, all)),
-        (None, []) => bail!(messages::no_programs(&shown)),
+        (Some(name), all) => bail!(
+            "cannot run {name} of {shown}: there is no such program; {}",
+            named(all)
+        ),
+        (None, []) => bail!(
+            "cannot run {shown}: it has no directory bin with programs; name one of its files, as \
+             in floe run {shown}/DIRECTORY/PROGRAM"
+        ),
         (None, all) => match without_aliases(&directory, all).as_slice() {
             [only] => only,
-            _ => bail!(messages::several_programs(&shown, all)),
+            _ => bail!(
+                "cannot choose a program of {shown}: none has its name; use --program NAME; {}",
+                named(all)
+            ),
         },
     };
     Ok(Path::new(&shown).join("bin").join(chosen))
 }
+
+fn named(programs: &[String]) -> String {
+    let shown = programs.iter().take(NAMES_MAX).map(String::as_str);
+    let shown: Vec<&str> = shown.collect();
+    let more = match programs.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match &*shown {
+        [] => "its directory bin has no programs".into(),
+        names => format!("its programs are {}{more}", names.join(", ")),
+    }
+}
+
+const NAMES_MAX: usize = 20;
 
 /// Follows a link into the store to its real place: in a store below a root directory, its target
 /// exists only where the program runs.

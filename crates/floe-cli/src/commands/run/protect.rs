@@ -9,7 +9,6 @@ use floe_store::{LockWait, ProgramRoot, StoreError, StoreLayout, StoreReader};
 use floe_transfer::PathSpec;
 
 use crate::display::warn;
-use crate::messages::run as messages;
 
 /// The temporary root of a program, if this user may write to the store.
 #[derive(Debug)]
@@ -42,7 +41,9 @@ pub(super) fn protect(
         Err(error) if error.may_not_write() || error.has_no_locks() => {
             // In its own place, a collector sees that the program uses the path.
             if layout.place_elsewhere().is_some() {
-                warn(messages::not_protected(&error));
+                warn(format_args!(
+                    "the program's paths are not protected from a collection while it runs: {error}"
+                ));
             }
             None
         }
@@ -61,7 +62,11 @@ fn find(store: &StoreReader, specs: &[PathSpec]) -> anyhow::Result<Option<Vec<St
             return Ok(None);
         };
         if !spec.matches(&path) {
-            bail!(messages::other_name(&spec.text(), path.name()));
+            bail!(
+                "cannot run {}: the store has this hash part under the name {}",
+                spec.text(),
+                path.name()
+            );
         }
         paths.push(path);
     }

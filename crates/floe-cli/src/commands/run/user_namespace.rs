@@ -3,12 +3,11 @@
 use std::fs;
 use std::io;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use nix::sched::{CloneFlags, unshare};
+use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
-
-use crate::messages::run as messages;
 
 /// Gives this process mounts of its own. All mounts of the outside stay visible, and later ones
 /// appear. Without the rights of root, the process also enters a user namespace, in which it keeps
@@ -20,13 +19,13 @@ pub(super) fn enter() -> Result<()> {
         enter_user_namespace()?;
     }
     let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", propagation).map_err(|error| anyhow!(messages::no_mounts(error)))
+    mount_change("/", propagation).map_err(|error| anyhow!(no_mounts(error)))
 }
 
 fn enter_user_namespace() -> Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS;
-    unshare(flags).map_err(|error| anyhow!(messages::no_user_namespace(error, remedy())))?;
+    unshare(flags).map_err(no_user_namespace)?;
     let maps = [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("{user} {user} 1")),
@@ -35,10 +34,39 @@ fn enter_user_namespace() -> Result<()> {
     for (file, text) in maps {
         let file = format!("/proc/self/{file}");
         let written = fs::write(&file, text);
-        written.map_err(|error| anyhow!(messages::no_user_map(&file, error)))?;
+        written.map_err(|error| {
+            anyhow!(
+                "cannot mount the store: the system forbids user namespaces (cannot write {file}: \
+                 {error}); {INSTEAD}"
+            )
+        })?;
     }
     Ok(())
 }
+
+fn no_user_namespace(error: nix::Error) -> Error {
+    let fix = match remedy() {
+        Some(command) => format!("allow them as root by {command:?}, {INSTEAD}"),
+        None => INSTEAD.to_owned(),
+    };
+    anyhow!("cannot mount the store: the system forbids user namespaces ({error}); {fix}")
+}
+
+fn no_mounts(error: Errno) -> String {
+    match error {
+        // The kernel changes mount points only.
+        Errno::INVAL => "cannot mount the store: the root directory is not a mount point, as in a \
+                         chroot; first mount the directory of the chroot onto itself (mount --bind \
+                         DIR DIR), or install into /nix/store"
+            .into(),
+        _ => format!(
+            "cannot mount the store: the system forbids mounts in a namespace ({error}); {INSTEAD}"
+        ),
+    }
+}
+
+/// The advice to users of a system that forbids mounts.
+pub(super) const INSTEAD: &str = "run floe as root, or install into /nix/store";
 
 /// Returns the command for root that allows user namespaces, if a setting forbids them.
 fn remedy() -> Option<&'static str> {
@@ -67,4 +95,19 @@ fn remedy() -> Option<&'static str> {
         .into_iter()
         .find(|(name, value, _)| is_set(name, value));
     found.map(|(_, _, command)| command)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn mounts_in_a_chroot() {
+        expect![
+            "cannot mount the store: the root directory is not a mount point, as in a chroot; first mount the directory of the chroot onto itself (mount --bind DIR DIR), or install into /nix/store"
+        ]
+        .assert_eq(&no_mounts(Errno::INVAL));
+    }
 }
