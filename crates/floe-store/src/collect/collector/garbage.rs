@@ -79,22 +79,32 @@ impl StoreReader {
         ignored: &HashSet<PathBuf>,
     ) -> Result<Garbage, StoreError> {
         let (layout, database) = (self.layout(), self.database());
-        let search = self.root_search(&database, settings.runtime_roots, FailedRoots::Stop);
-        let mut roots = search.find_permanent()?;
-        roots.check_registered(settings.ignore_unregistered_roots)?;
+        let (mut roots, temporary) = self.collection_roots(&database, settings)?;
         let is_ignored = |place: &RootPlace| match place {
             RootPlace::Link(link) => ignored.contains(link),
             _ => false,
         };
         roots.roots.retain(|root| !is_ignored(&root.place));
-        let temporary = search.find_temporary(&mut roots.unreadable)?;
-        let temporary = temporary.iter().map(|root| root.path.hash_part()).collect();
         let found = DeadPaths::find(layout, &database, settings, &roots, &temporary)?;
         Ok(Garbage {
             damaged_rows: database.skipped_rows(),
             stale: roots.stale,
             ..found.describe(layout, roots.unreadable)
         })
+    }
+
+    /// Finds the roots that a collection would find, and the hash parts of the temporary ones.
+    pub(super) fn collection_roots(
+        &self,
+        database: &Database,
+        settings: &GcSettings,
+    ) -> Result<(FoundRoots, HashSet<HashPart>), StoreError> {
+        let search = self.root_search(database, settings.runtime_roots, FailedRoots::Stop);
+        let mut roots = search.find_permanent()?;
+        roots.check_registered(settings.ignore_unregistered_roots)?;
+        let temporary = search.find_temporary(&mut roots.unreadable)?;
+        let temporary = temporary.iter().map(|root| root.path.hash_part());
+        Ok((roots, temporary.collect()))
     }
 }
 
@@ -217,8 +227,11 @@ impl DeadPaths {
             name: file.name.clone(),
             bytes: tree_bytes(&layout.real_store_dir.join(&file.name)),
         });
-        let live = self.graph.all().filter(|it| self.is_live[index(*it)]);
-        let live = live.map(|number| self.graph.row(number).path.clone());
+        let live = self
+            .graph
+            .all()
+            .filter(|it| self.is_live[index(*it)])
+            .map(|number| self.graph.row(number).path.clone());
         Garbage {
             circular: self.circular.clone(),
             dead: valid.chain(others).collect(),

@@ -85,8 +85,10 @@ impl DamagedNames {
     /// paths.
     fn names(mut self, dir: &StoreDir) -> (HashSet<OsString>, HashSet<HashPart>) {
         let texts = self.texts.values();
-        let names = texts.filter_map(|text| named_file(text, dir));
-        let names: HashSet<OsString> = names.map(|name| OsStr::from_bytes(name).into()).collect();
+        let names: HashSet<OsString> = texts
+            .filter_map(|text| named_file(text, dir))
+            .map(|name| OsStr::from_bytes(name).into())
+            .collect();
         // The damage may be in the name that follows.
         let hash_parts = names.iter().filter_map(|name| leading_hash_part(name));
         self.hash_parts.extend(hash_parts);
@@ -139,130 +141,106 @@ pub(super) struct PathRow {
     pub(super) nar_size: u64,
 }
 
-/// The contents of the database, while they are read.
+/// The rows of the table of paths.
 #[derive(Default)]
-struct Reading {
+struct ListedPaths {
+    /// The valid paths, sorted by the numbers of their rows.
     rows: Vec<PathRow>,
     numbers: Numbers,
-    damaged: DamagedNames,
-    references: Vec<(PathNumber, PathNumber)>,
-    /// The paths that keep others by the settings, with these.
-    also_kept: Vec<(PathNumber, PathNumber)>,
+    /// The derivers that keep-derivations keeps.
     derivers: Vec<(PathNumber, HashPart)>,
-    /// The references of damaged rows.
+    damaged: DamagedNames,
+}
+
+/// The rows of the table of references.
+#[derive(Default)]
+struct References {
+    /// The references between valid paths.
+    edges: Vec<(PathNumber, PathNumber)>,
+    /// The paths to which other rows refer.
     kept: Vec<PathNumber>,
     dangling: Vec<DanglingReference>,
 }
 
-impl Reading {
-    fn read_rows(&mut self, database: &Database, settings: &GcSettings) -> Result<(), StoreError> {
-        database.for_each_row(&mut |listed| {
-            let path = match listed.path {
+impl ListedPaths {
+    fn read(database: &Database, settings: &GcSettings) -> Result<ListedPaths, StoreError> {
+        let mut listed = ListedPaths::default();
+        database.for_each_row(&mut |row| {
+            let path = match row.path {
                 Ok(path) => path,
                 Err(text) => {
-                    self.damaged.texts.insert(listed.row, text);
-                    self.damaged.hash_parts.extend(listed.deriver);
+                    listed.damaged.texts.insert(row.row, text);
+                    listed.damaged.hash_parts.extend(row.deriver);
                     return;
                 }
             };
-            let number = number_of_len(self.rows.len());
-            self.numbers.insert(path.hash_part(), number);
-            let deriver = listed.deriver.filter(|_| settings.keep_derivations);
-            self.derivers
-                .extend(deriver.map(|deriver| (number, deriver)));
-            self.rows.push(PathRow {
-                row: listed.row,
+            let number = number_of_len(listed.rows.len());
+            listed.numbers.insert(path.hash_part(), number);
+            let deriver = row.deriver.filter(|_| settings.keep_derivations);
+            let deriver = deriver.map(|deriver| (number, deriver));
+            listed.derivers.extend(deriver);
+            listed.rows.push(PathRow {
+                row: row.row,
                 path,
-                nar_size: listed.nar_size.unwrap_or_default(),
+                nar_size: row.nar_size.unwrap_or_default(),
             });
-        })
+        })?;
+        Ok(listed)
     }
 
-    fn read_references(&mut self, database: &Database) -> Result<(), StoreError> {
-        let Reading {
-            rows,
-            damaged,
-            references,
-            kept,
-            dangling,
-            ..
-        } = self;
-        let number_of = |row: i64| number_of_row(rows, row);
+    fn number_of_row(&self, row: i64) -> Option<PathNumber> {
+        let found = self.rows.binary_search_by_key(&row, |it| it.row);
+        found.ok().map(number_of_len)
+    }
+
+    fn read_references(&self, database: &Database) -> Result<References, StoreError> {
+        let mut found = References::default();
         database.for_each_reference(&mut |row, [referrer, reference]| {
-            let from = referrer.and_then(number_of);
-            let to = reference.and_then(number_of);
+            let from = referrer.and_then(|row| self.number_of_row(row));
+            let to = reference.and_then(|row| self.number_of_row(row));
             match (from, to) {
-                (Some(from), Some(to)) => references.extend((from != to).then_some((from, to))),
+                (Some(from), Some(to)) => found.edges.extend((from != to).then_some((from, to))),
                 // The database forbids to delete a path with such a reference.
                 (None, Some(to)) => {
-                    kept.push(to);
-                    if !referrer.is_some_and(|referrer| damaged.texts.contains_key(&referrer)) {
+                    found.kept.push(to);
+                    let is_damaged = |referrer| self.damaged.texts.contains_key(&referrer);
+                    if !referrer.is_some_and(is_damaged) {
                         database.record_dangling_reference(row, referrer);
                     }
                 }
-                (Some(referrer), None) => dangling.push(DanglingReference {
+                (Some(referrer), None) => found.dangling.push(DanglingReference {
                     referrer,
                     row,
                     reference,
                 }),
                 (None, None) => {}
             }
-        })
+        })?;
+        Ok(found)
     }
 
+    /// Returns derivations with the outputs that keep-outputs keeps. Adds the outputs of damaged
+    /// rows to their names.
     fn read_outputs(
         &mut self,
         database: &Database,
         settings: &GcSettings,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<(PathNumber, PathNumber)>, StoreError> {
+        let mut outputs = Vec::new();
+        if !settings.keep_outputs && self.damaged.texts.is_empty() {
+            return Ok(outputs);
+        }
         database.for_each_output(&mut |derivation, output| {
             if self.damaged.texts.contains_key(&derivation) {
                 self.damaged.hash_parts.insert(output);
-            } else if settings.keep_outputs
-                && let Some(derivation) = number_of_row(&self.rows, derivation)
-            {
-                let outputs = self.numbers.all(output);
-                self.also_kept
-                    .extend(outputs.map(|output| (derivation, output)));
+            } else if settings.keep_outputs {
+                let derivation = self.number_of_row(derivation).into_iter();
+                let all = |it| self.numbers.all(output).map(move |to| (it, to));
+                outputs.extend(derivation.flat_map(all));
             }
-        })
+        })?;
+        Ok(outputs)
     }
-
-    fn finish(mut self, layout: &StoreLayout) -> PathGraph {
-        let numbers = &self.numbers;
-        let derivers = self.derivers.iter().flat_map(|(path, deriver)| {
-            let derivers = numbers.all(*deriver);
-            derivers.map(move |deriver| (*path, deriver))
-        });
-        self.also_kept.extend(derivers);
-        let mut known = HashMap::new();
-        self.dangling.retain(|it| {
-            let mut is_known = |row| {
-                let on_disk = || self.damaged.is_on_disk(row, layout);
-                *known.entry(row).or_insert_with(on_disk)
-            };
-            !it.reference.is_some_and(&mut is_known)
-        });
-        let (names, hash_parts) = self.damaged.names(&layout.store_dir);
-        let named = hash_parts.iter().flat_map(|part| numbers.all(*part));
-        self.kept.extend(named);
-        PathGraph {
-            references: Edges::new(self.rows.len(), &self.references),
-            also_kept: Edges::new(self.rows.len(), &self.also_kept),
-            kept_by_damaged_rows: self.kept,
-            names_in_damaged_rows: names,
-            hash_parts_in_damaged_rows: hash_parts,
-            dangling: self.dangling,
-            numbers: self.numbers,
-            rows: self.rows,
-        }
-    }
-}
-
-/// Returns the number of a path by its row in the database. The rows are in their order.
-fn number_of_row(rows: &[PathRow], row: i64) -> Option<PathNumber> {
-    let found = rows.binary_search_by_key(&row, |it| it.row);
-    found.ok().map(number_of_len)
 }
 
 impl PathGraph {
@@ -271,15 +249,47 @@ impl PathGraph {
         database: &Database,
         settings: &GcSettings,
     ) -> Result<PathGraph, StoreError> {
-        let mut reading = Reading::default();
         let snapshot = database.begin_snapshot()?;
-        reading.read_rows(database, settings)?;
-        reading.read_references(database)?;
-        if settings.keep_outputs || !reading.damaged.texts.is_empty() {
-            reading.read_outputs(database, settings)?;
-        }
+        let mut listed = ListedPaths::read(database, settings)?;
+        let References {
+            edges,
+            mut kept,
+            mut dangling,
+        } = listed.read_references(database)?;
+        let mut also_kept = listed.read_outputs(database, settings)?;
         drop(snapshot);
-        Ok(reading.finish(database.layout()))
+        let ListedPaths {
+            rows,
+            numbers,
+            derivers,
+            damaged,
+        } = listed;
+        also_kept.extend(derivers.iter().flat_map(|(path, deriver)| {
+            let derivers = numbers.all(*deriver);
+            derivers.map(move |deriver| (*path, deriver))
+        }));
+        let layout = database.layout();
+        let mut known = HashMap::new();
+        dangling.retain(|it: &DanglingReference| {
+            let mut is_known = |row| {
+                *known
+                    .entry(row)
+                    .or_insert_with(|| damaged.is_on_disk(row, layout))
+            };
+            !it.reference.is_some_and(&mut is_known)
+        });
+        let (names, hash_parts) = damaged.names(&layout.store_dir);
+        kept.extend(hash_parts.iter().flat_map(|part| numbers.all(*part)));
+        Ok(PathGraph {
+            references: Edges::new(rows.len(), &edges),
+            also_kept: Edges::new(rows.len(), &also_kept),
+            kept_by_damaged_rows: kept,
+            names_in_damaged_rows: names,
+            hash_parts_in_damaged_rows: hash_parts,
+            dangling,
+            numbers,
+            rows,
+        })
     }
 
     /// The number of paths.

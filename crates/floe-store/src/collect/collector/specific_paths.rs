@@ -15,7 +15,7 @@ use crate::disk::StoreLayout;
 use crate::error::StoreError;
 use crate::progress::Progress;
 use crate::query::StoreReader;
-use crate::roots::{FailedRoots, Root, RootPlace};
+use crate::roots::{Root, RootPlace};
 
 /// The paths that `Collector::delete` deletes besides the given ones, and those that it leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,16 +162,14 @@ impl StoreReader {
         settings: &GcSettings,
     ) -> Result<Vec<DeadFile>, DeleteError> {
         let database = self.database();
-        let search = self.root_search(&database, settings.runtime_roots, FailedRoots::Stop);
-        let mut found = search.find_permanent()?;
-        found.check_registered(options.settings(settings).ignore_unregistered_roots)?;
-        let temporary = search.find_temporary(&mut found.unreadable)?;
+        let settings = options.settings(settings);
+        let (roots, temporary) = self.collection_roots(&database, &settings)?;
         let choice = Choice {
             layout: self.layout(),
             database: &database,
-            roots: &found.roots,
-            temporary: &temporary.iter().map(|root| root.path.hash_part()).collect(),
-            settings: options.settings(settings),
+            roots: &roots.roots,
+            temporary: &temporary,
+            settings,
             options,
         };
         let dead = choice.choose(paths)?;
@@ -207,19 +205,22 @@ impl Choice<'_> {
         let graph = PathGraph::read(self.database, &self.settings)?;
         let (given, unregistered) = self.find(&graph, paths)?;
         let mut is_given = vec![false; graph.len()];
-        match self.options.recursive {
-            true => mark_closure(&graph, given, &mut is_given),
-            false => given
-                .iter()
-                .for_each(|number| is_given[index(*number)] = true),
+        if self.options.recursive {
+            mark_closure(&graph, given, &mut is_given);
+        } else {
+            for number in given {
+                is_given[index(number)] = true;
+            }
         }
         let kept = self.kept(&graph);
         let mut is_kept = vec![false; graph.len()];
         graph.mark_live(kept.iter().copied(), &mut is_kept);
         if !self.options.also_referrers {
             // Every other valid path stays, with its references.
-            let others = graph.all().filter(|number| !is_given[index(*number)]);
-            let others: Vec<PathNumber> = others.collect();
+            let others: Vec<PathNumber> = graph
+                .all()
+                .filter(|number| !is_given[index(*number)])
+                .collect();
             graph.mark_live(others, &mut is_kept);
         }
         let given = || graph.all().filter(|number| is_given[index(*number)]);
@@ -244,9 +245,11 @@ impl Choice<'_> {
                 todo.extend(referrers.of(number));
             }
         }
-        let dead = graph.all().find(|number| is_dead[index(*number)]);
-        let dead = dead.map(|number| &graph.row(number).path);
-        let dead = dead.or_else(|| unregistered.iter().find_map(|file| file.path.as_ref()));
+        let dead = graph
+            .all()
+            .find(|number| is_dead[index(*number)])
+            .map(|number| &graph.row(number).path)
+            .or_else(|| unregistered.iter().find_map(|file| file.path.as_ref()));
         let lost = dead.and_then(|dead| {
             let stays = |path| !is_dead[index(path)];
             let lost = graph.find_dangling(self.database, stays)?;
@@ -308,8 +311,10 @@ impl Choice<'_> {
 
     /// Returns the valid paths that roots and damaged rows name.
     fn kept(&self, graph: &PathGraph) -> HashSet<PathNumber> {
-        let temporary = self.temporary.iter();
-        let temporary = temporary.flat_map(|it| graph.numbers_of_hash_part(*it));
+        let temporary = self
+            .temporary
+            .iter()
+            .flat_map(|it| graph.numbers_of_hash_part(*it));
         let mut kept: HashSet<PathNumber> = temporary.collect();
         kept.extend(graph.kept_by_damaged_rows());
         if !self.options.ignore_liveness {
@@ -329,8 +334,10 @@ impl Choice<'_> {
         kept: &HashSet<PathNumber>,
         chain: &[PathNumber],
     ) -> AlivePath {
-        let paths = chain.iter().map(|number| graph.row(*number).path.clone());
-        let paths: Vec<StorePath> = paths.collect();
+        let paths: Vec<StorePath> = chain
+            .iter()
+            .map(|number| graph.row(*number).path.clone())
+            .collect();
         let first = chain.first();
         let is_kept = first.is_some_and(|first| kept.contains(first));
         let has_damaged_row =
