@@ -147,9 +147,10 @@ impl Database {
         check_schema(&layout.database_dir().join("schema"))?;
         let opened = open::for_reading(&file, policy).or_else(|error| {
             // A crash has left a journal that only a writer may roll back.
-            match is_read_only(&error) && recover_unused(layout, &file) {
-                true => open::for_reading(&file, policy),
-                false => Err(error),
+            if is_read_only(&error) && recover_unused(layout, &file) {
+                open::for_reading(&file, policy)
+            } else {
+                Err(error)
             }
         });
         let (opened, tables) = opened.map_err(|source| database_error("open", &file, source))?;
@@ -364,18 +365,16 @@ fn prepare(
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     // With `normal`, a crash of the system may lose the newest rows but never the file. With `off`,
     // it may lose the whole database.
-    let synchronous = match options.fsync {
-        true => "normal",
-        false => "off",
-    };
+    let synchronous = if options.fsync { "normal" } else { "off" };
     connection.pragma_update(None, "synchronous", synchronous)?;
     // The directory of temporary files may be on the same full disk.
     connection.pragma_update(None, "temp_store", "memory")?;
-    let use_wal = match is_new {
-        true => options.use_wal,
+    let use_wal = if is_new {
+        options.use_wal
+    } else {
         // A store that a Nix with use-sqlite-wal = false made stays in its mode: a change needs
         // exclusive access, and both modes work.
-        false => open::journal_mode(connection)? == "wal",
+        open::journal_mode(connection)? == "wal"
     };
     if !use_wal {
         connection.pragma_update(None, "journal_mode", "truncate")?;

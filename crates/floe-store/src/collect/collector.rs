@@ -276,8 +276,9 @@ impl Collection<'_> {
         let mut results = self.results.lock();
         results.links += removed;
         results.bytes_saved_by_links = bytes_saved;
-        let failures = failures.into_iter();
-        let failures = failures.map(|(path, source)| DeleteFailure { path, source });
+        let failures = failures
+            .into_iter()
+            .map(|(path, source)| DeleteFailure { path, source });
         results.failures.extend(failures);
         let has_failures = !results.failures.is_empty();
         drop(results);

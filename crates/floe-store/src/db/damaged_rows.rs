@@ -158,9 +158,12 @@ pub(super) fn bytes_of(value: ValueRef<'_>) -> &[u8] {
 /// Returns bytes as printable text.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let escape = |character: char| match character.is_control() {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
+    let escape = |character: char| {
+        if character.is_control() {
+            character.escape_default().to_string()
+        } else {
+            character.to_string()
+        }
     };
     text.chars().map(escape).collect()
 }

@@ -14,9 +14,10 @@ pub(super) fn open_immutable(file: &Path) -> rusqlite::Result<Connection> {
 
 fn immutable_uri(file: &Path) -> String {
     // The host is empty, because a path may begin with two slashes.
-    let mut uri = String::from(match file.is_absolute() {
-        true => "file://",
-        false => "file:",
+    let mut uri = String::from(if file.is_absolute() {
+        "file://"
+    } else {
+        "file:"
     });
     for byte in file.as_os_str().as_encoded_bytes() {
         match byte {

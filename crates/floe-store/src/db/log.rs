@@ -58,12 +58,13 @@ impl Database {
         &self,
         write: impl Fn() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let written = write().or_else(|error| match error.is_out_of_space() {
-            true => {
+        let written = write().or_else(|error| {
+            if error.is_out_of_space() {
                 self.truncate_log();
                 write()
+            } else {
+                Err(error)
             }
-            false => Err(error),
         });
         self.limit_log();
         written
@@ -82,9 +83,10 @@ pub(super) fn with_cause(error: rusqlite::Error, file: &Path) -> rusqlite::Error
     use ErrorCode::{CannotOpen, SystemIoFailure};
     let code = error.sqlite_error_code();
     let is_vague = matches!(code, Some(CannotOpen | SystemIoFailure));
-    match is_vague && file.parent().is_some_and(has_no_space) {
-        true => rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None),
-        false => error,
+    if is_vague && file.parent().is_some_and(has_no_space) {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None)
+    } else {
+        error
     }
 }
 

@@ -56,9 +56,10 @@ pub(super) fn for_writing(
         |flags| Connection::open_with_flags_and_vfs(file, flags, LOCK_DIRECTORY_VFS);
     if is_new {
         let flags = flags | OpenFlags::SQLITE_OPEN_CREATE;
-        return match use_wal {
-            true => Connection::open_with_flags(file, flags),
-            false => with_lock_directory(flags),
+        return if use_wal {
+            Connection::open_with_flags(file, flags)
+        } else {
+            with_lock_directory(flags)
         };
     }
     // A read-only connection finds out the kind of locks. With the wrong kind of locks, a writable
@@ -124,9 +125,10 @@ fn open_without_locks(file: &Path, error: rusqlite::Error) -> rusqlite::Result<C
     if let Some(side) = SideFile::unapplied(file) {
         return open_copy(file, side);
     }
-    match is_empty(&side_file(file, "-wal")) && !is_being_written(file) {
-        true => open_immutable(file),
-        false => Err(error),
+    if is_empty(&side_file(file, "-wal")) && !is_being_written(file) {
+        open_immutable(file)
+    } else {
+        Err(error)
     }
 }
 
@@ -151,9 +153,10 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<Opened> 
     let Some(big_lock) = may_write.then(|| open_big_lock(file)).flatten() else {
         // SQLite reports a lock that cannot be created as held by another process, and would wait
         // in vain.
-        let code = match wait_for_writer(file, policy) {
-            true => rusqlite::ffi::SQLITE_PERM,
-            false => rusqlite::ffi::SQLITE_BUSY,
+        let code = if wait_for_writer(file, policy) {
+            rusqlite::ffi::SQLITE_PERM
+        } else {
+            rusqlite::ffi::SQLITE_BUSY
         };
         return Err(sqlite_error(code));
     };

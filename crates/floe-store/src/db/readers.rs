@@ -17,10 +17,7 @@ pub(super) fn find_readers(file: &Path) -> Vec<DatabaseReader> {
     let holders = index.map_or(Vec::new(), |index| read_lock_holders(&locks, index.ino()));
     let is_reading = |user: &&DatabaseReader| holders.contains(&user.process);
     let readers: Vec<DatabaseReader> = users.iter().filter(is_reading).cloned().collect();
-    match readers.is_empty() {
-        true => users,
-        false => readers,
-    }
+    if readers.is_empty() { users } else { readers }
 }
 
 /// Returns the other processes that have the database open, as far as this user sees them.
@@ -38,8 +35,7 @@ fn find_users(file: &Path) -> Vec<DatabaseReader> {
         .flatten();
     let users = processes.filter_map(|entry| {
         let process: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let descriptors = list_directory(&entry.path().join("fd")).ok()?;
-        let mut descriptors = descriptors.flatten();
+        let mut descriptors = list_directory(&entry.path().join("fd")).ok()?.flatten();
         let has_open = descriptors.any(|it| identity(it.path()) == Some(database));
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         (has_open && process != std::process::id()).then(|| DatabaseReader {

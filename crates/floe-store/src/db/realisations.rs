@@ -30,8 +30,9 @@ pub struct Realisation {
 impl Realisation {
     /// Returns the contents of `realisations/ID.doi` in a binary cache of Nix up to 2.34.
     pub fn to_json(&self) -> Value {
-        let dependencies = self.dependent_realisations.iter();
-        let dependencies: BTreeMap<&str, &str> = dependencies
+        let dependencies: BTreeMap<&str, &str> = self
+            .dependent_realisations
+            .iter()
             .map(|(id, path)| (id.as_str(), path.as_str()))
             .collect();
         // Nix up to 2.34 sorts signatures as text.

@@ -61,8 +61,9 @@ impl Database {
     pub(crate) fn replace(&self, registration: &Registration<'_>) -> Result<bool, StoreError> {
         let error = |source| super::database_error("update a path in", &self.file, source);
         let transaction = self.begin_immediate()?;
-        let is_complete = self.try_replace(&transaction, registration);
-        let is_complete = is_complete.map_err(error)?;
+        let is_complete = self
+            .try_replace(&transaction, registration)
+            .map_err(error)?;
         if is_complete {
             transaction.commit().map_err(error)?;
         }

@@ -43,10 +43,12 @@ impl Tables {
         let is_of_other = |name: &String| {
             !name.starts_with("sqlite_") && !FURTHER_TABLES.contains(&name.as_str())
         };
-        Ok(match names.iter().any(|name| name == "ValidPaths") {
-            true => Tables::OfNix,
-            false if names.iter().any(is_of_other) => Tables::Foreign,
-            false => Tables::None,
+        Ok(if names.iter().any(|name| name == "ValidPaths") {
+            Tables::OfNix
+        } else if names.iter().any(is_of_other) {
+            Tables::Foreign
+        } else {
+            Tables::None
         })
     }
 }

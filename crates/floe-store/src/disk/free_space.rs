@@ -75,9 +75,10 @@ fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
 /// Returns the free bytes and inodes. Most file systems reserve space for root. A total of zero
 /// means that the file system does not count.
 fn free(counts: &StatVfs, is_root: bool) -> (Option<u64>, Option<u64>) {
-    let (blocks, inodes) = match is_root {
-        true => (counts.f_bfree, counts.f_ffree),
-        false => (counts.f_bavail, counts.f_favail),
+    let (blocks, inodes) = if is_root {
+        (counts.f_bfree, counts.f_ffree)
+    } else {
+        (counts.f_bavail, counts.f_favail)
     };
     let bytes = blocks.saturating_mul(counts.f_frsize);
     let bytes = (counts.f_blocks > 0).then_some(bytes);

@@ -74,9 +74,10 @@ fn describe(found: &Statx) -> Examined {
         mode,
         size: found.stx_size,
         links: usize::try_from(found.stx_nlink).unwrap_or(usize::MAX),
-        mount: match has_id {
-            true => Some(MountId::Mount(found.stx_mnt_id)),
-            false => is_directory.then_some(MountId::Device(device)),
+        mount: if has_id {
+            Some(MountId::Mount(found.stx_mnt_id))
+        } else {
+            is_directory.then_some(MountId::Device(device))
         },
     }
 }

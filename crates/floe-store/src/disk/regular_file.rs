@@ -22,9 +22,10 @@ pub fn read_regular_file(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = open_regular_file(path)?.take(len_max.saturating_add(1));
     file.read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > len_max {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(bytes),
+    if bytes.len() as u64 > len_max {
+        Err(io::ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(bytes)
     }
 }
 

@@ -92,9 +92,10 @@ impl LockWait {
 
     /// Returns [`StoreError::Interrupted`] if the cancel flag is set.
     pub(crate) fn check_cancelled(&self) -> Result<(), StoreError> {
-        match self.cancel.load(Ordering::Relaxed) {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
+        if self.cancel.load(Ordering::Relaxed) {
+            Err(StoreError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 
@@ -110,9 +111,10 @@ impl LockWait {
     pub(crate) fn notify_of_wait(&self, what: &str, timeout: Duration) {
         let Some(notify) = &self.notify else { return };
         let seconds = timeout.as_secs();
-        let (count, unit) = match seconds >= 120 && seconds.is_multiple_of(60) {
-            true => (seconds / 60, "minutes"),
-            false => (seconds, "seconds"),
+        let (count, unit) = if seconds >= 120 && seconds.is_multiple_of(60) {
+            (seconds / 60, "minutes")
+        } else {
+            (seconds, "seconds")
         };
         notify(&format!("{what}, at most {count} {unit}"));
     }
@@ -163,9 +165,10 @@ pub(crate) fn wait_for_database(times: i32) -> bool {
     if waited == NOTIFY_AFTER {
         lock_wait.notify_of_wait("the database", LOCK_TIMEOUT);
     }
-    thread::sleep(match times < SHORT_PAUSES {
-        true => Duration::from_millis(1 << times),
-        false => LOCK_POLL_INTERVAL,
+    thread::sleep(if times < SHORT_PAUSES {
+        Duration::from_millis(1 << times)
+    } else {
+        LOCK_POLL_INTERVAL
     });
     true
 }

@@ -116,8 +116,9 @@ impl WritableStore {
 
     fn is_empty(&self, temp_roots: &str) -> bool {
         let names = |directory: &Path| -> io::Result<Vec<String>> {
-            let names = list_directory(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
-            let names: io::Result<Vec<_>> = names.collect();
+            let names: io::Result<Vec<_>> = list_directory(directory)?
+                .map(|entry| Ok(entry?.file_name().to_owned()))
+                .collect();
             let lossy = names?.into_iter();
             Ok(lossy.map(|it| it.to_string_lossy().into_owned()).collect())
         };

@@ -36,8 +36,9 @@ impl StoreReader {
 
 impl ReferenceGraph {
     fn new(infos: Vec<PathInfo>) -> ReferenceGraph {
-        let numbers = infos.iter().enumerate();
-        let numbers: HashMap<_, _> = numbers
+        let numbers: HashMap<_, _> = infos
+            .iter()
+            .enumerate()
             .map(|(number, info)| (info.path.clone(), number))
             .collect();
         let references = infos.iter().enumerate().map(|(own, info)| {

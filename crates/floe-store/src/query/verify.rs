@@ -100,9 +100,12 @@ impl StoreReader {
         let Some(lock) = GcLock::open_existing(self.layout())? else {
             return Ok(None);
         };
-        lock.wait(&LockWait::default(), || match progress.should_continue() {
-            true => Ok(lock.try_acquire_shared()?.then_some(())),
-            false => Err(StoreError::Interrupted),
+        lock.wait(&LockWait::default(), || {
+            if progress.should_continue() {
+                Ok(lock.try_acquire_shared()?.then_some(()))
+            } else {
+                Err(StoreError::Interrupted)
+            }
         })?;
         Ok(Some(lock))
     }

@@ -152,9 +152,10 @@ impl IndirectGcRoot {
     /// Checks the place by its name alone.
     fn check_place(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = &self.0;
-        match is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {
-            true => Err(StoreError::RootInStore(path.clone())),
-            false => Ok(()),
+        if is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {
+            Err(StoreError::RootInStore(path.clone()))
+        } else {
+            Ok(())
         }
     }
 
@@ -270,9 +271,10 @@ pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
     let Some(directory) = link.ancestors().skip(1).find(|path| path.exists()) else {
         return Ok(());
     };
-    let usable = match directory.is_dir() {
-        true => access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from),
-        false => Err(io::ErrorKind::NotADirectory.into()),
+    let usable = if directory.is_dir() {
+        access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from)
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
     };
     usable.map_err(|source| StoreError::CannotCreateRoot {
         path: link.to_path_buf(),

@@ -157,8 +157,9 @@ impl Profile {
     /// Returns the highest generation number.
     fn latest_generation(&self, directory: &Directory) -> Result<Option<u64>, StoreError> {
         let names = directory.list().io_context("list", directory.path())?;
-        let numbers = names.iter();
-        let numbers = numbers.filter_map(|(name, _)| self.generation_number(Path::new(name)));
+        let numbers = names
+            .iter()
+            .filter_map(|(name, _)| self.generation_number(Path::new(name)));
         Ok(numbers.max())
     }
 

@@ -140,9 +140,10 @@ impl NarPlan {
         let is_same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && u64::try_from(stat.st_size) == Ok(planned.size)
             && is_executable(&stat) == planned.executable;
-        match is_same {
-            true => Ok(opened),
-            false => Err(root.changed(name)),
+        if is_same {
+            Ok(opened)
+        } else {
+            Err(root.changed(name))
         }
     }
 

@@ -59,9 +59,10 @@ impl TreeWriter {
         let name = source.as_os_str().as_encoded_bytes();
         let can_share = cloner.node(CWD, name, kind, 0)?;
         // Otherwise the whole builder is dropped, which closes its file before it removes the tree.
-        Ok(match can_share {
-            true => Some(cloner.builder.tree),
-            false => None,
+        Ok(if can_share {
+            Some(cloner.builder.tree)
+        } else {
+            None
         })
     }
 }
@@ -146,8 +147,7 @@ impl TreeCloner {
 
     /// Checks that the linked file is the one that was examined.
     fn check_link(&mut self, file: &OwnedFd, stat: &Stat, size: u64) -> Result<bool, StoreError> {
-        let linked = self.builder.stat_last();
-        let linked = linked.io_context("examine", &self.path)?;
+        let linked = self.builder.stat_last().io_context("examine", &self.path)?;
         if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(self.changed());
         }

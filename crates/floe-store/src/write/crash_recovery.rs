@@ -223,10 +223,7 @@ fn is_sealed(tree: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(tree) else {
         return false;
     };
-    let has_final_mode = match found.is_dir() {
-        true => found.mode() & 0o7777 == 0o555,
-        false => true,
-    };
+    let has_final_mode = !found.is_dir() || found.mode() & 0o7777 == 0o555;
     has_final_mode && (found.mtime(), found.mtime_nsec()) == (1, 0)
 }
 
@@ -274,8 +271,9 @@ mod tests {
         // Files of others: a tree of a live run, a path that another process is adding, roots of
         // Nix.
         let own = fs::read_dir(&roots).unwrap().flatten();
-        let own = own.map(|entry| entry.file_name().into_string().unwrap());
-        let mut own = own.filter(|name| name != "77-floe-0");
+        let mut own = own
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .filter(|name| name != "77-floe-0");
         let own = own.next().unwrap();
         let kept = [
             format!("{HASH}-{own}-9"),

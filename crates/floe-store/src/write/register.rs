@@ -74,8 +74,10 @@ impl StoreWriter {
         if !error.is_out_of_space() {
             // A tree whose rollback fails is removed.
             let renamed = renamed.into_iter().filter_map(|path| roll_back(path).ok());
-            let incomplete = outcome.missing_references.into_iter();
-            let incomplete = incomplete.map(|(staged, _)| staged);
+            let incomplete = outcome
+                .missing_references
+                .into_iter()
+                .map(|(staged, _)| staged);
             let kept = renamed.chain(incomplete).chain(outcome.busy);
             self.keep_for_resume(kept.map(|staged| staged.tree));
         }
@@ -113,9 +115,10 @@ impl StoreWriter {
         }
         self.sync_before_commit(renamed)?;
         let none_refused = outcome.refused.len() == refused_before;
-        let registered = match none_refused {
-            true => database.register(&registrations)?,
-            false => 0,
+        let registered = if none_refused {
+            database.register(&registrations)?
+        } else {
+            0
         };
         for (staged, _lock) in renamed.drain(..registered) {
             staged.tree.detach();
@@ -203,9 +206,10 @@ impl StoreWriter {
         if database.is_valid(path)? {
             return Ok(LockOutcome::Valid);
         }
-        match self.is_being_removed(path)? {
-            true => Ok(LockOutcome::Busy),
-            false => Ok(LockOutcome::Acquired(lock)),
+        if self.is_being_removed(path)? {
+            Ok(LockOutcome::Busy)
+        } else {
+            Ok(LockOutcome::Acquired(lock))
         }
     }
 }
@@ -249,8 +253,10 @@ fn retain_with_valid_references(
     outcome: &mut RegisterOutcome,
 ) -> Result<Vec<LockedPath>, StoreError> {
     loop {
-        let paths = batch.iter().map(|(staged, _)| staged.info.path.clone());
-        let paths: HashSet<StorePath> = paths.collect();
+        let paths: HashSet<StorePath> = batch
+            .iter()
+            .map(|(staged, _)| staged.info.path.clone())
+            .collect();
         let mut complete = Vec::new();
         for (staged, lock) in batch {
             let mut missing = BTreeSet::new();
@@ -259,9 +265,10 @@ fn retain_with_valid_references(
                     missing.insert(reference.clone());
                 }
             }
-            match missing.is_empty() {
-                true => complete.push((staged, lock)),
-                false => outcome.missing_references.push((staged, missing)),
+            if missing.is_empty() {
+                complete.push((staged, lock))
+            } else {
+                outcome.missing_references.push((staged, missing))
             }
         }
         // A path that is left out may be a reference of other paths, so the check repeats.

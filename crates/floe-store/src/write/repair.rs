@@ -138,14 +138,16 @@ impl StoreWriter {
             let renamed = staged.tree.rename_to(place.clone());
             renamed.io_context("rename a tree to", &place)?;
         }
-        match has_damaged_row {
-            true => self.replace_row(&staged.info)?,
-            false => self.database().update(&staged.info)?,
+        if has_damaged_row {
+            self.replace_row(&staged.info)?
+        } else {
+            self.database().update(&staged.info)?
         }
-        match is_exchanged {
+        if is_exchanged {
             // Removes the old tree.
-            true => drop(staged),
-            false => staged.tree.detach(),
+            drop(staged)
+        } else {
+            staged.tree.detach()
         }
         Ok(Ok(()))
     }

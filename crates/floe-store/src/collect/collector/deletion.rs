@@ -120,9 +120,10 @@ impl Deletion<'_> {
             let send = has_workers.then_some(send);
             self.delete_batches(&mut remaining, send.as_ref())
         })?;
-        match self.remover.has_skipped.load(Ordering::Relaxed) {
-            true => Err(StoreError::Interrupted),
-            false => Ok(()),
+        if self.remover.has_skipped.load(Ordering::Relaxed) {
+            Err(StoreError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 
@@ -217,9 +218,10 @@ impl Deletion<'_> {
         remaining: &mut Remaining,
         limit: BatchLimit,
     ) -> Result<Vec<DeadEntry>, StoreError> {
-        let valid = match remaining.takes_unregistered_first && remaining.has_unregistered() {
-            true => Vec::new(),
-            false => self.take_valid(remaining, limit),
+        let valid = if remaining.takes_unregistered_first && remaining.has_unregistered() {
+            Vec::new()
+        } else {
+            self.take_valid(remaining, limit)
         };
         if valid.is_empty() {
             return self.next_unregistered(remaining, limit);
@@ -244,16 +246,15 @@ impl Deletion<'_> {
         let mut entries = Vec::new();
         for (number, is_removable) in valid.iter().zip(deleted?) {
             let row = remaining.graph.row(*number);
-            match is_removable {
-                true => entries.push(DeadEntry {
+            if is_removable {
+                entries.push(DeadEntry {
                     name: c_string(row.path.as_str().as_bytes()),
                     hash_part: Some(row.path.hash_part()),
                     expected_bytes: row.nar_size,
-                }),
-                false => {
-                    roots.end_deletion(Some(row.path.hash_part()));
-                    remaining.graph.mark_live([*number], &mut remaining.is_live);
-                }
+                });
+            } else {
+                roots.end_deletion(Some(row.path.hash_part()));
+                remaining.graph.mark_live([*number], &mut remaining.is_live);
             }
         }
         Ok(entries)
@@ -402,9 +403,10 @@ impl Remaining {
 
     /// Marks the paths that new roots keep.
     fn mark_new_roots(&mut self, new: &mut Vec<HashPart>) {
-        let known = new.drain(..);
-        let known = known.flat_map(|it| self.graph.numbers_of_hash_part(it));
-        let known: Vec<PathNumber> = known.collect();
+        let known: Vec<PathNumber> = new
+            .drain(..)
+            .flat_map(|it| self.graph.numbers_of_hash_part(it))
+            .collect();
         self.graph.mark_live(known, &mut self.is_live);
     }
 }
@@ -419,9 +421,10 @@ impl BatchSize {
     }
 
     fn grow(&mut self) {
-        let larger = match self.was_too_large {
-            true => self.paths + self.paths.div_ceil(4),
-            false => self.paths * 4,
+        let larger = if self.was_too_large {
+            self.paths + self.paths.div_ceil(4)
+        } else {
+            self.paths * 4
         };
         self.paths = larger.min(BATCH_PATHS_MAX);
         self.attempts = 0;

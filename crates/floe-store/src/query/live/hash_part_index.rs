@@ -142,9 +142,10 @@ impl IndexCursor {
         // The last known row is read again. If it differs or is missing, the file may have been
         // restored to older contents, and other rows may have reused the same numbers since.
         let same_row = self.last_row == Row::default() || rows.first == Some(self.last_row);
-        let change = match store.identity()? == self.identity && same_row {
-            true => Change::Appended(rows),
-            false => Change::Reloaded(HashPartIndex::load(store)?),
+        let change = if store.identity()? == self.identity && same_row {
+            Change::Appended(rows)
+        } else {
+            Change::Reloaded(HashPartIndex::load(store)?)
         };
         let since = self.clone();
         Ok(IndexDelta { since, change })

@@ -147,9 +147,10 @@ impl RootSearch<'_> {
         &self,
         unreadable: &mut Vec<Unreadable>,
     ) -> Result<Vec<Candidate>, StoreError> {
-        match self.removes_stale {
-            true => temporary::take(self.layout),
-            false => temporary::roots(self.layout, unreadable),
+        if self.removes_stale {
+            temporary::take(self.layout)
+        } else {
+            temporary::roots(self.layout, unreadable)
         }
     }
 
@@ -173,8 +174,10 @@ impl RootSearch<'_> {
         candidates: Vec<Candidate>,
     ) -> Result<Vec<Root>, StoreError> {
         let mut is_valid: HashMap<StorePath, bool> = HashMap::new();
-        let roots = roots.into_iter().map(|root| (root.place.to_string(), root));
-        let mut roots: BTreeSet<(String, Root)> = roots.collect();
+        let mut roots: BTreeSet<(String, Root)> = roots
+            .into_iter()
+            .map(|root| (root.place.to_string(), root))
+            .collect();
         for Candidate { place, path } in candidates {
             let known = is_valid.get(&path).copied();
             let valid = known.map_or_else(|| self.database.is_valid(&path), Ok)?;

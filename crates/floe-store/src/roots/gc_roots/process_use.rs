@@ -53,9 +53,10 @@ fn describe(place: &Path, full_path: &str) -> Option<String> {
 fn named_process(process: &str) -> String {
     let name = fs::read(Path::new("/proc").join(process).join("comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
-    match name.is_empty() {
-        true => format!("process {process}"),
-        false => format!("process {process} ({name})"),
+    if name.is_empty() {
+        format!("process {process}")
+    } else {
+        format!("process {process} ({name})")
     }
 }
 

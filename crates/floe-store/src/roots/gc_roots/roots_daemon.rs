@@ -30,12 +30,13 @@ fn reply(socket: &Path) -> io::Result<Vec<u8>> {
     let mut reply = Vec::new();
     stream.take(REPLY_LEN_MAX).read_to_end(&mut reply)?;
     let is_cut = reply.len() as u64 == REPLY_LEN_MAX || !reply.ends_with(b"\0");
-    match reply.is_empty() || !is_cut {
-        true => Ok(reply),
-        false => Err(io::Error::new(
+    if reply.is_empty() || !is_cut {
+        Ok(reply)
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "its reply is not complete",
-        )),
+        ))
     }
 }
 

@@ -84,9 +84,10 @@ impl FoundProfiles {
                 continue;
             }
             let is_own_link = link.stat().is_ok_and(|it| is_trusted_owner(it.st_uid));
-            match is_own && is_own_link {
-                true => self.own.push(profile),
-                false => self.foreign.push(profile.place),
+            if is_own && is_own_link {
+                self.own.push(profile)
+            } else {
+                self.foreign.push(profile.place)
             }
         }
         Ok(())

@@ -270,13 +270,14 @@ impl Profile {
                 number,
             });
         }
-        match generations.all.iter().any(|it| it.number == number) {
-            true => Ok(()),
-            false => Err(StoreError::NoGeneration {
+        if generations.all.iter().any(|it| it.number == number) {
+            Ok(())
+        } else {
+            Err(StoreError::NoGeneration {
                 profile: self.place.clone(),
                 wanted: Some(number),
                 current: generations.current,
-            }),
+            })
         }
     }
 }
@@ -285,9 +286,10 @@ impl Profile {
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let nanoseconds = Duration::from_nanos(nanoseconds);
     let since = Duration::from_secs(seconds.unsigned_abs());
-    let whole = match seconds < 0 {
-        true => SystemTime::UNIX_EPOCH.checked_sub(since),
-        false => SystemTime::UNIX_EPOCH.checked_add(since),
+    let whole = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(since)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(since)
     };
     let exact = whole.and_then(|whole| whole.checked_add(nanoseconds));
     exact.unwrap_or(SystemTime::UNIX_EPOCH)

@@ -84,9 +84,10 @@ impl PackedFileWriter {
     }
 
     fn flush_if_full(&mut self) -> io::Result<()> {
-        match self.buffer.len() >= CHUNK_LEN {
-            true => self.flush(),
-            false => Ok(()),
+        if self.buffer.len() >= CHUNK_LEN {
+            self.flush()
+        } else {
+            Ok(())
         }
     }
 
