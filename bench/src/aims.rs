@@ -55,17 +55,19 @@ impl Aim {
     fn describe(self) -> String {
         let limit = |most: f64| {
             let text = significant(most);
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-                false => text,
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
             }
         };
         let time = self.time.map(|most| format!("time ≤ {}", limit(most)));
         let cpu = self.cpu.map(|most| format!("CPU ≤ {}", limit(most)));
         let parts: Vec<String> = time.into_iter().chain(cpu).collect();
-        match parts.is_empty() {
-            true => "none".into(),
-            false => parts.join(", "),
+        if parts.is_empty() {
+            "none".into()
+        } else {
+            parts.join(", ")
         }
     }
 }

@@ -87,9 +87,10 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
         explanation: network.map_or(EXPLANATION, |network| network.explanation),
         appendix: traffic_table(&report.rows),
     };
-    Ok(match results.publish(root, args)? {
-        true => Outcome::Passed,
-        false => Outcome::Failed,
+    Ok(if results.publish(root, args)? {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
     })
 }
 
@@ -179,9 +180,10 @@ fn traffic_table(rows: &[Row]) -> String {
             );
         }
     }
-    match lines.is_empty() {
-        true => lines,
-        false => format!("{TRAFFIC_HEAD}{lines}"),
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("{TRAFFIC_HEAD}{lines}")
     }
 }
 

@@ -48,18 +48,20 @@ pub(crate) fn run(root: &Path, name: &str, args: &LibfloeArgs) -> Result<Outcome
         let file = root.join(format!("bench/results/{name}.md"));
         results::write(&file, &format!("# libfloe: {name}\n\n{machine}\n{text}"))?;
     }
-    Ok(match status.success() {
-        true => Outcome::Passed,
-        false => Outcome::Failed,
+    Ok(if status.success() {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
     })
 }
 
 /// Returns the package that holds a benchmark. Older checkouts have all of them in floe-ffi.
 fn package_of(checkout: &Path, name: &str) -> &'static str {
     let manifest = fs::read_to_string(checkout.join("crates/floe-ffi/Cargo.toml"));
-    match manifest.is_ok_and(|text| text.contains(&format!("name = \"{name}\""))) {
-        true => "floe-ffi",
-        false => "floe-messages",
+    if manifest.is_ok_and(|text| text.contains(&format!("name = \"{name}\""))) {
+        "floe-ffi"
+    } else {
+        "floe-messages"
     }
 }
 

@@ -159,9 +159,10 @@ fn append_statement(text: &mut Vec<u8>, statement: &Statement<'_>) {
             path,
             may_be_missing,
         } => {
-            let directive = match may_be_missing {
-                true => &b"!include "[..],
-                false => b"include ",
+            let directive = if *may_be_missing {
+                &b"!include "[..]
+            } else {
+                b"include "
             };
             text.extend([directive, path].concat());
         }

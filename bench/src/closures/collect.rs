@@ -168,11 +168,12 @@ fn links_directory(root: &Path) -> PathBuf {
 }
 
 fn check_links(root: &Path, expected: &BTreeSet<String>) -> Result<(), BenchError> {
-    match names(&links_directory(root)) == *expected {
-        true => Ok(()),
-        false => Err(BenchError::Result(
+    if names(&links_directory(root)) == *expected {
+        Ok(())
+    } else {
+        Err(BenchError::Result(
             "other links than those of nix-store".into(),
-        )),
+        ))
     }
 }
 

@@ -299,9 +299,10 @@ fn cache(cache: &Path, scratch: &Path, wants_mass_query: bool) -> Result<PathBuf
     }
     let info = directory.join("nix-cache-info");
     let _: std::io::Result<()> = fs::remove_file(&info);
-    let mass_query = match wants_mass_query {
-        true => "WantMassQuery: 1\n",
-        false => "",
+    let mass_query = if wants_mass_query {
+        "WantMassQuery: 1\n"
+    } else {
+        ""
     };
     let text = format!("StoreDir: /nix/store\n{mass_query}");
     fs::write(&info, text).context("cannot write nix-cache-info")?;

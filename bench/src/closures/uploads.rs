@@ -302,9 +302,10 @@ fn empty(cache: &Path) -> Result<(), BenchError> {
     let failed = |error: std::io::Error| BenchError::Result(error.to_string());
     for entry in fs::read_dir(cache).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        match path.is_dir() {
-            true => fs::remove_dir_all(path),
-            false => fs::remove_file(path),
+        if path.is_dir() {
+            fs::remove_dir_all(path)
+        } else {
+            fs::remove_file(path)
         }
         .map_err(failed)?;
     }

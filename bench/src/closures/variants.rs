@@ -294,9 +294,10 @@ fn archive(fixture: &Fixture, corpus: &Corpus, is_compressed: bool) -> Result<Pa
         return Ok(file);
     }
     let new = file.with_extension("new");
-    let script = match is_compressed {
-        true => "tar -C \"$0\" -cf - . | zstd -q -3 -f -o \"$1\"",
-        false => "tar -C \"$0\" -cf \"$1\" .",
+    let script = if is_compressed {
+        "tar -C \"$0\" -cf - . | zstd -q -3 -f -o \"$1\""
+    } else {
+        "tar -C \"$0\" -cf \"$1\" ."
     };
     let status = Command::new("sh")
         .args(["-c", script])

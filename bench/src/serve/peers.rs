@@ -232,9 +232,10 @@ fn floe_command(binary: &Path, workload: &Workload, port: u16) -> Command {
 /// Returns the option for the directory of compressed NARs. With `--before`, the binary may be
 /// older than the present name.
 fn cache_option(binary: &Path) -> &'static str {
-    match has_option(binary, "--compressed-cache") {
-        true => "--compressed-cache",
-        false => concat!("--side", "-cache"),
+    if has_option(binary, "--compressed-cache") {
+        "--compressed-cache"
+    } else {
+        concat!("--side", "-cache")
     }
 }
 

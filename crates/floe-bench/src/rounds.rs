@@ -65,9 +65,12 @@ pub fn rounds(
     stop: &AtomicBool,
     on_round: &mut dyn FnMut(usize, &[Measurement]),
 ) -> Vec<Measurement> {
-    let mut turn = |index: usize| match stop.load(Ordering::Relaxed) {
-        true => Err(BenchError::Interrupted),
-        false => run_once(&variants[index], stop),
+    let mut turn = |index: usize| {
+        if stop.load(Ordering::Relaxed) {
+            Err(BenchError::Interrupted)
+        } else {
+            run_once(&variants[index], stop)
+        }
     };
     take_turns(variants.len(), repetitions, &mut turn, on_round)
 }

@@ -72,9 +72,10 @@ pub fn welch(a: &Summary, b: &Summary) -> Option<Welch> {
     let error = (of_a + of_b).sqrt();
     if error == 0.0 {
         // Nothing varies: the means are either equal or certainly different.
-        let (t, p) = match difference == 0.0 {
-            true => (0.0, 1.0),
-            false => (difference.signum() * f64::INFINITY, 0.0),
+        let (t, p) = if difference == 0.0 {
+            (0.0, 1.0)
+        } else {
+            (difference.signum() * f64::INFINITY, 0.0)
         };
         let degrees = (a.len + b.len - 2) as f64;
         return Some(Welch { t, degrees, p });
@@ -108,12 +109,11 @@ impl Ratio {
     /// The interval of a ratio whose logarithm has a standard error; `None` if the degrees of
     /// freedom are not positive.
     fn from_log_error(value: f64, error: f64, degrees: f64) -> Option<Ratio> {
-        let width = match error == 0.0 {
-            true => 1.0,
-            false => {
-                let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
-                (student.inverse_cdf(UPPER_QUANTILE) * error).exp()
-            }
+        let width = if error == 0.0 {
+            1.0
+        } else {
+            let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
+            (student.inverse_cdf(UPPER_QUANTILE) * error).exp()
         };
         let (low, high) = (value / width, value * width);
         Some(Ratio { value, low, high })

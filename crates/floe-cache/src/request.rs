@@ -80,9 +80,10 @@ impl Request {
     /// Makes a request that writes, which has no connection yet. It is not sent a second time while
     /// the first one may still succeed.
     pub(crate) fn write(client: &CacheClient, url: Url, message: Message) -> Request {
-        let buffering = match message.body.is_small() {
-            true => Buffering::Whole,
-            false => Buffering::Stream,
+        let buffering = if message.body.is_small() {
+            Buffering::Whole
+        } else {
+            Buffering::Stream
         };
         let timeout = client.options.stall_timeout;
         Request {

@@ -51,12 +51,11 @@ impl<'a> UriParameter<'a> {
         set: impl FnOnce(&'a str) -> Result<(), String>,
     ) -> Result<(), String> {
         self.known.push(name);
-        match self.name == name {
-            true => {
-                self.is_known = true;
-                set(self.value)
-            }
-            false => Ok(()),
+        if self.name == name {
+            self.is_known = true;
+            set(self.value)
+        } else {
+            Ok(())
         }
     }
 

@@ -69,9 +69,10 @@ impl BinaryCacheWriter {
         options: &CacheWriteOptions,
         context: &TargetContext<'_>,
     ) -> Result<OpenTarget, Error> {
-        let open = match context.dry_run {
-            true => BinaryCacheWriter::open_read_only,
-            false => BinaryCacheWriter::open,
+        let open = if context.dry_run {
+            BinaryCacheWriter::open_read_only
+        } else {
+            BinaryCacheWriter::open
         };
         let store_dir = context.store_dir.clone().unwrap_or_default();
         let mut cache = open(storage, options, store_dir, &context.session.cancel)?;

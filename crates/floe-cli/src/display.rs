@@ -67,8 +67,9 @@ fn progress_display() -> Box<dyn EventSink> {
 
 /// Returns a display for events outside of a copy.
 fn line_display() -> Box<dyn EventSink> {
-    match is_json() {
-        true => Box::new(JsonLines::new()),
-        false => Box::new(EventLines),
+    if is_json() {
+        Box::new(JsonLines::new())
+    } else {
+        Box::new(EventLines)
     }
 }

@@ -87,9 +87,10 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         || error.is::<ServeError>()
         || error.is::<ConfigError>()
         || error.is::<UsageError>();
-    match is_whole {
-        true => error.to_string(),
-        false => format!("{error:#}"),
+    if is_whole {
+        error.to_string()
+    } else {
+        format!("{error:#}")
     }
 }
 
@@ -133,9 +134,10 @@ pub(crate) fn report_usage(
         // A closed stdout or stderr is ignored.
         let _: std::io::Result<()> = error.print();
     }
-    match error.use_stderr() {
-        true => ExitCode::from(code_and_name(ErrorKind::Usage).0),
-        false => ExitCode::SUCCESS,
+    if error.use_stderr() {
+        ExitCode::from(code_and_name(ErrorKind::Usage).0)
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

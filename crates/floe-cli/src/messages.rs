@@ -18,9 +18,12 @@ pub(crate) fn counted(count: impl TryInto<usize>, noun: &str) -> String {
 /// Escapes control characters: other users may name the links of a shared store.
 pub(crate) fn escaped(place: impl Display) -> String {
     let place = place.to_string();
-    let characters = place.chars().map(|c| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
+    let characters = place.chars().map(|c| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
     });
     characters.collect()
 }

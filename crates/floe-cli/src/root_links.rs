@@ -92,9 +92,10 @@ fn below_empty_directory(roots: &HiddenRoots, directory: &str) -> String {
 }
 
 fn as_root() -> &'static str {
-    match geteuid().is_root() {
-        true => "",
-        false => "; only root sees all",
+    if geteuid().is_root() {
+        ""
+    } else {
+        "; only root sees all"
     }
 }
 

@@ -269,9 +269,10 @@ fn log_parameter(flags: &StoreFlags<'_>) -> Result<Option<PathBuf>, ConfigError>
     let Some(value) = query.split('&').find_map(|part| part.strip_prefix("log=")) else {
         return Ok(None);
     };
-    match value.contains('%') {
-        true => Err(ConfigError::LogParameter(value.into())),
-        false => Ok(Some(PathBuf::from(value))),
+    if value.contains('%') {
+        Err(ConfigError::LogParameter(value.into()))
+    } else {
+        Ok(Some(PathBuf::from(value)))
     }
 }
 

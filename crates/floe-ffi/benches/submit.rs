@@ -62,9 +62,10 @@ fn main() -> ExitCode {
     for failure in &failures {
         println!("FAILED: {failure}");
     }
-    match failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -222,9 +222,10 @@ pub unsafe extern "C" fn floe_queue_take(
         // SAFETY: as above.
         unsafe { pointer::write(count, written, "count")? };
         engine.resume_if_stalled();
-        match is_over {
-            true => Err(Status::Closed.into()),
-            false => Ok(()),
+        if is_over {
+            Err(Status::Closed.into())
+        } else {
+            Ok(())
         }
     })
 }
@@ -236,9 +237,10 @@ pub extern "C" fn floe_queue_wait(engine: u64, timeout_ms: i64) -> i32 {
     with_engine(engine, |engine| {
         engine.check_may_wait()?;
         let time = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
-        match queue_of(engine)?.wait(time) {
-            true => Ok(()),
-            false => Err(Status::TimedOut.into()),
+        if queue_of(engine)?.wait(time) {
+            Ok(())
+        } else {
+            Err(Status::TimedOut.into())
         }
     })
 }

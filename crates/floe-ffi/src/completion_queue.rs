@@ -182,9 +182,10 @@ mod tests {
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| queue.wait(Duration::from_secs(60)));
                 thread::sleep(Duration::from_millis(20));
-                match last {
-                    false => queue.add(&mut completions(0..1)),
-                    true => queue.end(),
+                if last {
+                    queue.end()
+                } else {
+                    queue.add(&mut completions(0..1))
                 }
                 assert!(waiter.join().unwrap());
             });

@@ -253,9 +253,10 @@ impl Shared {
     /// Returns an error if the calling thread belongs to this engine and therefore must not wait
     /// for it.
     pub(crate) fn check_may_wait(&self) -> Result<(), Status> {
-        match INSIDE.get().0 == self.handle {
-            true => Err(Status::WouldDeadlock),
-            false => Ok(()),
+        if INSIDE.get().0 == self.handle {
+            Err(Status::WouldDeadlock)
+        } else {
+            Ok(())
         }
     }
 

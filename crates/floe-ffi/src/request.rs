@@ -73,9 +73,10 @@ impl Payload {
         bytes: &'a [u8],
         budget: &Arc<Budget>,
     ) -> Result<impl FnOnce() -> Payload + use<'a>, Status> {
-        let long = match bytes.len() <= INLINE_LEN {
-            true => None,
-            false => Some(Counted::copy(bytes, budget)?),
+        let long = if bytes.len() <= INLINE_LEN {
+            None
+        } else {
+            Some(Counted::copy(bytes, budget)?)
         };
         Ok(move || match long {
             Some(counted) => Payload::Heap(counted),

@@ -40,9 +40,10 @@ pub(crate) struct AdaptiveSpin {
 impl AdaptiveSpin {
     /// Returns the spin time of the next wait.
     pub(crate) fn duration(&self) -> Duration {
-        match self.was_short.load(Ordering::Relaxed) {
-            true => LONG,
-            false => SHORT,
+        if self.was_short.load(Ordering::Relaxed) {
+            LONG
+        } else {
+            SHORT
         }
     }
 

@@ -350,10 +350,10 @@ fn main() -> ExitCode {
     }
     let missed: Vec<String> = comparisons.iter().flat_map(missed).collect();
     missed.iter().for_each(|gate| println!("missed: {gate}"));
-    match missed.is_empty() || !options.gate {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if missed.is_empty() || !options.gate {
+        return ExitCode::SUCCESS;
     }
+    ExitCode::FAILURE
 }
 
 struct Options {

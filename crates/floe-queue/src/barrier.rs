@@ -28,9 +28,10 @@ impl Barrier {
     /// The cheap fence, for the side that runs often.
     #[inline]
     pub(crate) fn light(self) {
-        match self.is_asymmetric {
-            true => std::sync::atomic::compiler_fence(Ordering::SeqCst),
-            false => fence(Ordering::SeqCst),
+        if self.is_asymmetric {
+            std::sync::atomic::compiler_fence(Ordering::SeqCst)
+        } else {
+            fence(Ordering::SeqCst)
         }
     }
 

@@ -131,9 +131,10 @@ impl<T: Send + 'static> Inner<T> {
         let Some(producer) = self.queues.find() else {
             return Ok(false);
         };
-        match producer.has_room() || producer.make_room() {
-            true => Ok(true),
-            false => Err(SubmitError::Busy),
+        if producer.has_room() || producer.make_room() {
+            Ok(true)
+        } else {
+            Err(SubmitError::Busy)
         }
     }
 

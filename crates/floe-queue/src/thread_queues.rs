@@ -107,9 +107,10 @@ impl<T> ThreadQueues<T> {
     /// Returns the queues created since their number was `seen`, and updates `seen`.
     pub(crate) fn take_new(&self, seen: &mut u32) -> Vec<Consumer<T>> {
         let made = self.made.load(Ordering::Acquire);
-        match mem::replace(seen, made) == made {
-            true => Vec::new(),
-            false => mem::take(&mut lock(&self.shared).new),
+        if mem::replace(seen, made) == made {
+            Vec::new()
+        } else {
+            mem::take(&mut lock(&self.shared).new)
         }
     }
 

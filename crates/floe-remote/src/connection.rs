@@ -295,9 +295,10 @@ impl Sender<'_> {
             Protocol::Worker => request.write(&mut message, &self.shared.dir),
         };
         let mut state = self.shared.state.lock();
-        let failure = match is_known {
-            true => state.failure.clone(),
-            false => Some(RemoteError::Query {
+        let failure = if is_known {
+            state.failure.clone()
+        } else {
+            Some(RemoteError::Query {
                 uri: self.shared.name.clone(),
                 reason: match request {
                     Request::QueryPathFromHashPart(_) => {
@@ -307,7 +308,7 @@ impl Sender<'_> {
                     _ => "its protocol has no such request; use ssh-ng://",
                 }
                 .into(),
-            }),
+            })
         };
         if let Some(failure) = failure {
             drop(state);

@@ -349,9 +349,10 @@ impl Disk {
 
 impl Filesystem for Disk {
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match name == "disk" {
-            true => reply.entry(&TTL, &self.attributes(INodeNo(2)), Generation(0)),
-            false => reply.error(Errno::ENOENT),
+        if name == "disk" {
+            reply.entry(&TTL, &self.attributes(INodeNo(2)), Generation(0))
+        } else {
+            reply.error(Errno::ENOENT)
         }
     }
 

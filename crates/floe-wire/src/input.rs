@@ -42,9 +42,10 @@ impl<'a> Input<'a> {
         let len = self.len(what, max)?;
         let padded = len.next_multiple_of(NUMBER_LEN);
         let (bytes, padding) = self.take(padded)?.split_at(len);
-        match padding.iter().all(|byte| *byte == 0) {
-            true => Ok(bytes),
-            false => Err(WireError::Padding { what }),
+        if padding.iter().all(|byte| *byte == 0) {
+            Ok(bytes)
+        } else {
+            Err(WireError::Padding { what })
         }
     }
 

@@ -36,12 +36,13 @@ pub(crate) fn read_greeting(input: &mut Input<'_>) -> Result<(), WireError> {
         return Err(WireError::Magic { beginning });
     }
     let found = Version::from_number(input.number()?);
-    match found.major == OFFERED.major && found >= MINIMUM {
-        true => Ok(()),
-        false => Err(WireError::Version {
+    if found.major == OFFERED.major && found >= MINIMUM {
+        Ok(())
+    } else {
+        Err(WireError::Version {
             found,
             needed: MINIMUM,
-        }),
+        })
     }
 }
 

@@ -67,10 +67,9 @@ impl ServerInfo {
             output::text(output, self.nix_version.as_deref().unwrap_or_default());
         }
         if version.has_trust() {
-            let trust = self.trusts_client.map_or(0, |is_trusted| match is_trusted {
-                true => 1,
-                false => 2,
-            });
+            let trust = self
+                .trusts_client
+                .map_or(0, |is_trusted| if is_trusted { 1 } else { 2 });
             output::number(output, trust);
         }
     }

@@ -14,8 +14,9 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         .args(arguments)
         .status()
         .context("cannot start cargo")?;
-    Ok(match status.success() {
-        true => Outcome::Good,
-        false => Outcome::Bad,
+    Ok(if status.success() {
+        Outcome::Good
+    } else {
+        Outcome::Bad
     })
 }

@@ -52,9 +52,10 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
             (other, _) => return Ok(Outcome::Usage(format!("dist does not know {other}"))),
         }
     }
-    let made = match only_sign {
-        true => sums::sign_release(root, &target_directory(root).join("dist"), request.key)?,
-        false => Release::new(root, request)?.make()?,
+    let made = if only_sign {
+        sums::sign_release(root, &target_directory(root).join("dist"), request.key)?
+    } else {
+        Release::new(root, request)?.make()?
     };
     for file in made {
         println!("{}", file.display());
@@ -118,9 +119,10 @@ impl Release {
             // All packages of the workspace have one version.
             version: env!("CARGO_PKG_VERSION"),
             commit: git(root, &["rev-parse", "HEAD"])?,
-            targets: match request.targets.is_empty() {
-                true => TARGETS.iter().collect(),
-                false => request.targets,
+            targets: if request.targets.is_empty() {
+                TARGETS.iter().collect()
+            } else {
+                request.targets
             },
             time: time.parse().context("git prints no time")?,
         })

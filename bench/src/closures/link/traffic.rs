@@ -75,9 +75,10 @@ impl Direction {
             return false;
         };
         let mut connections = self.shared.0.lock();
-        let (port, to) = match self.is_from_client {
-            true => (segment.from, segment.to),
-            false => (segment.to, segment.from),
+        let (port, to) = if self.is_from_client {
+            (segment.from, segment.to)
+        } else {
+            (segment.to, segment.from)
         };
         let may_stall = stalls == Some(to) && !connections.values().any(|other| other.is_stalled);
         let connection = connections.entry(port).or_default();

@@ -66,9 +66,10 @@ impl PutObject for PlainPut {
         let upload = self.upload(name, None, RequestBody::Stream(body));
         Box::pin(async move {
             upload.await?;
-            match is_complete.load(Ordering::Relaxed) {
-                true => Ok(()),
-                false => Err(write_failure::too_early(&url?)),
+            if is_complete.load(Ordering::Relaxed) {
+                Ok(())
+            } else {
+                Err(write_failure::too_early(&url?))
             }
         })
     }

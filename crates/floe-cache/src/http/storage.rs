@@ -112,9 +112,10 @@ impl HttpStorage {
     }
 
     fn nar_target(&self, url: &str) -> Result<RequestTarget, Error> {
-        let parsed = match url.starts_with("http://") || url.starts_with("https://") {
-            true => parse_url(url),
-            false => self.shared.object_url(url),
+        let parsed = if url.starts_with("http://") || url.starts_with("https://") {
+            parse_url(url)
+        } else {
+            self.shared.object_url(url)
         };
         let url = parsed.map_err(|error| CacheError::NarUrl {
             source_name: self.name(),
@@ -196,13 +197,15 @@ impl ReadStorage for HttpStorage {
             limits.set_http2(&self.shared.base, Version::HTTP_2);
         }
         // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
-        let max = match uses_http2 {
-            true => STREAMS_MAX,
-            false => options.connections.min(QUERIES_MAX),
+        let max = if uses_http2 {
+            STREAMS_MAX
+        } else {
+            options.connections.min(QUERIES_MAX)
         };
-        let first = match limit.want_mass_query {
-            true => max,
-            false => LOW_CONCURRENCY,
+        let first = if limit.want_mass_query {
+            max
+        } else {
+            LOW_CONCURRENCY
         };
         // A second limit would come only with a second `nix-cache-info`.
         let _: Result<(), _> = self.shared.query_limit.set(AdaptiveLimit::new(first, max));
@@ -242,9 +245,10 @@ impl HttpCacheShared {
     ) -> Result<(), Error> {
         let (options, limits) = (&self.client.options, &self.client.network.limits);
         let stall_timeout = options.stall_timeout;
-        let (attempts, timeout, rate_window) = match nar.can_fail_over {
-            true => (1, FAILOVER_AFTER, FAILOVER_RATE_WINDOW),
-            false => (options.retry.attempts, stall_timeout, RATE_WINDOW_MAX),
+        let (attempts, timeout, rate_window) = if nar.can_fail_over {
+            (1, FAILOVER_AFTER, FAILOVER_RATE_WINDOW)
+        } else {
+            (options.retry.attempts, stall_timeout, RATE_WINDOW_MAX)
         };
         let (timeout, rate_window) = (timeout.min(stall_timeout), rate_window.min(stall_timeout));
         let held = match held {

@@ -55,9 +55,10 @@ impl Host {
 
     /// Returns a connection if one is free now.
     fn try_acquire(self: &Arc<Host>) -> Option<Connection> {
-        let permit = match self.uses_http2() {
-            true => None,
-            false => Some(self.permits.clone().try_acquire_owned().ok()?),
+        let permit = if self.uses_http2() {
+            None
+        } else {
+            Some(self.permits.clone().try_acquire_owned().ok()?)
         };
         let host = self.clone();
         Some(Connection { host, permit })
@@ -124,9 +125,10 @@ impl ConnectionLimits {
     /// Waits for a connection. Requests get connections in their order.
     pub(crate) async fn acquire(&self, url: &Url) -> RequestPermits {
         let host = self.host(url);
-        let named = match host.uses_http2() {
-            true => Connection { host, permit: None },
-            false => host.acquire().await,
+        let named = if host.uses_http2() {
+            Connection { host, permit: None }
+        } else {
+            host.acquire().await
         };
         RequestPermits {
             named: Some(named),

@@ -45,9 +45,12 @@ impl ClientCertificate {
             .map_err(pem::Error::Io)
             .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
             .map_err(to_io)
-            .and_then(|chain| match chain.is_empty() {
-                true => Err(io::Error::other("it has no certificate in PEM")),
-                false => Ok(chain),
+            .and_then(|chain| {
+                if chain.is_empty() {
+                    Err(io::Error::other("it has no certificate in PEM"))
+                } else {
+                    Ok(chain)
+                }
             })
             .map_err(file_error(
                 "read the client certificate",

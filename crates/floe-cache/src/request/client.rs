@@ -37,9 +37,10 @@ impl CacheClient {
         let options = requests.apply(&network.options);
         let needs_clients =
             certificate.is_some() || options.connect_timeout != network.options.connect_timeout;
-        let clients = match needs_clients {
-            true => Clients::new(&options, &network.events, certificate)?.into(),
-            false => network.clients.clone(),
+        let clients = if needs_clients {
+            Clients::new(&options, &network.events, certificate)?.into()
+        } else {
+            network.clients.clone()
         };
         Ok(CacheClient {
             netrc: Some(network.netrc.clone()),

@@ -36,9 +36,10 @@ pub(crate) async fn exchange(
         let result = try_exchange(client, &mut request).await;
         // The connection is free during the pause before a retry.
         request.held = RequestPermits::none();
-        let attempts = match request.message.body.is_repeatable() {
-            true => retry.attempts,
-            false => 1,
+        let attempts = if request.message.body.is_repeatable() {
+            retry.attempts
+        } else {
+            1
         };
         match result {
             Err(error) if error.is_transient() && attempt < attempts => {
@@ -56,9 +57,10 @@ pub(crate) async fn exchange(
 /// Waits for a connection. Over HTTP/2, one connection carries all requests.
 async fn write_permit(client: &CacheClient, url: &Url) -> RequestPermits {
     let network = &client.network;
-    match network.limits.uses_http2(url) {
-        true => RequestPermits::none(),
-        false => network.write_limits.acquire(url).await,
+    if network.limits.uses_http2(url) {
+        RequestPermits::none()
+    } else {
+        network.write_limits.acquire(url).await
     }
 }
 

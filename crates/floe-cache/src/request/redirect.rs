@@ -77,10 +77,13 @@ async fn follow(
         };
         limits.observe(&mut request.held, &response);
         let target = redirect_target(&response, &url, first);
-        let target = target.map_err(|error| match request.message.hides_query {
-            // Its text may repeat a token.
-            true => Error::fetch(&request.shown(), NO_TARGET, false),
-            false => error,
+        let target = target.map_err(|error| {
+            if request.message.hides_query {
+                // Its text may repeat a token.
+                Error::fetch(&request.shown(), NO_TARGET, false)
+            } else {
+                error
+            }
         });
         match target? {
             None => return Ok(Ok(response)),

@@ -70,12 +70,13 @@ impl Connector {
             .host_str()
             .is_some_and(|host| host.starts_with(LINK_LOCAL));
         let sent = exchange(&self.0, url.clone(), message);
-        let reply = match is_metadata {
+        let reply = if is_metadata {
             // On most machines nothing answers there.
-            true => timeout(METADATA_TIMEOUT, sent)
+            timeout(METADATA_TIMEOUT, sent)
                 .await
-                .map_err(|_| Error::fetch(url.as_str(), "nothing arrived in time", false))??,
-            false => sent.await?,
+                .map_err(|_| Error::fetch(url.as_str(), "nothing arrived in time", false))??
+        } else {
+            sent.await?
         };
         if !reply.status.is_success() {
             let mut url = url;

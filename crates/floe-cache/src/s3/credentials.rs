@@ -94,13 +94,14 @@ impl Credentials {
         let credential = credential.map_err(|error| failed(error.into()))?;
         let texts = [Some(&credential.key_id), credential.token.as_ref()];
         let are_valid = texts.into_iter().flatten().all(|text| is_header_text(text));
-        match are_valid {
-            true => Ok(Some(credential)),
-            false => Err(failed(Cause {
+        if are_valid {
+            Ok(Some(credential))
+        } else {
+            Err(failed(Cause {
                 reason: "a key or a token has characters that no header can have".into(),
                 transient: false,
                 is_without_reply: false,
-            })),
+            }))
         }
     }
 }

@@ -13,9 +13,10 @@ pub(super) fn explain(body: &[u8]) -> Option<Explanation> {
         advice: advice(&code),
         // A bucket that must not be listed hides what it does not have.
         is_denial: code == "AccessDenied",
-        message: match message.is_empty() {
-            true => code,
-            false => format!("{code}: {message}"),
+        message: if message.is_empty() {
+            code
+        } else {
+            format!("{code}: {message}")
         },
     })
 }

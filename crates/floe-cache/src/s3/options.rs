@@ -61,9 +61,10 @@ impl S3Options {
     pub(super) fn bucket_url(&self, bucket: &str, region: &str) -> Result<String, String> {
         let (scheme, host, is_amazon) = match &self.endpoint {
             None => {
-                let suffix = match region.starts_with("cn-") {
-                    true => "amazonaws.com.cn",
-                    false => "amazonaws.com",
+                let suffix = if region.starts_with("cn-") {
+                    "amazonaws.com.cn"
+                } else {
+                    "amazonaws.com"
                 };
                 ("https", format!("s3.{region}.{suffix}"), true)
             }
@@ -82,9 +83,10 @@ impl S3Options {
             Addressing::Virtual => true,
             Addressing::Auto => is_amazon && !bucket.contains('.'),
         };
-        Ok(match is_in_host {
-            true => format!("{scheme}://{bucket}.{host}"),
-            false => format!("{scheme}://{host}/{bucket}"),
+        Ok(if is_in_host {
+            format!("{scheme}://{bucket}.{host}")
+        } else {
+            format!("{scheme}://{host}/{bucket}")
         })
     }
 }

@@ -72,9 +72,10 @@ impl S3CacheUri {
         }
         let mut cache = S3CacheUri {
             bucket: bucket.to_owned(),
-            prefix: match prefix.is_empty() {
-                true => prefix,
-                false => prefix + "/",
+            prefix: if prefix.is_empty() {
+                prefix
+            } else {
+                prefix + "/"
             },
             write: CacheWriteOptions::defaults(uri, context),
             ..S3CacheUri::default()

@@ -113,9 +113,10 @@ impl BinaryCacheWriter {
     /// Parses the narinfo of a path. The error says why it cannot be used.
     fn parse_narinfo(&self, path: &StorePath, text: &[u8]) -> Result<NarInfo, String> {
         let narinfo = NarInfo::parse(text, &self.store_dir).map_err(|error| error.to_string())?;
-        match narinfo.info.path == *path {
-            true => Ok(narinfo),
-            false => Err(format!("its narinfo describes {}", narinfo.info.path)),
+        if narinfo.info.path == *path {
+            Ok(narinfo)
+        } else {
+            Err(format!("its narinfo describes {}", narinfo.info.path))
         }
     }
 }

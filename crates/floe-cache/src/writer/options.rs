@@ -57,9 +57,10 @@ impl CacheWriteOptions {
         let mut names = uri.parameters.iter().map(|(name, _)| name.as_str());
         CacheWriteOptions {
             compression: context.compression.unwrap_or(default.compression),
-            secret_keys: match names.any(|name| [SECRET_KEY, SECRET_KEYS].contains(&name)) {
-                true => Vec::new(),
-                false => context.secret_keys.clone(),
+            secret_keys: if names.any(|name| [SECRET_KEY, SECRET_KEYS].contains(&name)) {
+                Vec::new()
+            } else {
+                context.secret_keys.clone()
             },
             ..default
         }

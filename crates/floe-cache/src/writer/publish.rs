@@ -93,12 +93,11 @@ impl BinaryCacheWriter {
         let (mut complete, mut names) = (Vec::with_capacity(staged.len()), HashSet::new());
         for nar in staged {
             let missing = self.missing_references(&nar);
-            match missing.iter().all(|path| names.contains(path)) {
-                true => {
-                    names.insert(nar.path().clone());
-                    complete.push(nar);
-                }
-                false => self.keep_staged(nar, outcome),
+            if missing.iter().all(|path| names.contains(path)) {
+                names.insert(nar.path().clone());
+                complete.push(nar);
+            } else {
+                self.keep_staged(nar, outcome)
             }
         }
         Ok(complete)

@@ -50,9 +50,10 @@ impl OutputArgs {
     /// Returns these arguments, completed by those before the command.
     fn or(self, before: OutputArgs) -> OutputArgs {
         let is_set = self.quiet || self.verbose > 0;
-        let (quiet, verbose) = match is_set {
-            true => (self.quiet, self.verbose),
-            false => (before.quiet, before.verbose),
+        let (quiet, verbose) = if is_set {
+            (self.quiet, self.verbose)
+        } else {
+            (before.quiet, before.verbose)
         };
         OutputArgs {
             quiet,

@@ -42,11 +42,12 @@ impl PathArgs {
 
     /// Checks that there are paths for `--follow`: some come from stdin.
     pub(crate) fn check_follow(&self) -> Result<(), UsageError> {
-        match self.stdin || self.paths.iter().any(|path| path == STDIN) {
-            true => Ok(()),
-            false => Err(UsageError(
+        if self.stdin || self.paths.iter().any(|path| path == STDIN) {
+            Ok(())
+        } else {
+            Err(UsageError(
                 "cannot follow stdin: no path comes from there; add --stdin".into(),
-            )),
+            ))
         }
     }
 }
@@ -58,9 +59,10 @@ pub(crate) fn read_paths(paths: &[String], stdin: bool) -> anyhow::Result<Vec<St
     let is_listed = |path: &String| path == STDIN;
     let mut texts = Vec::new();
     for path in paths {
-        match is_listed(path) {
-            true => texts.extend(path_lines::read_stdin()?),
-            false => texts.push(path.clone()),
+        if is_listed(path) {
+            texts.extend(path_lines::read_stdin()?)
+        } else {
+            texts.push(path.clone())
         }
     }
     if stdin && !paths.iter().any(is_listed) {

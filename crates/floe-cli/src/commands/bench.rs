@@ -69,9 +69,10 @@ pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
         eprint_line("floe: interrupted; kept the measurements so far");
         bail!(AlreadyReported::from(ErrorKind::Interrupted));
     }
-    match report.is_complete() {
-        true => Ok(()),
-        false => bail!(AlreadyReported::from(ErrorKind::Failed)),
+    if report.is_complete() {
+        Ok(())
+    } else {
+        bail!(AlreadyReported::from(ErrorKind::Failed))
     }
 }
 
@@ -87,9 +88,10 @@ fn notes(args: &BenchCopyArgs, variants: &[VariantSpec]) -> Vec<String> {
             "Ratios are ratios of means to {}, with 95 % intervals; p is from Welch's t-test.",
             variants.first().map_or("", |variant| &variant.name)
         ),
-        match variants.iter().all(|variant| variant.checks_signatures()) {
-            true => "Signatures: all variants check them.".into(),
-            false => "Signatures: no variant checks them.".into(),
+        if variants.iter().all(|variant| variant.checks_signatures()) {
+            "Signatures: all variants check them.".into()
+        } else {
+            "Signatures: no variant checks them.".into()
         },
     ];
     notes.extend(variants.iter().map(|variant| {

@@ -81,12 +81,13 @@ fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Resu
     let mut present = Vec::new();
     for path in paths.drain(..) {
         let is_on_disk = fs::symlink_metadata(reader.real_path(&path)).is_ok();
-        match is_on_disk || reader.path_info(&path)?.is_some() {
-            true => present.push(path),
-            false => warn(format_args!(
+        if is_on_disk || reader.path_info(&path)?.is_some() {
+            present.push(path)
+        } else {
+            warn(format_args!(
                 "skipping {}: this store does not have it",
                 reader.layout().store_dir.full_path(&path)
-            )),
+            ))
         }
     }
     *paths = present;

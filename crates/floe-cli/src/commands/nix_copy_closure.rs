@@ -31,9 +31,10 @@ pub(crate) fn run(args: &NixCopyClosureArgs) -> anyhow::Result<()> {
                 .into()
         ));
     }
-    let uri = match args.gzip {
-        true => format!("ssh-ng://{}?compress=true", args.host),
-        false => format!("ssh-ng://{}", args.host),
+    let uri = if args.gzip {
+        format!("ssh-ng://{}?compress=true", args.host)
+    } else {
+        format!("ssh-ng://{}", args.host)
     };
     let direction = if args.from { "--from" } else { "--to" };
     // Nix's command demands no signatures either.

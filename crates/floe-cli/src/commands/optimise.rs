@@ -23,15 +23,14 @@ pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<()> {
     signals::cancel_on_signals(&cancel)?;
     let reader = store.open_with(options::lock_wait(cancel.flag()))?;
     let progress = |cancel| StoreProgress::start(cancel, "read");
-    let results = match args.dry_run {
-        true => reader.find_equal_files(args.jobs, &progress(cancel))?,
-        false => {
-            store.prepare_writing()?;
-            drop(reader);
-            let options = store.settings.write_options(&cancel)?;
-            let writer = StoreWriter::open_with(store.layout, &options)?;
-            writer.optimise(args.jobs, &progress(cancel))?
-        }
+    let results = if args.dry_run {
+        reader.find_equal_files(args.jobs, &progress(cancel))?
+    } else {
+        store.prepare_writing()?;
+        drop(reader);
+        let options = store.settings.write_options(&cancel)?;
+        let writer = StoreWriter::open_with(store.layout, &options)?;
+        writer.optimise(args.jobs, &progress(cancel))?
     };
     report(args, &results)
 }
@@ -73,9 +72,10 @@ fn report(args: &OptimiseArgs, results: &OptimiseResults) -> anyhow::Result<()> 
     }
     if !args.store.json {
         let files = counted(results.files_linked, "file");
-        eprint_line(match args.dry_run {
-            true => format!("would link {files} to equal ones, which frees {size}"),
-            false => format!("linked {files} to equal ones, which freed {size}"),
+        eprint_line(if args.dry_run {
+            format!("would link {files} to equal ones, which frees {size}")
+        } else {
+            format!("linked {files} to equal ones, which freed {size}")
         });
     }
     match results.failures.len() {

@@ -123,9 +123,10 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
         changes.into_iter().flatten().try_for_each(print)?;
     }
     warn_of_skipped_rows(&store);
-    match args.store.json {
-        true => print(json!({ "generations": shown })),
-        false => Ok(()),
+    if args.store.json {
+        print(json!({ "generations": shown }))
+    } else {
+        Ok(())
     }
 }
 
@@ -161,14 +162,15 @@ fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
             Some(path) => store.path_info(&path)?.is_some(),
             None => true,
         };
-        match is_kept {
-            true => Ok(()),
-            false => bail!(
+        if is_kept {
+            Ok(())
+        } else {
+            bail!(
                 "cannot switch to generation {}: the store does not have {}; try floe install, or \
                  another generation",
                 generation.number,
                 generation.target.display()
-            ),
+            )
         }
     };
     let (before, now) = profile.switch(store.layout(), to, &lock_wait, check)?;
@@ -186,9 +188,10 @@ fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
 fn delete(args: &ProfileArgs, spec: &GenerationSpec, dry_run: bool) -> anyhow::Result<()> {
     let profile = profile(args)?;
     let specs = std::slice::from_ref(spec);
-    let deleted = match dry_run {
-        true => profile.find_deletable(specs)?,
-        false => profile.delete(specs, &options::lock_wait(Default::default()))?,
+    let deleted = if dry_run {
+        profile.find_deletable(specs)?
+    } else {
+        profile.delete(specs, &options::lock_wait(Default::default()))?
     };
     if args.store.json {
         let numbers: Vec<u64> = deleted.iter().map(|it| it.number).collect();

@@ -93,8 +93,9 @@ fn explain(
             ))?;
         }
     }
-    match args.store.json {
-        true => print(json!({ "paths": explained })),
-        false => Ok(()),
+    if args.store.json {
+        print(json!({ "paths": explained }))
+    } else {
+        Ok(())
     }
 }

@@ -70,9 +70,10 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
     let path = env::join_paths(all)?;
     let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty());
     let default = vec![shell.unwrap_or_else(|| OsString::from("/bin/sh"))];
-    let words = match args.command.is_empty() {
-        true => &default,
-        false => &args.command,
+    let words = if args.command.is_empty() {
+        &default
+    } else {
+        &args.command
     };
     let [program, arguments @ ..] = &**words else {
         bail!(UsageError(

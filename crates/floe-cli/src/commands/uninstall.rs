@@ -46,9 +46,10 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     let mut removed = BTreeSet::new();
     let mut failure = Ok(());
     for (root, removal) in &removals {
-        failure = match args.dry_run {
-            true => Ok(()),
-            false => remove(store.layout(), root, removal),
+        failure = if args.dry_run {
+            Ok(())
+        } else {
+            remove(store.layout(), root, removal)
         };
         if failure.is_err() {
             break;

@@ -72,9 +72,10 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let is_none = paths.is_empty() && (args.stdin || !args.paths.is_empty());
     let paths = StoreNames::from(store.layout()).follow(&paths);
     let paths = paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let found = match is_none {
-        true => Verification::default(),
-        false => store.verify(&paths, args.jobs, &())?,
+    let found = if is_none {
+        Verification::default()
+    } else {
+        store.verify(&paths, args.jobs, &())?
     };
     let mut repaired = Repaired::default();
     let mut kind = ErrorKind::Untrusted;

@@ -17,13 +17,14 @@ use crate::messages::counted;
 use crate::stdout::print;
 
 pub(super) fn created(target: &dyn StoreConfig) {
-    match is_json() {
-        true => write_event(
+    if is_json() {
+        write_event(
             Level::Info,
             "created",
             json!({ "target": target.to_string() }),
-        ),
-        false => eprint_line(format_args!("created {target}")),
+        )
+    } else {
+        eprint_line(format_args!("created {target}"))
     }
 }
 
@@ -62,8 +63,8 @@ pub(super) fn done(
     if summary.copied > 0 && !is_failed && !has_roots && target.layout().is_some() {
         line += "; nothing protects them from garbage collection yet (use --out-link or --profile)";
     }
-    match is_json() {
-        true => write_event(
+    if is_json() {
+        write_event(
             Level::Info,
             "done",
             json!({
@@ -73,8 +74,9 @@ pub(super) fn done(
                 "narBytes": summary.nar_bytes,
                 "seconds": time.as_secs_f64(),
             }),
-        ),
-        false => eprint_line(line),
+        )
+    } else {
+        eprint_line(line)
     }
     Ok(())
 }

@@ -76,9 +76,10 @@ impl Progress {
                 nar_bytes,
                 is_reused,
             } => {
-                match is_reused {
-                    true => self.reused = self.reused.saturating_add_signed(*nar_bytes),
-                    false => self.unpacked.add(*nar_bytes, now),
+                if *is_reused {
+                    self.reused = self.reused.saturating_add_signed(*nar_bytes);
+                } else {
+                    self.unpacked.add(*nar_bytes, now)
                 }
                 if let Some(transfer) = self.transfers.get_mut(*path) {
                     transfer.nar_bytes = transfer.nar_bytes.saturating_add_signed(*nar_bytes);

@@ -68,9 +68,10 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
 
 /// Writes a JSON line about the life of a server, or prints its message.
 pub(crate) fn report_event(event: &str, message: &str) {
-    match is_json() {
-        true => json_event(event, message),
-        false => eprint_line(message),
+    if is_json() {
+        json_event(event, message)
+    } else {
+        eprint_line(message)
     }
 }
 
@@ -122,9 +123,10 @@ pub(crate) fn write_lines(level: Level, mut lines: String) {
     if level == Level::Info && !is_json() && !is_verbose(Verbosity::Normal) {
         return;
     }
-    lines = match is_journal() {
-        true => journal::with_priority(level.priority(), &lines),
-        false => colored(level, lines),
+    lines = if is_journal() {
+        journal::with_priority(level.priority(), &lines)
+    } else {
+        colored(level, lines)
     };
     lines.push('\n');
     // One call keeps the lines of several threads apart. A closed stderr is ignored.

@@ -67,9 +67,10 @@ impl Machine {
     }
 
     fn nix(&self, nix: &Nix) -> CommandOutput {
-        let args: &[&str] = match nix.is_2_8() {
-            true => &["show-config", "--json"],
-            false => &["config", "show", "--json"],
+        let args: &[&str] = if nix.is_2_8() {
+            &["show-config", "--json"]
+        } else {
+            &["config", "show", "--json"]
         };
         let mut command = nix.command("nix", ["--extra-experimental-features", "nix-command"]);
         run(self.configure(command.args(args).args(self.case.options)))

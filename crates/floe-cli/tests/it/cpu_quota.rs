@@ -18,9 +18,10 @@ impl QuarterCore {
         let name = format!("floe-test-{}", std::process::id());
         let (old, new) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
         // cgroup v1 and v2: 25 ms of every 100 ms.
-        let (group, file, text) = match old.join("cpu.cfs_quota_us").exists() {
-            true => (old.join(name), "cpu.cfs_quota_us", "25000"),
-            false => (new.join(name), "cpu.max", "25000 100000"),
+        let (group, file, text) = if old.join("cpu.cfs_quota_us").exists() {
+            (old.join(name), "cpu.cfs_quota_us", "25000")
+        } else {
+            (new.join(name), "cpu.max", "25000 100000")
         };
         let made = fs::create_dir(&group).and_then(|()| fs::write(group.join(file), text));
         if let Err(error) = made {

@@ -300,9 +300,10 @@ fn collections_keep_what_damaged_rows_name() {
             let has_path_row = store.kind.sql.contains("into ValidPaths");
             let mut command = floe(args);
             command.arg("--root").arg(&store.root);
-            match is_kept || has_path_row {
-                true => store.expect_one_warning(&mut command),
-                false => run(&mut command).expect(0),
+            if is_kept || has_path_row {
+                store.expect_one_warning(&mut command)
+            } else {
+                run(&mut command).expect(0)
             };
         }
         assert_eq!(store.has_files(path), is_kept, "{name}");
@@ -406,9 +407,10 @@ fn optimise_leaves_damaged_rows_out() {
         for args in [&["optimise", "--dry-run"][..], &["optimise"]] {
             let mut command = floe(args);
             command.arg("--root").arg(&store.root);
-            match has_path_row {
-                true => store.expect_one_warning(&mut command),
-                false => run(&mut command).expect(0),
+            if has_path_row {
+                store.expect_one_warning(&mut command)
+            } else {
+                run(&mut command).expect(0)
             };
         }
     });

@@ -52,9 +52,12 @@ impl Cache {
 
     fn set_url(&self, url: &str) {
         let narinfo = fs::read_to_string(self.narinfo()).unwrap();
-        let lines = narinfo.lines().map(|line| match line.starts_with("URL: ") {
-            true => format!("URL: {url}\n"),
-            false => format!("{line}\n"),
+        let lines = narinfo.lines().map(|line| {
+            if line.starts_with("URL: ") {
+                format!("URL: {url}\n")
+            } else {
+                format!("{line}\n")
+            }
         });
         fs::write(self.narinfo(), lines.collect::<String>()).unwrap();
     }

@@ -180,9 +180,10 @@ fn wrong_nar_hashes_fail_only_their_paths() {
         let nar = nars::file(&contents(number));
         // Include small files and the largest one.
         let is_wrong = number % 10 == 3 || number == PATHS - 1;
-        let claimed = match is_wrong {
-            true => nars::file(&vec![b'x'; contents(number).len()]),
-            false => nar.clone(),
+        let claimed = if is_wrong {
+            nars::file(&vec![b'x'; contents(number).len()])
+        } else {
+            nar.clone()
         };
         let path = fixture.publish_as(&name, &nar, &claimed);
         if !is_wrong {

@@ -90,9 +90,10 @@ fn signals_interrupt_unless_they_are_ignored() {
         .into_iter()
         .flat_map(|signal| [(signal, false), (signal, true)]);
     for ((name_of_signal, number), is_ignored) in cases {
-        let trap = match is_ignored {
-            true => format!("trap '' {name_of_signal}; "),
-            false => String::new(),
+        let trap = if is_ignored {
+            format!("trap '' {name_of_signal}; ")
+        } else {
+            String::new()
         };
         let script = format!("{trap}exec \"$@\"");
         let mut shell = Command::new("sh");

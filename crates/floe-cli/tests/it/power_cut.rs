@@ -22,10 +22,7 @@ use crate::support::floe;
 
 /// The number of power cuts of each test: more in full runs.
 fn cuts() -> usize {
-    match is_full() {
-        true => 40,
-        false => 20,
-    }
+    if is_full() { 40 } else { 20 }
 }
 
 fn is_full() -> bool {
@@ -34,9 +31,10 @@ fn is_full() -> bool {
 
 fn kinds() -> &'static [FileSystemKind] {
     use FileSystemKind::{Btrfs, Ext4, Xfs};
-    match is_full() {
-        true => &[Ext4, Xfs, Btrfs],
-        false => &[Ext4],
+    if is_full() {
+        &[Ext4, Xfs, Btrfs]
+    } else {
+        &[Ext4]
     }
 }
 

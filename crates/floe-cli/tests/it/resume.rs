@@ -244,8 +244,9 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 /// Returns the first non-empty file of a tree.
 pub(crate) fn first_file(place: &Path) -> Option<PathBuf> {
     let found = place.symlink_metadata().unwrap();
-    match found.is_dir() {
-        true => entries(place).iter().find_map(|entry| first_file(entry)),
-        false => (found.is_file() && found.len() > 0).then(|| place.into()),
+    if found.is_dir() {
+        entries(place).iter().find_map(|entry| first_file(entry))
+    } else {
+        (found.is_file() && found.len() > 0).then(|| place.into())
     }
 }

@@ -194,12 +194,11 @@ fn path_infos_equal_those_of_a_file_cache() {
 fn write_log(file: &Path, compressed: bool) {
     let text = b"built with care\n";
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    match compressed {
-        true => {
-            let file = format!("{}.bz2", file.display());
-            fs::write(file, compress(text)).unwrap();
-        }
-        false => fs::write(file, text).unwrap(),
+    if compressed {
+        let file = format!("{}.bz2", file.display());
+        fs::write(file, compress(text)).unwrap();
+    } else {
+        fs::write(file, text).unwrap()
     }
 }
 

@@ -166,9 +166,10 @@ fn repair_replaces_damaged_and_missing_paths() {
         let root = scratch.join("root");
         damaged_store(&corpus, &root);
         let root_option = root_option(&root);
-        let mut command = match install {
-            true => floe(["install", "--repair", "--from", &from]),
-            false => floe(["verify", "--repair", "--json", "--from", &from]),
+        let mut command = if install {
+            floe(["install", "--repair", "--from", &from])
+        } else {
+            floe(["verify", "--repair", "--json", "--from", &from])
         };
         command.args(["--trusted-public-keys", &corpus.key, "--root", &root_option]);
         if install {

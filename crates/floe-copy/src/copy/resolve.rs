@@ -242,10 +242,13 @@ impl Resolver<'_> {
 
     fn start_query(&mut self, spec: PathSpec, spec_index: Option<usize>) {
         let (sources, dir) = (&self.copy.sources.list, self.copy.target.store_dir());
-        let states = sources.iter().map(|source| match source.is_for(dir) {
-            true => QueryState::NotSent,
-            // A source for another store directory cannot have the path.
-            false => QueryState::Replied,
+        let states = sources.iter().map(|source| {
+            if source.is_for(dir) {
+                QueryState::NotSent
+            } else {
+                // A source for another store directory cannot have the path.
+                QueryState::Replied
+            }
         });
         let query = PendingQuery {
             states: states.collect(),

@@ -37,9 +37,10 @@ pub(super) fn of_scheme(scheme: &str) -> String {
 fn of_relative_path(text: &str) -> String {
     let cause = "it is neither a URI nor a directory that exists";
     let first = text.split('/').next().unwrap_or_default();
-    match first.trim_matches('.').contains('.') {
-        true => format!("{cause}; use https://{text} for a binary cache, or ./{text}"),
-        false => format!("{cause}; use ./{text} for a new directory"),
+    if first.trim_matches('.').contains('.') {
+        format!("{cause}; use https://{text} for a binary cache, or ./{text}")
+    } else {
+        format!("{cause}; use ./{text} for a new directory")
     }
 }
 

@@ -147,9 +147,10 @@ fn library() -> Result<PathBuf, String> {
         }
     }
     run(&mut cargo, "build it manually to see the error")?;
-    match library.exists() {
-        true => Ok(library),
-        false => Err(format!("cargo did not build {}", library.display())),
+    if library.exists() {
+        Ok(library)
+    } else {
+        Err(format!("cargo did not build {}", library.display()))
     }
 }
 

@@ -22,9 +22,10 @@ impl Engine {
         let (mut next, mut late, mut updates, mut slow) = (u64::MAX, vec![], vec![], vec![]);
         for active in self.active.values_mut() {
             if let Some(deadline) = active.deadline.filter(|_| active.reason.is_none()) {
-                match deadline <= now {
-                    true => late.push(active.id),
-                    false => next = next.min(deadline),
+                if deadline <= now {
+                    late.push(active.id)
+                } else {
+                    next = next.min(deadline);
                 }
             }
             let Some(begun) = active.begun else {

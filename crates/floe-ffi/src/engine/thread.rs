@@ -85,9 +85,10 @@ impl Engine {
             if self.is_closing && self.active.is_empty() {
                 return;
             }
-            match taken > 0 || has_inbox_items {
-                true => is_warm = true,
-                false => self.wait(&mut receiver, room, std::mem::take(&mut is_warm)),
+            if taken > 0 || has_inbox_items {
+                is_warm = true;
+            } else {
+                self.wait(&mut receiver, room, std::mem::take(&mut is_warm))
             }
         }
     }

@@ -95,9 +95,10 @@ impl HandlerContext<'_> {
         };
         let copy = request.open()?;
         let summary = copy.run()?;
-        match summary.failures.is_empty() {
-            true => Ok((summary, copy.target)),
-            false => Err(failed(&summary)),
+        if summary.failures.is_empty() {
+            Ok((summary, copy.target))
+        } else {
+            Err(failed(&summary))
         }
     }
 }

@@ -233,16 +233,15 @@ pub(crate) fn build(mut compiler: Command, source: &Path, dir: &Path, is_static:
     let program = dir.join("program");
     compiler.arg(source).arg("-o").arg(&program);
     let library = library_dir();
-    match is_static {
-        true => compiler
+    if is_static {
+        compiler
             .arg(library.join("libfloe.a"))
-            .args(["-lpthread", "-ldl", "-lm"]),
-        false => {
-            let rpath = format!("-Wl,-rpath,{}", dir.display());
-            // The loader looks for the soname.
-            fs::copy(library.join("libfloe.so"), dir.join("libfloe.so.1")).unwrap();
-            compiler.arg(dir.join("libfloe.so.1")).arg(rpath)
-        }
+            .args(["-lpthread", "-ldl", "-lm"])
+    } else {
+        let rpath = format!("-Wl,-rpath,{}", dir.display());
+        // The loader looks for the soname.
+        fs::copy(library.join("libfloe.so"), dir.join("libfloe.so.1")).unwrap();
+        compiler.arg(dir.join("libfloe.so.1")).arg(rpath)
     };
     run(&mut compiler).expect(0);
     program

@@ -109,9 +109,10 @@ mod threads {
             }
             consumer.take(300, drop);
             assert_eq!(alive.load(Ordering::Relaxed), 700);
-            match writer_first {
-                true => drop((producer, consumer)),
-                false => drop((consumer, producer)),
+            if writer_first {
+                drop((producer, consumer))
+            } else {
+                drop((consumer, producer))
             }
             assert_eq!(alive.load(Ordering::Relaxed), 0);
         }

@@ -25,16 +25,13 @@ pub fn check_target(fixture: &TargetFixture<'_>) {
     assert_eq!(missing(&*target, contents), contents.store_paths());
     target.prepare().unwrap();
     wrong_nars_are_refused(&*target, contents);
-    match target.facts().needs_references_first {
-        true => {
-            referrer_before_its_references_is_refused(&*target, contents);
-            paths_are_staged_after_their_references(&*target, contents);
-        }
-        false => {
-            referrer_waits_for_its_references(&*target, contents);
-            concurrent_workers_stage_all_paths(&*target, contents);
-            assert_eq!(missing(&*target, contents), contents.store_paths());
-        }
+    if target.facts().needs_references_first {
+        referrer_before_its_references_is_refused(&*target, contents);
+        paths_are_staged_after_their_references(&*target, contents);
+    } else {
+        referrer_waits_for_its_references(&*target, contents);
+        concurrent_workers_stage_all_paths(&*target, contents);
+        assert_eq!(missing(&*target, contents), contents.store_paths());
     }
     batch_becomes_valid_in_order(&*target, contents);
     valid_path_stays_valid_when_it_is_staged_again(&*target, contents);

@@ -93,9 +93,10 @@ impl Reply {
             ReplyKind::Added(_) => Reply::Added,
             ReplyKind::Path => Reply::Path(read_optional_path(input, dir)?),
             ReplyKind::Paths => Reply::Paths(read_paths(input, dir)?),
-            ReplyKind::PathInfo(path) => Reply::PathInfo(match input.boolean()? {
-                true => Some(Box::new(read_info(input, path.clone(), dir)?)),
-                false => None,
+            ReplyKind::PathInfo(path) => Reply::PathInfo(if input.boolean()? {
+                Some(Box::new(read_info(input, path.clone(), dir)?))
+            } else {
+                None
             }),
             ReplyKind::Verified => Reply::Verified {
                 has_problems: input.boolean()?,

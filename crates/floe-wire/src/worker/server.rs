@@ -142,12 +142,13 @@ fn parse_greeting(input: &mut Input<'_>, own: Version) -> Result<Version, WireEr
         return Err(WireError::Magic { beginning });
     }
     let found = Version::from_number(input.number()?);
-    match found.major == own.major && found >= Version::MINIMUM {
-        true => Ok(found.min(own)),
-        false => Err(WireError::Version {
+    if found.major == own.major && found >= Version::MINIMUM {
+        Ok(found.min(own))
+    } else {
+        Err(WireError::Version {
             found,
             needed: Version::MINIMUM,
-        }),
+        })
     }
 }
 

@@ -162,9 +162,10 @@ impl<'a> Package<'a> {
             let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
             let name = entry.file_name();
             let place = format!("{place}/{}", name.to_string_lossy());
-            match entry.path().is_dir() {
-                true => self.copy_directory(&entry.path(), &place)?,
-                false => self.copy(&entry.path(), &place, 0o644)?,
+            if entry.path().is_dir() {
+                self.copy_directory(&entry.path(), &place)?
+            } else {
+                self.copy(&entry.path(), &place, 0o644)?
             }
         }
         Ok(())

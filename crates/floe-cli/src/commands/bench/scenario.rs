@@ -97,9 +97,10 @@ impl ScenarioRun<'_> {
 
     /// Returns the name of the scenario, such as "cache (xz, HTTP) → tmpfs".
     pub(crate) fn name(&self) -> String {
-        let way = match self.scenario.from.starts_with("http") {
-            true => "HTTP",
-            false => "file",
+        let way = if self.scenario.from.starts_with("http") {
+            "HTTP"
+        } else {
+            "file"
         };
         let from = match self.closure.compressions() {
             None => "local".to_owned(),

@@ -198,9 +198,10 @@ fn text(value: &OsStr) -> Result<&str, UsageError> {
 }
 
 fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
-    match value.is_empty() {
-        true => Err(UsageError(messages::EMPTY_PATH.into())),
-        false => Ok(PathBuf::from(value)),
+    if value.is_empty() {
+        Err(UsageError(messages::EMPTY_PATH.into()))
+    } else {
+        Ok(PathBuf::from(value))
     }
 }
 
@@ -217,9 +218,10 @@ fn log_name(text: &str) -> Result<AccessLogFormat, UsageError> {
 
 /// Parses the path before every route.
 fn prefix(text: &str) -> Result<String, UsageError> {
-    match text.starts_with('/') {
-        true => Ok(text.trim_end_matches('/').to_owned()),
-        false => Err(UsageError(messages::no_leading_slash(text))),
+    if text.starts_with('/') {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err(UsageError(messages::no_leading_slash(text)))
     }
 }
 

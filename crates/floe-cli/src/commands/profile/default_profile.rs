@@ -30,9 +30,10 @@ pub(in crate::commands) fn default_profile(
         ))
     };
     let state = environment.nix_state_home().ok_or_else(no_home)?;
-    let link = match *settings.config.use_xdg_base_directories.get() {
-        true => state.join("profile"),
-        false => environment.home().ok_or_else(no_home)?.join(".nix-profile"),
+    let link = if *settings.config.use_xdg_base_directories.get() {
+        state.join("profile")
+    } else {
+        environment.home().ok_or_else(no_home)?.join(".nix-profile")
     };
     if let Ok(target) = fs::read_link(&link) {
         let is_own = fs::symlink_metadata(&link).is_ok_and(|it| is_trusted_owner(it.uid()));
@@ -46,9 +47,10 @@ pub(in crate::commands) fn default_profile(
         let directory = link.parent().unwrap_or(Path::new("/"));
         return Ok(Profile::at(&directory.join(target))?);
     }
-    let directory = match geteuid().is_root() {
-        true => layout.state_dir.join("profiles/per-user/root"),
-        false => state.join("profiles"),
+    let directory = if geteuid().is_root() {
+        layout.state_dir.join("profiles/per-user/root")
+    } else {
+        state.join("profiles")
     };
     Ok(Profile::at(&directory.join("profile"))?)
 }

@@ -18,9 +18,10 @@ use crate::display::warn;
 pub(super) fn mount_store(place: &Path, store_dir: &Path) -> Result<()> {
     user_namespace::enter()?;
     let store = clone_mount(place).map_err(|error| no_mount(place, error))?;
-    let mounted = match store_dir.is_dir() {
-        true => move_to(&store, store_dir),
-        false => RootTree::with_directory(store_dir).and_then(|tree| tree.enter(store_dir, &store)),
+    let mounted = if store_dir.is_dir() {
+        move_to(&store, store_dir)
+    } else {
+        RootTree::with_directory(store_dir).and_then(|tree| tree.enter(store_dir, &store))
     };
     mounted.map_err(|error| no_mount(store_dir, error))
 }

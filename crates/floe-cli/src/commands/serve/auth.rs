@@ -61,9 +61,12 @@ fn add(args: &NewLoginArgs, secret: SecretHash) -> anyhow::Result<()> {
 fn remove(path: &Path, name: &str) -> anyhow::Result<()> {
     // A file that is absent is not created.
     LoginFile::read(path)?;
-    edit(path, |file| match file.remove(name) {
-        true => Ok(()),
-        false => Err(UsageError(messages::no_such_login(name, path)).into()),
+    edit(path, |file| {
+        if file.remove(name) {
+            Ok(())
+        } else {
+            Err(UsageError(messages::no_such_login(name, path)).into())
+        }
     })
 }
 

@@ -42,9 +42,10 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     let error_log = process.error_log.as_ref().map(log).transpose()?;
     let reopen = TaskSignal::reopen()?;
     // starman does something else at SIGHUP.
-    let reload = match process.starman_signals {
-        true => None,
-        false => Some(TaskSignal::reload()?),
+    let reload = if process.starman_signals {
+        None
+    } else {
+        Some(TaskSignal::reload()?)
     };
     let mut server = Server::bind(config)?;
     signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
@@ -103,9 +104,10 @@ fn announce(server: &Server) {
 }
 
 fn announce_one(event: &str, url: &str, line: String) {
-    match is_json() {
-        true => write_event(Level::Info, event, json!({ "message": line, "url": url })),
-        false => eprint_line(line),
+    if is_json() {
+        write_event(Level::Info, event, json!({ "message": line, "url": url }))
+    } else {
+        eprint_line(line)
     }
 }
 

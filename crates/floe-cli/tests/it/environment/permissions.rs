@@ -42,9 +42,10 @@ fn modes(root: &Path) -> BTreeMap<String, String> {
             let metadata = fs::symlink_metadata(&path).unwrap();
             let owner = (metadata.uid(), metadata.gid());
             let is_auto = directory.ends_with("auto");
-            let name = match is_auto {
-                true => directory.join("HASH"),
-                false => path.clone(),
+            let name = if is_auto {
+                directory.join("HASH")
+            } else {
+                path.clone()
             };
             let name = name.strip_prefix(root).unwrap().display().to_string();
             found.insert(name, format!("{:o} {owner:?}", metadata.mode()));

@@ -311,9 +311,10 @@ const CLOSES: u32 = 12;
 const FIRST_CLOSE: u32 = 5;
 
 fn remove(made: &Path) {
-    match made.is_dir() {
-        true => fs::remove_dir_all(made).unwrap(),
-        false => _ = fs::remove_file(made),
+    if made.is_dir() {
+        fs::remove_dir_all(made).unwrap()
+    } else {
+        _ = fs::remove_file(made);
     }
 }
 

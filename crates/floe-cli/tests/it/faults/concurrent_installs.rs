@@ -95,9 +95,12 @@ fn concurrent_installs_of_overlapping_closures_all_succeed() {
         assert!(times.values().all(|times| *times <= count), "{times:?}");
         let nars = |corpus: &Corpus, path| times.get(&nar_url(corpus, path)).copied();
         for path in &all {
-            let count_in = |corpus: &Corpus| match corpus.paths.contains(path) {
-                true => nars(corpus, path).unwrap_or(0),
-                false => 0,
+            let count_in = |corpus: &Corpus| {
+                if corpus.paths.contains(path) {
+                    nars(corpus, path).unwrap_or(0)
+                } else {
+                    0
+                }
             };
             assert!(
                 count_in(&jq) + count_in(&curl) >= 1,

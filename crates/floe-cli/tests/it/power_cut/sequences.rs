@@ -48,10 +48,11 @@ impl System<'_> {
     /// Returns a command of floe in the current boot.
     fn in_boot(&self, command: &Command) -> Command {
         let boot_id = self.scratch.join("boot-id");
-        let id = match self.has_boot_id {
-            true => format!("{:08}-89ab-cdef-0123-456789abcdef\n", self.boot),
+        let id = if self.has_boot_id {
+            format!("{:08}-89ab-cdef-0123-456789abcdef\n", self.boot)
+        } else {
             // floe treats an empty boot id like one that it cannot read.
-            false => String::new(),
+            String::new()
         };
         fs::write(&boot_id, id).unwrap();
         after_restart(command, &boot_id)
@@ -217,10 +218,7 @@ fn trusted_rows_have_their_bytes_after_power_cuts() {
 
 /// The number of sequences for each file system.
 fn sequences() -> u64 {
-    match is_full() {
-        true => 20,
-        false => 5,
-    }
+    if is_full() { 20 } else { 5 }
 }
 
 /// The number of random steps of a sequence.

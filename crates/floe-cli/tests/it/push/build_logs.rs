@@ -141,9 +141,10 @@ fn refused_log_keeps_its_path_out_of_the_cache() {
     // The rest of the name is encoded.
     let log = format!("PUT /team/log/{}", &long[..32]);
     let proxy = FaultProxy::start(server.address(), move |_, line| {
-        match line.starts_with(&log) && line.contains("partNumber=2") {
-            true => ProxyFault::StatusBefore(403),
-            false => ProxyFault::None,
+        if line.starts_with(&log) && line.contains("partNumber=2") {
+            ProxyFault::StatusBefore(403)
+        } else {
+            ProxyFault::None
         }
     });
     let push = |endpoint: &str| {

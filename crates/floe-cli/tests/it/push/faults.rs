@@ -134,9 +134,10 @@ fn altered_replies_do_not_make_an_incomplete_cache() {
         };
         run(&mut push(&server, &server.endpoint(), &corpus, &[])).expect(0);
         let proxy = FaultProxy::start(server.address(), move |_, line| {
-            match line.starts_with("GET") && line.contains(what) {
-                true => fault.clone(),
-                false => ProxyFault::None,
+            if line.starts_with("GET") && line.contains(what) {
+                fault.clone()
+            } else {
+                ProxyFault::None
             }
         });
         run(&mut push(&server, &proxy.url(), &corpus, &[]));

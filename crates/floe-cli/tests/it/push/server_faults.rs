@@ -35,9 +35,10 @@ fn wrong_etags_do_not_make_an_incomplete_cache() {
         return;
     };
     let proxy = FaultProxy::start(server.address(), move |_, line| {
-        match line.starts_with("PUT") {
-            true => ProxyFault::OtherETag,
-            false => ProxyFault::None,
+        if line.starts_with("PUT") {
+            ProxyFault::OtherETag
+        } else {
+            ProxyFault::None
         }
     });
     let root = source_root(&corpus);

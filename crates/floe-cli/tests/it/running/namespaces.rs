@@ -92,9 +92,10 @@ fn machine_without_store_directory_gets_one_for_the_program() {
         let ran = run(&mut without).expect(7);
         let before = fs::read_to_string(&entries).unwrap();
         assert!(!before.lines().any(|name| name == "nix"), "{before}");
-        let user = match Path::new(command.get_program()).ends_with("setpriv") {
-            true => NOBODY_UID,
-            false => 0,
+        let user = if Path::new(command.get_program()).ends_with("setpriv") {
+            NOBODY_UID
+        } else {
+            0
         };
         programs.assert_seen(&ran.stdout, user);
     }

@@ -376,14 +376,13 @@ fn unprivileged_user_cannot_switch_user() {
     let root = open_root(&corpus, &scratch);
     let program = scratch.join("floe");
     copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
-    let mut command = match is_root() {
+    let mut command = if is_root() {
         // Root can start the command as an unprivileged user.
-        true => {
-            let mut command = Command::new(&program);
-            command.uid(65534).gid(65534);
-            command
-        }
-        false => Command::new(&program),
+        let mut command = Command::new(&program);
+        command.uid(65534).gid(65534);
+        command
+    } else {
+        Command::new(&program)
     };
     command.args([
         "nix-serve",

@@ -179,9 +179,10 @@ fn directory_page_links_to_its_entries() {
                     "/loop-a",
                     "/loop-b",
                 ];
-                let status = match dead.iter().any(|name| href.ends_with(name)) {
-                    true => 404,
-                    false => 200,
+                let status = if dead.iter().any(|name| href.ends_with(name)) {
+                    404
+                } else {
+                    200
                 };
                 assert_eq!(serve.get(href).status, status, "{path}: {href}");
             }

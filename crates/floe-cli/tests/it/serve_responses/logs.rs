@@ -69,9 +69,10 @@ fn log_is_found_by_every_name_of_its_derivation() {
             );
             let path = scratch.join(&file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            match is_compressed {
-                true => fs::write(&path, compress(&text)).unwrap(),
-                false => fs::write(&path, &text).unwrap(),
+            if is_compressed {
+                fs::write(&path, compress(&text)).unwrap()
+            } else {
+                fs::write(&path, &text).unwrap()
             }
             for name in names {
                 if name == hash_part(&derivation) && !file.starts_with(&fanned) {
@@ -80,9 +81,10 @@ fn log_is_found_by_every_name_of_its_derivation() {
                 let mut client = serve.connect();
                 let response = client.request("GET", &format!("/log/{name}"), "");
                 let length = text.len().to_string();
-                let (length, chunked) = match is_compressed {
-                    true => ("-", "chunked"),
-                    false => (length.as_str(), "-"),
+                let (length, chunked) = if is_compressed {
+                    ("-", "chunked")
+                } else {
+                    (length.as_str(), "-")
                 };
                 let fields = [
                     ("Content-Type", "text/plain"),

@@ -140,9 +140,10 @@ fn connection_persistence_follows_version_and_header() {
                 (true, _) => None,
             };
             assert_eq!(response.field("Connection"), connection, "{what}");
-            match kept {
-                true => assert_eq!(client.request("GET", &narinfo, "").status, 200, "{what}"),
-                false => assert_eq!(client.read_rest(), b"", "{what}"),
+            if kept {
+                assert_eq!(client.request("GET", &narinfo, "").status, 200, "{what}")
+            } else {
+                assert_eq!(client.read_rest(), b"", "{what}")
             }
         }
     }

@@ -75,9 +75,10 @@ impl NewLoginArgs {
             ScopeName::Metrics => Scope::Metrics,
             ScopeName::Status => Scope::Status,
         }));
-        match scopes.is_empty() {
-            true => Scopes::DEFAULT,
-            false => scopes,
+        if scopes.is_empty() {
+            Scopes::DEFAULT
+        } else {
+            scopes
         }
     }
 }
@@ -90,9 +91,10 @@ fn parse_expiry(text: &str) -> Result<Expiry, UsageError> {
 fn expiry_from(text: &str, now: SystemTime) -> Result<Expiry, UsageError> {
     let expiry = Expiry::parse(text).or_else(|| Expiry::after(now, duration(text)?));
     let expiry = expiry.ok_or_else(|| UsageError(messages::not_an_expiry(text)))?;
-    match expiry.is_past(now) {
-        true => Err(UsageError(messages::past_expiry(text))),
-        false => Ok(expiry),
+    if expiry.is_past(now) {
+        Err(UsageError(messages::past_expiry(text)))
+    } else {
+        Ok(expiry)
     }
 }
 

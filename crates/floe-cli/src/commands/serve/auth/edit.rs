@@ -31,9 +31,10 @@ pub(super) fn edit(
     let dir = directory(path);
     let dir_handle = File::open(&dir).with_context(attempt)?;
     lock(&dir_handle, path)?;
-    let mut file = match is_new(path)? {
-        true => LoginFile::new(),
-        false => LoginFile::read(path)?,
+    let mut file = if is_new(path)? {
+        LoginFile::new()
+    } else {
+        LoginFile::read(path)?
     };
     let old = fs::metadata(path).ok();
     change(&mut file)?;

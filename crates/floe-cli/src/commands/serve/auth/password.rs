@@ -18,9 +18,10 @@ pub(super) fn read(name: &str) -> anyhow::Result<Vec<u8>> {
     let first = ask(&mut stdin, &messages::password_prompt(name))?;
     let second = ask(&mut stdin, messages::REPEAT_PROMPT)?;
     drop(hidden);
-    match first == second {
-        true => Ok(first),
-        false => Err(UsageError(messages::DIFFERENT_PASSWORDS.into()).into()),
+    if first == second {
+        Ok(first)
+    } else {
+        Err(UsageError(messages::DIFFERENT_PASSWORDS.into()).into())
     }
 }
 

@@ -64,9 +64,10 @@ fn two_first_runs_at_once_both_install() {
         run(remove.arg(&prefix)).expect(0);
         // The record of the last run may lack directories that the other one has made.
         let is_file = |name: &String| prefix.join(name).is_file();
-        let left = match prefix.exists() {
-            true => files_below(&prefix),
-            false => BTreeSet::new(),
+        let left = if prefix.exists() {
+            files_below(&prefix)
+        } else {
+            BTreeSet::new()
         };
         assert!(!left.iter().any(is_file), "{left:?}");
     }
