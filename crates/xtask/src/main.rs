@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::workspace::{cargo, root, target_directory};
+use xtask::workspace::{cargo, in_ci, root, target_directory};
 
 mod bench;
 mod check;

@@ -12,13 +12,15 @@ mod times;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-use crate::{Outcome, cargo, check, generate, reference_tools, release};
+use crate::{Outcome, cargo, check, generate, in_ci, reference_tools, release};
 use output::{TestOutput, run_tests};
 use stages::{Options, STAGES};
 use times::Times;
@@ -29,6 +31,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         Err(why) => return Ok(Outcome::Usage(why)),
     };
     let mut tally = Tally {
+        // A green run of CI means that everything was tested.
         strict: in_ci(),
         is_quick: options.quick,
         ..Tally::default()
@@ -78,6 +81,13 @@ fn make_release(root: &Path) -> Result<PathBuf> {
     Ok(target.join("dist"))
 }
 
+/// The variable of the test harness for the number of tests that run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Many tests wait for servers, limits of time and disks. One test for each core would leave the
+/// cores idle.
+const THREADS_PER_CORE: usize = 2;
+
 /// Whether packaged crates are built out of their packages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verify {
@@ -103,11 +113,6 @@ fn package_crates(root: &Path, verify: Verify) -> Result<()> {
         output.status
     );
     Ok(())
-}
-
-/// In CI a skip is a failure, so that a green run means that everything was tested.
-fn in_ci() -> bool {
-    env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
 fn heading(name: &str) {
@@ -338,6 +343,10 @@ impl Tally {
     pub(crate) fn tests_of(&mut self, name: &str, command: &mut Command) {
         heading(name);
         command.envs(program::runner());
+        if env::var_os(THREADS).is_none() {
+            let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            command.env(THREADS, (THREADS_PER_CORE * cores).to_string());
+        }
         match run_tests(command) {
             Ok((seen, success)) => self.add(seen, success),
             Err(error) => self.fail(format!("test: {error:#}")),

@@ -32,7 +32,16 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
         // A test program has it, see `run-test-program`.
         .env_remove("RUSTC_BOOTSTRAP")
         .stdin(Stdio::null());
+    if in_ci() {
+        // The next run begins with an empty target directory.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
+}
+
+/// Whether this is a run of continuous integration.
+pub fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
 /// The directory for the output of cargo and of the developer tools.
