@@ -3,6 +3,8 @@
 //! The rules about code look at tokens only, so a comment or a string may name what a rule forbids.
 //! The rules about prose look at comments and string literals only.
 
+use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
+
 /// The code that a rule looks for.
 #[derive(Clone, Copy)]
 pub(super) enum Pattern {
@@ -123,9 +125,9 @@ pub(crate) enum PieceKind {
     Comment,
     /// A string literal, with its quotes.
     Text,
-    /// A character literal, or the quote of a lifetime.
+    /// A character literal, or a lifetime.
     Quote,
-    /// A word, `::`, or a single character of punctuation.
+    /// A word, a number, `::`, or a single character of punctuation.
     Code,
 }
 
@@ -139,133 +141,49 @@ pub(crate) fn tokens(text: &str) -> Vec<Piece<'_>> {
 
 /// Divides a source into pieces and leaves out the white space between them.
 pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let bytes = text.as_bytes();
-    let mut found = Vec::new();
+    let mut found: Vec<Piece<'_>> = Vec::new();
     let (mut at, mut line) = (0, 1);
-    while at < bytes.len() {
-        let (kind, end) = match bytes[at] {
-            byte if byte.is_ascii_whitespace() => {
-                line += usize::from(byte == b'\n');
-                at += 1;
-                continue;
-            }
-            b'/' if bytes[at..].starts_with(b"//") => (PieceKind::Comment, end_of_line(bytes, at)),
-            b'/' if bytes[at..].starts_with(b"/*") => {
-                (PieceKind::Comment, end_of_block_comment(bytes, at))
-            }
-            b'"' => (PieceKind::Text, end_of_string(bytes, at)),
-            b'\'' => (PieceKind::Quote, end_of_quote(bytes, at)),
-            byte if is_word(byte) => {
-                let end = end_of_word(bytes, at);
-                match end_of_raw_string(bytes, at, end) {
-                    Some(end) => (PieceKind::Text, end),
-                    None => (PieceKind::Code, end),
+    for token in tokenize(text, FrontmatterAllowed::No) {
+        let end = at + token.len as usize;
+        let piece = &text[at..end];
+        match kind(token.kind) {
+            None => {}
+            // The lexer knows single characters of punctuation only.
+            Some(_) if piece == ":" && is_colon_before(text, at, &found) => {
+                if let Some(colon) = found.last_mut() {
+                    colon.text = &text[at - 1..end];
                 }
             }
-            _ if bytes[at..].starts_with(b"::") => (PieceKind::Code, at + 2),
-            _ => (PieceKind::Code, at + 1),
-        };
-        let text = &text[at..end];
-        found.push(Piece { kind, text, line });
-        line += text.bytes().filter(|&byte| byte == b'\n').count();
+            Some(kind) => found.push(Piece {
+                kind,
+                text: piece,
+                line,
+            }),
+        }
+        line += piece.bytes().filter(|&byte| byte == b'\n').count();
         at = end;
     }
     found
 }
 
-/// Bytes beyond ASCII count as word bytes, so that no slice ends within a character.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+/// Whether a colon that belongs to no pair stands directly before this place.
+fn is_colon_before(text: &str, at: usize, found: &[Piece<'_>]) -> bool {
+    text[..at].ends_with(':') && found.last().is_some_and(|piece| piece.text == ":")
 }
 
-fn end_of_word(bytes: &[u8], at: usize) -> usize {
-    bytes[at..]
-        .iter()
-        .position(|&byte| !is_word(byte))
-        .map_or(bytes.len(), |length| at + length)
-}
-
-fn end_of_line(bytes: &[u8], at: usize) -> usize {
-    bytes[at..]
-        .iter()
-        .position(|&byte| byte == b'\n')
-        .map_or(bytes.len(), |length| at + length)
-}
-
-/// Rust's block comments nest.
-fn end_of_block_comment(bytes: &[u8], mut at: usize) -> usize {
-    let mut depth = 0;
-    while at < bytes.len() {
-        if bytes[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if bytes[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += 1;
-        }
-    }
-    bytes.len()
-}
-
-fn end_of_string(bytes: &[u8], at: usize) -> usize {
-    let mut i = at + 1;
-    while i < bytes.len() && bytes[i] != b'"' {
-        i += if bytes[i] == b'\\' { 2 } else { 1 };
-    }
-    (i + 1).min(bytes.len())
-}
-
-/// Returns the end of a character literal. Of a lifetime only the quote belongs to the piece.
-fn end_of_quote(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at + 1..];
-    match rest.first() {
-        Some(b'\\') => {
-            // The escaped character may itself be a quote.
-            let closing = rest.iter().skip(2).position(|&byte| byte == b'\'');
-            closing.map_or(bytes.len(), |length| at + 1 + 2 + length + 1)
-        }
-        Some(&first) => {
-            let width = match first {
-                0..0x80 => 1,
-                0x80..0xe0 => 2,
-                0xe0..0xf0 => 3,
-                _ => 4,
-            };
-            if rest.get(width) == Some(&b'\'') {
-                at + 1 + width + 1
-            } else {
-                at + 1
-            }
-        }
-        None => bytes.len(),
-    }
-}
-
-/// Returns the end of a raw string, if the word at `at` is `r`, `br` or `cr` and a string follows.
-fn end_of_raw_string(bytes: &[u8], at: usize, word_end: usize) -> Option<usize> {
-    if !matches!(&bytes[at..word_end], b"r" | b"br" | b"cr") {
-        return None;
-    }
-    let hashes = bytes[word_end..]
-        .iter()
-        .take_while(|&&byte| byte == b'#')
-        .count();
-    let open = word_end + hashes;
-    if bytes.get(open) != Some(&b'"') {
-        return None;
-    }
-    let mut closing = vec![b'"'];
-    closing.resize(1 + hashes, b'#');
-    let body = &bytes[open + 1..];
-    let length = body
-        .windows(closing.len())
-        .position(|window| window == closing);
-    Some(length.map_or(bytes.len(), |length| open + 1 + length + closing.len()))
+/// Returns the kind of a token, without one for white space.
+fn kind(token: TokenKind) -> Option<PieceKind> {
+    Some(match token {
+        TokenKind::Whitespace => return None,
+        TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => PieceKind::Comment,
+        TokenKind::Lifetime { .. } | TokenKind::RawLifetime => PieceKind::Quote,
+        TokenKind::Literal { kind, .. } => match kind {
+            LiteralKind::Int { .. } | LiteralKind::Float { .. } => PieceKind::Code,
+            LiteralKind::Char { .. } | LiteralKind::Byte { .. } => PieceKind::Quote,
+            _ => PieceKind::Text,
+        },
+        _ => PieceKind::Code,
+    })
 }
 
 #[cfg(test)]
@@ -280,9 +198,9 @@ mod tests {
     fn comments_and_literals_are_not_code() {
         let text =
             "a // b\n/* c /* d */ e */ f \"g \\\" h\" r#\"i \" j\"# b'k' '\\'' 'l' br\"m\" n";
-        assert_eq!(words(text), ["a", "f", "b", "n"]);
-        assert_eq!(words("x: &'a str"), ["x", ":", "&", "a", "str"]);
-        assert_eq!(words("'é' 'ä' r#type"), ["r", "#", "type"]);
+        assert_eq!(words(text), ["a", "f", "n"]);
+        assert_eq!(words("x: &'a str"), ["x", ":", "&", "str"]);
+        assert_eq!(words("'é' 'ä' r#type"), ["r#type"]);
         assert_eq!(words("\"open"), Vec::<&str>::new());
         assert_eq!(words("/* open"), Vec::<&str>::new());
     }
