@@ -3,9 +3,10 @@
 //! A list of all paths reads each narinfo, because only narinfos have the names of paths. The cache
 //! keeps these narinfos for the queries that follow, and each query removes its own, so that a copy
 //! of all paths requests each narinfo once. The plan of the copy then holds the narinfos that the
-//! target lacks, so a copy into an empty target needs no more memory than without this. The cache
-//! keeps at most [`LISTED_LEN_MAX`] bytes. The names in the list and the paths need about 200 bytes
-//! for each path, and at most [`REQUESTS_MAX`](crate::storage::REQUESTS_MAX) replies are in memory.
+//! target lacks, so a copy into an empty target needs no more memory than without this; narinfos of
+//! paths that the target has stay. The cache keeps at most [`LISTED_LEN_MAX`] bytes. The names in
+//! the list and the paths need about 200 bytes for each path, and at most
+//! [`REQUESTS_MAX`](crate::storage::REQUESTS_MAX) replies are in memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -344,6 +345,6 @@ pub(crate) const NARINFO_SUFFIX: &str = ".narinfo";
 const TOO_EARLY: &str = "a query does not wait for nix-cache-info";
 
 /// The largest length of all narinfos that a list keeps, in bytes of their texts; a parsed narinfo
-/// needs about twice its text. Usual narinfos of 300,000 paths fit. Queries request further ones
+/// needs about twice its text. Usual narinfos of 75,000 paths fit. Queries request further ones
 /// again.
-const LISTED_LEN_MAX: usize = 256 * 1024 * 1024;
+const LISTED_LEN_MAX: usize = 64 * 1024 * 1024;

@@ -149,6 +149,14 @@ impl StoreFailure for CacheError {
         }
     }
 
+    fn set_permanent(&mut self) {
+        if let CacheError::Write { transient, .. } | CacheError::Credentials { transient, .. } =
+            self
+        {
+            *transient = false;
+        }
+    }
+
     fn is_transient(&self) -> bool {
         match self {
             CacheError::Write { transient, .. } | CacheError::Credentials { transient, .. } => {

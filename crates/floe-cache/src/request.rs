@@ -5,6 +5,8 @@ mod auth;
 mod body;
 mod client;
 mod dialect;
+#[cfg(feature = "s3")]
+mod error_document;
 mod exchange;
 mod failure;
 mod options;
@@ -16,6 +18,8 @@ mod target;
 pub(crate) use body::{Part, RequestBody, StreamedBody};
 pub(crate) use client::CacheClient;
 pub(crate) use dialect::{Dialect, Explanation, Signing};
+#[cfg(feature = "s3")]
+pub(crate) use error_document::ErrorDocument;
 pub(crate) use exchange::{Reply, exchange};
 pub use options::RequestOptions;
 pub(crate) use redirect::send;

@@ -43,7 +43,10 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
     let (kind, message) = (kind(error), message(error));
     if display::is_json() {
-        let error = error.downcast_ref();
+        let error = match error.downcast_ref() {
+            Some(ConfigError::StoreUri(error)) => Some(error),
+            _ => error.downcast_ref(),
+        };
         let fields = error.map_or_else(|| json!({ "message": message }), display::error_fields);
         write_error(kind, fields);
     } else {

@@ -3,7 +3,8 @@
 //!
 //! Flags override the environment, which overrides the file. The table in this file declares each
 //! option once. The flags, the keys, `--help`, the printed file and the configuration of the server
-//! come from it.
+//! come from it. The values of the defaults are in `floe-server/config`; the texts repeat them, and
+//! a test compares both.
 
 mod file;
 mod harmonia;

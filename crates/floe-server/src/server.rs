@@ -111,11 +111,13 @@ impl Server {
     /// Errors: [`ServeError`].
     pub fn bind(config: Config) -> Result<Server, ServeError> {
         config.check()?;
-        let start_log = |(format, output)| {
-            let writer = LogWriter::start(output, config.warn.clone())?;
-            Ok::<_, ServeError>(Arc::new(AccessLog::new(format, writer)))
+        let log = match config.access_log {
+            Some((format, output)) => {
+                let writer = LogWriter::start(output, config.warn.clone())?;
+                Some(Arc::new(AccessLog::new(format, writer)))
+            }
+            None => None,
         };
-        let log = config.access_log.map(start_log).transpose()?;
         let tls = config.tls.map(TlsAcceptor::new).transpose()?;
         let open_logins = |path: PathBuf| Logins::open(&path, config.warn.clone());
         let logins = config.auth_file.map(open_logins).transpose()?;

@@ -1,5 +1,16 @@
-//! An open store: the state that readers, writers and collectors share, and the order of the checks
-//! and locks that opening takes.
+//! An open store: the state that readers, writers and collectors share.
+//!
+//! Opening for changes takes locks in this order:
+//!
+//! 1. The big lock, shared; exclusive for a moment to remove a lock directory without an owner.
+//! 2. The locks of the database.
+//! 3. A writer (`write/writer`): its file of temporary roots, exclusive.
+//! 4. The first writer since a restart (`write/restart_check`): the lock of the sync record, while
+//!    it writes the record.
+//! 5. A writer (`write/crash_recovery`): files of temporary roots of dead runs, exclusive and
+//!    without waiting, and below each of them the path locks of its paths.
+//!
+//! Opening takes no `gc.lock`. A collector takes it afterwards.
 
 mod new_store;
 

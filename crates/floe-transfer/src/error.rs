@@ -374,8 +374,10 @@ impl Error {
 
     /// Marks the error as permanent, after the last attempt.
     pub fn into_permanent(mut self) -> Error {
-        if let Error::Fetch { transient, .. } = &mut self {
-            *transient = false;
+        match &mut self {
+            Error::Fetch { transient, .. } => *transient = false,
+            Error::OfKind(failure) => failure.set_permanent(),
+            _ => {}
         }
         self
     }

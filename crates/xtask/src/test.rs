@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{Outcome, cargo, check, generate, in_ci, reference_tools, release};
 use output::{TestOutput, run_tests};
+use quick::Linted;
 use stages::{Options, STAGES};
 use times::Times;
 
@@ -189,10 +190,15 @@ impl Tally {
     fn clippy(&mut self, root: &Path) {
         let mut clippy = cargo(root, &["clippy", "--all-targets"]);
         if self.is_quick {
-            match quick::changed_crates(root) {
-                Ok(crates) if crates.is_empty() => return self.count("clippy", Ok(())),
-                Ok(crates) => {
+            match quick::linted(root) {
+                Ok(Linted::Crates(crates)) if crates.is_empty() => {
+                    return self.count("clippy", Ok(()));
+                }
+                Ok(Linted::Crates(crates)) => {
                     clippy.args(crates.iter().flat_map(|name| ["--package", name]));
+                }
+                Ok(Linted::Workspace) => {
+                    clippy.arg("--workspace");
                 }
                 Err(error) => return self.fail(format!("clippy: {error:#}")),
             }
@@ -211,7 +217,15 @@ impl Tally {
         let mut commands = cargo(root, &arguments);
         let names = quick::TESTS.iter().map(|(_, test)| test);
         commands.arg("--exact").args(names).envs(variables);
+        let before = self.passed + self.failed;
         self.tests_of("commands", &mut commands);
+        let ran = self.passed + self.failed - before;
+        if ran != quick::TESTS.len() {
+            self.fail(format!(
+                "commands: {ran} tests ran; their list has {}",
+                quick::TESTS.len()
+            ));
+        }
     }
 
     fn fail(&mut self, what: String) {

@@ -1,4 +1,4 @@
-//! Reads the netrc files, which have the user's logins.
+//! Reads the netrc files, which have the user's logins. `request/auth` finds the login of a host.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

@@ -53,6 +53,26 @@ impl CacheClient {
 
     /// Returns the cause of a refusal in the words of the server, if the body of the reply has it.
     pub(crate) fn explain(&self, body: &[u8]) -> Option<Explanation> {
-        self.dialect.as_ref()?.explain(body)
+        match &self.dialect {
+            Some(dialect) => dialect.explain(body),
+            None => plain_explanation(body),
+        }
     }
+}
+
+/// Returns the words of a server without a dialect. A bucket also has an address that needs no
+/// signatures.
+#[cfg(feature = "s3")]
+fn plain_explanation(body: &[u8]) -> Option<Explanation> {
+    let document = super::ErrorDocument::parse(body)?;
+    Some(Explanation {
+        message: document.to_string(),
+        advice: "",
+        is_denial: false,
+    })
+}
+
+#[cfg(not(feature = "s3"))]
+fn plain_explanation(_: &[u8]) -> Option<Explanation> {
+    None
 }

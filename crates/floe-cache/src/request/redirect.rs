@@ -76,30 +76,8 @@ async fn follow(
             }
         };
         limits.observe(&mut request.held, &response);
-        let target = redirect_target(&response, &url, first);
-        let target = target.map_err(|error| {
-            if request.message.hides_query {
-                // Its text may repeat a token.
-                Error::fetch(&request.shown(), NO_TARGET, false)
-            } else {
-                error
-            }
-        });
-        match target? {
+        match target_of(request, &response, (&url, first))? {
             None => return Ok(Ok(response)),
-            // Another status may lead to a web page, which accepts anything.
-            Some(mut to)
-                if request.message.is_write() && !REPEATED.contains(&response.status()) =>
-            {
-                let status = response.status();
-                // It may repeat a token.
-                to.set_query(None);
-                let reason = format!(
-                    "the server answered {status} and redirected to {}",
-                    redact(&to)
-                );
-                return Err(Error::fetch(&request.shown(), reason, false));
-            }
             Some(to) => url = to,
         }
         if url.origin() != first.origin() {
@@ -114,6 +92,38 @@ async fn follow(
         redact(&url)
     );
     Err(Error::fetch(&request.shown(), reason, false))
+}
+
+/// Returns the target of a redirect that floe may follow.
+///
+/// Errors: the target is invalid, or a write would be repeated at a place that accepts anything.
+fn target_of(
+    request: &Request,
+    response: &Response,
+    (url, first): (&Url, &Url),
+) -> Result<Option<Url>, Error> {
+    let target = redirect_target(response, url, first).map_err(|error| {
+        if request.message.hides_query {
+            // Its text may repeat a token.
+            Error::fetch(&request.shown(), NO_TARGET, false)
+        } else {
+            error
+        }
+    })?;
+    let status = response.status();
+    match target {
+        // Another status may lead to a web page, which accepts anything.
+        Some(mut to) if request.message.is_write() && !REPEATED.contains(&status) => {
+            // It may repeat a token.
+            to.set_query(None);
+            let reason = format!(
+                "the server answered {status} and redirected to {}",
+                redact(&to)
+            );
+            Err(Error::fetch(&request.shown(), reason, false))
+        }
+        target => Ok(target),
+    }
 }
 
 /// Removes all headers but those with some names.

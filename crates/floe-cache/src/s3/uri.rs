@@ -1,4 +1,5 @@
-//! The URI of a binary cache in a bucket.
+//! The URI of a binary cache in a bucket, and its storage, whose client gets its signer here: the
+//! `Dialect` of S3.
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use floe_format::Compression;
 use floe_store::StoreLayout;
 
 use crate::copying::{CopyAction, Copying, Follow};
+use crate::display::warn;
 use crate::exit::UsageError;
 use crate::options::{Settings, environment};
 use args::PushArgs;
@@ -31,6 +32,11 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         bail!(UsageError(format!(
             "cannot push to {target}: it is not a binary cache; use floe copy --to {target}"
         )));
+    }
+    if !args.secret_key_file.is_empty() && target.facts().secret_key_files.is_empty() {
+        warn(format_args!(
+            "ignoring --secret-key-file: floe signs for binary caches only, and {target} is none"
+        ));
     }
     let follow = match (args.follow, args.watch_store, source.layout()) {
         (true, ..) => Follow::Stdin,

@@ -297,6 +297,21 @@ fn push_without_a_cache_is_refused() {
 }
 
 #[test]
+fn key_for_a_daemon_gives_a_warning() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let key = scratch.join("key");
+    let generated = run(&mut floe(["key", "generate", "test-1"])).expect(0);
+    std::fs::write(&key, generated.stdout).unwrap();
+    let target = format!("unix://{}", scratch.join("absent").display());
+    let mut push = floe(["push", "--to", &target, "--secret-key-file"]);
+    push.arg(&key).arg("--root").arg(corpus.store());
+    run(push.arg(&corpus.root))
+        .expect(4)
+        .stderr_contains("warning: ignoring --secret-key-file");
+}
+
+#[test]
 fn watched_store_is_pushed_until_a_signal() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();

@@ -315,17 +315,9 @@ fn network_options_follow_the_settings() {
     let network = machine.load().network();
     assert_eq!(
         network,
+        // The defaults of the settings are those of libfloe.
         NetworkOptions {
-            certificates: None,
             netrc: vec![machine.path("netrc").into()],
-            connections: 25,
-            connect_timeout: Some(Duration::from_secs(15)),
-            stall_timeout: Duration::from_secs(300),
-            retry: RetryPolicy::default(),
-            workers: 16,
-            http2: true,
-            user_agent_suffix: String::new(),
-            proxies: Proxies::default(),
             services: network.services.clone(),
             narinfo_disk_cache: Some(NarInfoDiskCacheOptions {
                 file: "/cache/floe/narinfos.sqlite".into(),
@@ -334,6 +326,7 @@ fn network_options_follow_the_settings() {
                 meta_ttl: Duration::from_secs(7 * 24 * 3600),
                 refresh: false,
             }),
+            ..NetworkOptions::default()
         }
     );
     machine.write(

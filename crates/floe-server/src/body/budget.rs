@@ -1,4 +1,5 @@
-//! Budgets: how much memory the responses of a server may hold for one purpose.
+//! Budgets: how much memory, or how many streams, the responses of a server may hold for one
+//! purpose.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

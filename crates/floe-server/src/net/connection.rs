@@ -39,10 +39,11 @@
 //! the deadline, which each state sets for itself.
 
 mod checkpoint;
+mod head;
 mod login;
 mod peer;
-mod refused;
 pub(crate) mod state;
+mod unanswered;
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,6 @@ use crate::finish::access_log::LoggedRequest;
 use crate::finish::{Finished, Finisher, Subject, Summary};
 use crate::http::request::{Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
-use crate::http::route_kind::RouteKind;
 pub(crate) use peer::{Client, Peer};
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
 
@@ -338,31 +338,10 @@ impl Connection {
                     self.scanned = rest.len();
                     break;
                 }
-                Parsed::Rejected(refusal) => {
-                    self.after_response = AfterResponse::CloseUnread;
-                    let response = Response::refused(refusal);
-                    let mode = ResponseMode::default();
-                    thread.finisher.finish_response(&Finished {
-                        peer: self.peer.name(),
-                        user: None,
-                        route: RouteKind::Other,
-                        request: Subject::Invalid(rest),
-                        summary: Summary::new(&response, mode, None),
-                        clock: thread.clock,
-                    });
-                    self.queue_response(response, mode, thread.clock);
-                }
+                Parsed::Rejected(refusal) => self.refuse(rest, refusal, thread),
                 Parsed::Head(request, len) => {
                     self.state = State::Idle;
-                    let most = thread.limits.requests_per_connection_max;
-                    let is_last = thread.is_stopping
-                        || !thread.limits.keep_alive
-                        || most.is_some_and(|most| self.requests + 1 >= most.get());
-                    self.after_response = match request.keep_alive && !is_last {
-                        true => AfterResponse::KeepAlive,
-                        false if request.has_body => AfterResponse::CloseUnread,
-                        false => AfterResponse::Close,
-                    };
+                    self.after_response = self.after(&request, thread);
                     self.process_request(&request, thread);
                     match self.state {
                         // The head is processed again with the result.

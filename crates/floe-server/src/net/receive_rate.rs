@@ -1,4 +1,5 @@
-//! Finds clients that take the bytes of a response too slowly.
+//! Measures whether a client takes the bytes of a response too slowly. `Connection::expiry` decides
+//! whether its connection is closed.
 //!
 //! The time limit for a client that takes nothing does not protect the server: a client that takes
 //! a byte now and then would hold its connection forever.

@@ -20,6 +20,9 @@ pub trait StoreFailure: Error + Send + Sync {
         false
     }
 
+    /// Marks the failure as permanent, after the last attempt.
+    fn set_permanent(&mut self) {}
+
     /// Whether the target can receive nothing any more, so that the copy ends.
     fn ends_copy(&self) -> bool {
         false

@@ -53,6 +53,7 @@ const SHARED: &[&str] = &[
     "crates/floe-cli/src/commands/profile",
     "crates/floe-cli/src/commands/roots",
     "crates/floe-cli/src/commands/uninstall",
+    "crates/floe-cli/src/copying/gc_roots",
     "crates/floe-cli/src/root_links",
 ];
 

@@ -78,9 +78,17 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The crates that `--quick` lints.
+#[derive(Debug, PartialEq)]
+pub(super) enum Linted {
+    /// All: a file has changed on which all depend.
+    Workspace,
+    Crates(BTreeSet<String>),
+}
+
 /// Returns the crates with changes since the branch `main`; on that branch, since the last commit
-/// but one. The whole workspace if a file outside of the crates has changed that all depend on.
-pub(super) fn changed_crates(root: &Path) -> Result<BTreeSet<String>> {
+/// but one.
+pub(super) fn linted(root: &Path) -> Result<Linted> {
     let git = |arguments: &[&str]| output(Command::new("git").current_dir(root).args(arguments));
     let base = git(&["merge-base", "HEAD", "main"])?;
     let head = git(&["rev-parse", "HEAD"])?;
@@ -88,7 +96,22 @@ pub(super) fn changed_crates(root: &Path) -> Result<BTreeSet<String>> {
     let changed = git(&["diff", "--name-only", base])?;
     let new = git(&["ls-files", "--others", "--exclude-standard"])?;
     let files = changed.lines().chain(new.lines());
-    Ok(files.filter_map(crate_of).map(str::to_owned).collect())
+    let exists = |name: &String| root.join("crates").join(name).exists() || name == "bench";
+    Ok(match linted_for(files) {
+        Linted::Crates(crates) => Linted::Crates(crates.into_iter().filter(exists).collect()),
+        all => all,
+    })
+}
+
+fn linted_for<'a>(files: impl Iterator<Item = &'a str>) -> Linted {
+    let mut crates = BTreeSet::new();
+    for file in files {
+        if ["Cargo.toml", "Cargo.lock", "clippy.toml"].contains(&file) {
+            return Linted::Workspace;
+        }
+        crates.extend(crate_of(file).map(str::to_owned));
+    }
+    Linted::Crates(crates)
 }
 
 /// Returns the crate of a file. The crates that use it are not linted again.
@@ -112,6 +135,14 @@ mod tests {
         assert_eq!(crate_of("crates/floe-copy/src/lib.rs"), Some("floe-copy"));
         assert_eq!(crate_of("bench/src/main.rs"), Some("bench"));
         assert_eq!(crate_of("docs/interface.md"), None);
+    }
+
+    #[test]
+    fn change_of_a_file_of_all_crates_concerns_the_workspace() {
+        let linted = |files: &[&str]| linted_for(files.iter().copied());
+        assert_eq!(linted(&["README.md", "Cargo.lock"]), Linted::Workspace);
+        let one = Linted::Crates(BTreeSet::from(["xtask".to_owned()]));
+        assert_eq!(linted(&["README.md", "crates/xtask/src/main.rs"]), one);
     }
 
     #[test]
