@@ -15,8 +15,8 @@ pub(crate) struct UriParameter<'a> {
     known: Vec<&'static str>,
 }
 
-/// Passes each parameter of a URI to the options that may know it. Returns those without effect
-/// that the user should know of.
+/// Passes each parameter of a URI to the options that may know it. Returns the parameters without
+/// effect, for a warning.
 ///
 /// Errors: the text says what is wrong with a value.
 pub(crate) fn visit_parameters(

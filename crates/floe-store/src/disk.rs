@@ -1,5 +1,5 @@
-//! Files and directories below a store, safe from names that other users exchange and from errors
-//! that a file system reports late.
+//! Files and directories below a store. Other users may exchange names there, and file systems may
+//! report errors late.
 
 mod directory;
 mod free_space;

@@ -76,3 +76,17 @@ fn plain_explanation(body: &[u8]) -> Option<Explanation> {
 fn plain_explanation(_: &[u8]) -> Option<Explanation> {
     None
 }
+
+#[cfg(all(test, feature = "s3"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_without_dialect_explains_its_refusals() {
+        let body = b"<Error><Code>NoSuchBucket</Code><Message>gone</Message></Error>";
+        let explanation = plain_explanation(body).unwrap();
+        assert_eq!(explanation.message, "NoSuchBucket: gone");
+        assert!(!explanation.is_denial && explanation.advice.is_empty());
+        assert_eq!(plain_explanation(b"<html>"), None);
+    }
+}

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     }
     if !args.secret_key_file.is_empty() && target.facts().secret_key_files.is_empty() {
         warn(format_args!(
-            "ignoring --secret-key-file: floe signs for binary caches only, and {target} is none"
+            "ignoring --secret-key-file for {target}: floe signs only for binary caches"
         ));
     }
     let follow = match (args.follow, args.watch_store, source.layout()) {

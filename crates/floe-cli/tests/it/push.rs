@@ -308,7 +308,7 @@ fn key_for_a_daemon_gives_a_warning() {
     push.arg(&key).arg("--root").arg(corpus.store());
     run(push.arg(&corpus.root))
         .expect(4)
-        .stderr_contains("warning: ignoring --secret-key-file");
+        .stderr_contains("warning: ignoring --secret-key-file for unix:");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(in crate::commands) struct StoreProgress {
 }
 
 impl StoreProgress {
-    /// `participle` is that of the work, such as `deleted`.
+    /// `participle` names the work, such as `deleted`.
     pub(in crate::commands) fn start(cancel: Cancel, participle: &'static str) -> StoreProgress {
         StoreProgress {
             progress: PathProgress::start(cancel, participle),
