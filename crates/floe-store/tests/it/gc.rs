@@ -192,6 +192,10 @@ fn wait_for_gc_waits_only_for_notified_gc() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut stream, _) = listener.accept().unwrap();
+            // A collector that closes the connection before it has read the path resets it.
+            let mut line = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            reader.read_line(&mut line).unwrap();
             stream.write_all(b"1").unwrap();
         });
         writer.add_temp_roots([&a].into_iter()).unwrap();
