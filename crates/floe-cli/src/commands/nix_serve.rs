@@ -16,6 +16,7 @@ use floe_server::Config;
 
 use super::serve::identity::Identity;
 use super::serve::process::{self, ProcessOptions};
+use super::serve::warnings;
 use super::serve::{access_log, limits};
 use crate::display::warn;
 use crate::open_files;
@@ -88,7 +89,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
     own.read_timeout = options.read_timeout.unwrap_or(own.read_timeout);
     own.write_timeout = options.timeout.unwrap_or(own.write_timeout);
     config.access_log = access_log;
-    config.warn = process::warning_sink();
+    config.warn = warnings::warning_sink();
     limits::check_open_files(&config, open_files)?;
     Ok(config)
 }

@@ -12,6 +12,7 @@ mod pid_file;
 pub(super) mod process;
 mod settings;
 mod signals;
+pub(super) mod warnings;
 
 use std::path::PathBuf;
 
@@ -74,7 +75,7 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
         dir: dir.clone(),
         max_bytes: size.0,
     });
-    config.warn = process::warning_sink();
+    config.warn = warnings::warning_sink();
     Ok(config)
 }
 

@@ -1,8 +1,8 @@
 //! Connections on their way to the thread that verifies passwords.
 //!
 //! One verification takes a fraction of a second. Therefore all connections with the same name and
-//! password wait for one verification, the number of connections is bounded, and an address that
-//! has failed too often is refused.
+//! password wait for one verification, the number of connections is bounded, also for each address,
+//! and an address that has failed too often is refused.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -115,7 +115,9 @@ impl LoginQueue {
         job: &Job,
         now: Instant,
     ) -> Result<(), Refusal> {
-        if state.connections() >= CONNECTIONS_MAX {
+        let is_full = state.connections() >= CONNECTIONS_MAX
+            || state.connections_of(job.connection.network()) >= CONNECTIONS_OF_ADDRESS_MAX;
+        if is_full {
             return Err(Refusal::LoginQueueFull);
         }
         if state
@@ -143,6 +145,14 @@ impl QueueState {
         attempts.find(|attempt| attempt.check.key == check.key)
     }
 
+    /// Returns how many connections of an address wait.
+    fn connections_of(&self, network: Option<IpAddr>) -> usize {
+        let waiting = self.attempts.iter().flat_map(|attempt| &attempt.waiting);
+        waiting
+            .filter(|job| job.connection.network() == network)
+            .count()
+    }
+
     fn connections(&self) -> usize {
         self.attempts
             .iter()
@@ -154,3 +164,6 @@ impl QueueState {
 /// How many connections may wait: those of ten clients of Nix, which have 25 each. If each of them
 /// has another password, the last one waits about ten seconds.
 const CONNECTIONS_MAX: usize = 256;
+
+/// How many of them one address may have, so that it leaves room for the others.
+const CONNECTIONS_OF_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;

@@ -15,7 +15,7 @@ use floe_server::auth::{Login, LoginFile, SecretHash, secret_hash};
 
 use crate::commands::random;
 use crate::exit::UsageError;
-use crate::stdout::print;
+use crate::stdout::{finish_stdout, print};
 use args::{AuthCommand, NewLoginArgs};
 use edit::edit;
 
@@ -37,24 +37,34 @@ fn add_user(args: &NewLoginArgs) -> anyhow::Result<()> {
     let password = password::read(&args.name)?;
     let salt: [u8; secret_hash::SALT_LEN] = random()?;
     let secret = SecretHash::of_password(&password, &salt).context(messages::HASH)?;
-    add(args, secret)
+    add(args, secret, || Ok(()))
 }
 
 fn add_token(args: &NewLoginArgs) -> anyhow::Result<()> {
     check_name(args)?;
     let token = Token::from_random(random::<TOKEN_BYTES>()?);
-    add(args, SecretHash::of_token(token.secret()))?;
-    print(token.secret())
+    let secret = SecretHash::of_token(token.secret());
+    // A login whose token nobody has got must not stay.
+    let print = || {
+        print(token.secret())?;
+        finish_stdout()
+    };
+    add(args, secret, print)
 }
 
-fn add(args: &NewLoginArgs, secret: SecretHash) -> anyhow::Result<()> {
+/// Adds a login, after `before` has succeeded.
+fn add(
+    args: &NewLoginArgs,
+    secret: SecretHash,
+    before: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut login = new_login(&args.name, secret)?;
     login.scopes = args.scopes();
     login.expiry = args.expires;
     edit(&args.file.path, |file| {
         check_is_absent(file, args)?;
         file.insert(login);
-        Ok(())
+        before()
     })
 }
 

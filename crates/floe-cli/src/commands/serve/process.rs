@@ -3,12 +3,10 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use floe_config::{Environment, read_secret_keys};
 use floe_format::SecretKey;
-use floe_server::config::Warn;
 use floe_server::{Config, Server};
 use serde_json::json;
 
@@ -17,6 +15,7 @@ use super::identity::Identity;
 use super::messages;
 use super::pid_file::PidFile;
 use super::signals::{self, TaskSignal};
+use super::warnings;
 use crate::display::{Level, eprint_line, is_json, json_event, warn, write_event};
 
 /// The tasks of the process besides serving. `floe serve` has few of them.
@@ -74,7 +73,7 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
         detach_from_terminal(error_log.is_some())?;
     }
     server.run()?;
-    json_event("stopped", messages::STOPPED);
+    warnings::finish(|| json_event("stopped", messages::STOPPED));
     Ok(())
 }
 
@@ -111,17 +110,6 @@ fn announce_one(event: &str, url: &str, line: String) {
     }
 }
 
-/// Returns the [`Config::warn`] of every server.
-pub(crate) fn warning_sink() -> Warn {
-    Arc::new(|warning| warn(one_line(warning)))
-}
-
-/// Keeps a warning in one line: the names of files in the store may have line ends, and the rest of
-/// such a name would look like a line of the server.
-fn one_line(warning: &str) -> String {
-    warning.replace('\n', "\u{fffd}")
-}
-
 /// Reads secret keys, and prints their warnings.
 pub(crate) fn secret_keys(
     files: &[PathBuf],
@@ -130,18 +118,4 @@ pub(crate) fn secret_keys(
     let (keys, warnings) = read_secret_keys(files, environment)?;
     warnings.into_iter().for_each(warn);
     Ok(keys)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warning_of_a_server_is_one_line() {
-        let warning = "cannot open a\nfloe: b: no such file";
-        assert_eq!(
-            one_line(warning),
-            "cannot open a\u{fffd}floe: b: no such file"
-        );
-    }
 }

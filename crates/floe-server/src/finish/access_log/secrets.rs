@@ -2,29 +2,49 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
+
 use crate::auth::token::PREFIX;
 
 /// Returns text of a client without the logins before the hosts of its URLs, and without tokens.
 pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
+    if text.contains('%')
+        && let Some(shown) = without_encoded_tokens(text)
+    {
+        return Cow::Owned(shown);
+    }
     if !text.contains('@') && !text.contains(PREFIX) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(without_tokens(&without_logins(text)))
 }
 
+/// Returns a text without tokens that percent signs hide, or `None` if it has none.
+fn without_encoded_tokens(text: &str) -> Option<String> {
+    let decoded = percent_decode_str(text).decode_utf8_lossy();
+    if decoded.matches(PREFIX).count() == text.matches(PREFIX).count() {
+        return None;
+    }
+    Some(without_tokens(&without_logins(&decoded)))
+}
+
 /// Returns the first line of bytes that are not a valid request without the value of a field
-/// `Authorization`.
+/// `Authorization` or `Proxy-Authorization`, wherever it begins.
 pub(super) fn without_credentials(line: Cow<'_, str>) -> Cow<'_, str> {
-    let is_field = |name: &str| {
-        let start = line.get(..name.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(name))
-    };
-    let fields = ["authorization", "proxy-authorization"];
-    match fields.into_iter().find(|name| is_field(name)) {
-        Some(name) => Cow::Owned(format!("{name}: ...")),
+    let lower = line.to_ascii_lowercase();
+    let after_name = lower.find(AUTHORIZATION).map(|at| at + AUTHORIZATION.len());
+    let colon = after_name.and_then(|end| {
+        let rest = lower[end..].trim_start();
+        rest.starts_with(':').then(|| lower.len() - rest.len() + 1)
+    });
+    match colon {
+        Some(end) => Cow::Owned(format!("{} ...", &line[..end])),
         None => line,
     }
 }
+
+/// The end of the names of the fields with credentials.
+const AUTHORIZATION: &str = "authorization";
 
 /// Leaves out `USER:PASSWORD@` at the beginning of a word, and `USER@` after `//`.
 fn without_logins(text: &str) -> String {
@@ -83,6 +103,12 @@ mod tests {
             (&format!("/x?token={token}&y"), "/x?token=floe_...&y"),
             (&format!("{token}{token}"), "floe_...floe_..."),
             (
+                &format!("/x?token={}", token.replace('_', "%5f")),
+                "/x?token=floe_...",
+            ),
+            (&format!("/x?token=%66{}", &token[1..]), "/x?token=floe_..."),
+            ("/nar/a%2fb", "/nar/a%2fb"),
+            (
                 &format!("http://{token}@host/{token}"),
                 "http://host/floe_...",
             ),
@@ -94,8 +120,10 @@ mod tests {
     #[test]
     fn credentials_in_a_first_line_are_removed() {
         for (line, shown) in [
-            ("Authorization: Basic dTpw", "authorization: ..."),
-            ("PROXY-AUTHORIZATION: Bearer x", "proxy-authorization: ..."),
+            ("Authorization: Basic dTpw", "Authorization: ..."),
+            ("PROXY-AUTHORIZATION: Bearer x", "PROXY-AUTHORIZATION: ..."),
+            (" Authorization : Basic dTpw", " Authorization : ..."),
+            ("x\rAuthorization: Basic dTpw", "x\rAuthorization: ..."),
             ("GET /authorization HTTP/9", "GET /authorization HTTP/9"),
             ("auth\u{e9}", "auth\u{e9}"),
         ] {
