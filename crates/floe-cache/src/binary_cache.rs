@@ -8,20 +8,23 @@
 //! the list and the paths need about 200 bytes for each path, and at most
 //! [`REQUESTS_MAX`](crate::storage::REQUESTS_MAX) replies are in memory.
 
+mod list;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
+use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::parse_bool;
 use floe_transfer::{
-    CachePolicy, Cancel, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarRequest,
-    NarStream, PathSpec, Source, SourceContext, SourceFacts,
+    CachePolicy, Cancel, DEFAULT_PRIORITY, Error, Event, EventSink as _, Events, NarInfoCallback,
+    NarInfoReply, NarRequest, NarStream, PathSpec, Source, SourceContext, SourceFacts,
 };
 use parking_lot::Mutex;
 
 use crate::error::CacheError;
-use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_all, list_all};
+use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_all};
 use crate::uri_parameter::UriParameter;
+use list::list_narinfos;
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,7 @@ struct Shared {
     options: CacheOptions,
     /// Ends waits for replies.
     cancel: Cancel,
+    events: Events,
     /// The store directory while that of the cache is not known.
     default_dir: StoreDir,
     /// The parsed `nix-cache-info`, or the reason why the cache cannot be used.
@@ -104,6 +108,7 @@ impl BinaryCache {
             storage,
             options,
             cancel: context.session.cancel.clone(),
+            events: context.session.events.clone(),
             default_dir: StoreDir::default(),
             info: OnceLock::new(),
             waiting: Mutex::default(),
@@ -145,9 +150,9 @@ impl Shared {
             Found::Object(object) => object,
             Found::Missing { reason, .. } => return Err(not_a_cache(reason.into()).into()),
         };
-        let info = CacheInfo::parse(&object.contents).map_err(|error| {
+        let info = parse_cache_info(&object.contents).map_err(|reason| {
             self.storage.forget(CACHE_INFO);
-            not_a_cache(error.to_string())
+            not_a_cache(reason)
         })?;
         let own = info.want_mass_query;
         self.storage.set_query_limit(QueryLimit {
@@ -302,24 +307,36 @@ impl Source for BinaryCache {
         Some(info.as_ref().map(|_| ()).map_err(Arc::clone))
     }
 
-    /// Reads every narinfo, if the storage can list them.
+    /// Reads every narinfo, if the storage can list them. One that does not parse does not end the
+    /// list.
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
         let shared = &*self.0;
         let Some(list) = shared.storage.as_list() else {
             return Ok(None);
         };
-        let mut names = list_all(list, &shared.cancel)?;
-        names.retain(|name| {
-            let part = name.strip_suffix(NARINFO_SUFFIX);
-            part.and_then(HashPart::parse).is_some()
-        });
+        let names = list_narinfos(list, (&self.name(), &shared.cancel))?;
         let mut paths = Vec::with_capacity(names.len());
+        let (mut skipped, mut first) = (0, None);
         get_all(&*shared.storage, names, &shared.cancel, |name, text| {
-            let narinfo = shared.parse_narinfo(&name, &text)?;
-            paths.push(narinfo.info.path.clone());
-            shared.listed.lock().add(name, narinfo, text.len());
+            match shared.parse_narinfo(&name, &text) {
+                Ok(narinfo) => {
+                    paths.push(narinfo.info.path.clone());
+                    shared.listed.lock().add(name, narinfo, text.len());
+                }
+                Err(error) => {
+                    skipped += 1;
+                    first.get_or_insert(error);
+                }
+            }
             Ok(())
         })?;
+        if let Some(first) = &first {
+            let event = Event::SkippedNarInfos {
+                count: skipped,
+                first,
+            };
+            shared.events.event(event);
+        }
         paths.sort_unstable();
         Ok(Some(paths))
     }
@@ -333,6 +350,15 @@ impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Query({})", self.name)
     }
+}
+
+/// Parses the `nix-cache-info` of a source or a target. The error says why it is none.
+pub(crate) fn parse_cache_info(text: &[u8]) -> Result<CacheInfo, String> {
+    // Probably a captive portal.
+    if text.trim_ascii_start().starts_with(b"<") {
+        return Err("a web page came instead".into());
+    }
+    CacheInfo::parse(text).map_err(|error| error.to_string())
 }
 
 /// The name of the object that describes a cache.

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::network::NarInfoDiskCacheOptions;
-    use crate::storage::ListPage;
+    use crate::storage::{Folder, ListPage};
 
     /// A storage that records its operations.
     #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ mod tests {
     }
 
     impl ListStorage for Recorder {
-        fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
+        fn list_page(&self, _: Folder, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
             self.record("list_page");
             Ok(ListPage::default())
         }
@@ -224,7 +224,8 @@ mod tests {
         storage.forget(NAME);
         storage.retry_policy();
         let list = storage.as_list().unwrap();
-        list.list_page(None, &Cancel::default()).unwrap();
+        list.list_page(Folder::Top, None, &Cancel::default())
+            .unwrap();
         storage.abort();
         let expected = [
             "name",

@@ -42,7 +42,8 @@ pub use request::RequestOptions;
 pub use s3::{S3CacheUri, S3Options};
 pub use service_environment::ServiceEnvironment;
 pub use storage::{
-    Durability, Found, GetCallback, GetResult, LenCallback, LenResult, ListPage, ListStorage,
-    NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,
+    Durability, Folder, Found, GetCallback, GetResult, LenCallback, LenResult, ListPage,
+    ListStorage, ListedObject, NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject,
+    WriteCallback, WriteStorage,
 };
 pub use writer::{BinaryCacheWriter, CacheWriteOptions, read_secret_key};

@@ -1,12 +1,15 @@
 //! The network of a session: clients, TLS, name lookups, proxies, and the limits that all requests
 //! share. It knows no cache and no kind of server.
 
+pub(crate) mod cancellation;
 pub(crate) mod client;
 mod connect_timer;
 mod dns;
+pub(crate) mod host_health;
 pub(crate) mod limiter;
 mod netrc;
 pub mod options;
+mod pace;
 mod proxies;
 pub(crate) mod tls;
 pub(crate) mod upload_limits;
@@ -27,7 +30,9 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
+use cancellation::Cancellation;
 use client::Clients;
+use host_health::HostHealths;
 use limiter::ConnectionLimits;
 use netrc::read_netrc_files;
 use upload_limits::UPLOADS_LEN;
@@ -43,6 +48,8 @@ pub(crate) struct NetworkShared {
     /// The contents of the netrc files.
     pub(crate) netrc: Arc<[Netrc]>,
     pub(crate) events: Events,
+    /// Which hosts answer, and how fast they get requests.
+    pub(crate) host_healths: HostHealths,
     /// The connections to all hosts.
     pub(crate) limits: ConnectionLimits,
     /// The connections of writes to all hosts. A write must not wait for a body of the same host
@@ -56,6 +63,8 @@ pub(crate) struct NetworkShared {
     pub(crate) open_uploads: OpenUploads,
     /// Ends the waits of workers.
     pub(crate) cancel: Cancel,
+    /// The cancellation, for tasks on the network thread.
+    pub(crate) cancellation: Cancellation,
     /// Runs tasks on the network thread. They are dropped when the thread ends.
     pub(crate) handle: Handle,
 }
@@ -100,12 +109,14 @@ impl Service for Network {
             netrc: netrc.into(),
             options: options.clone(),
             events: session.events.clone(),
+            host_healths: HostHealths::default(),
             limits: ConnectionLimits::new(options.connections),
             write_limits: ConnectionLimits::new(options.connections),
             waiting_chunks: Arc::new(Semaphore::new(WAITING_CHUNKS_MAX)),
             upload_memory: Arc::new(Semaphore::new(UPLOADS_LEN / 1024)),
             open_uploads: OpenUploads::default(),
             cancel: session.cancel.clone(),
+            cancellation: Cancellation::watch(&session.cancel, runtime.handle()),
             handle: runtime.handle().clone(),
         });
         let stop = Arc::new(Notify::new());

@@ -1,6 +1,7 @@
 //! One request: its client, its attempts, redirects and logins, and the failures that the user
 //! sees. It knows no cache; a kind of server that wants more than plain HTTP has a [`Dialect`].
 
+mod attempts;
 mod auth;
 mod body;
 mod client;
@@ -15,6 +16,7 @@ mod reply_wait;
 mod response;
 mod target;
 
+pub(crate) use attempts::Attempts;
 pub(crate) use body::{Part, RequestBody, StreamedBody};
 pub(crate) use client::CacheClient;
 pub(crate) use dialect::{Dialect, Explanation, Signing};
@@ -68,6 +70,12 @@ impl Message {
     pub(crate) fn is_write(&self) -> bool {
         ![Method::GET, Method::HEAD].contains(&self.method)
     }
+
+    /// Whether the request may arrive twice without harm (RFC 9110, section 9.2.2), and can be sent
+    /// again.
+    fn is_idempotent(&self) -> bool {
+        self.method.is_idempotent() && self.body.is_repeatable()
+    }
 }
 
 impl From<Method> for Message {
@@ -81,8 +89,9 @@ impl From<Method> for Message {
 }
 
 impl Request {
-    /// Makes a request that writes, which has no connection yet. It is not sent a second time while
-    /// the first one may still succeed.
+    /// Makes a request that writes, which has no connection yet. One that can be repeated is sent
+    /// again over another connection if the server is silent for long; the others wait for the
+    /// whole timeout.
     pub(crate) fn write(client: &CacheClient, url: Url, message: Message) -> Request {
         let buffering = if message.body.is_small() {
             Buffering::Whole
@@ -90,11 +99,16 @@ impl Request {
             Buffering::Stream
         };
         let timeout = client.options.stall_timeout;
+        let head_wait = if message.is_idempotent() {
+            ReplyWait::for_write(timeout)
+        } else {
+            ReplyWait::whole(timeout)
+        };
         Request {
             target: url.into(),
             held: RequestPermits::none(),
             bulk_client: Some(client.clients.choose_bulk(buffering)),
-            head_wait: ReplyWait::whole(timeout),
+            head_wait,
             rest_wait: ReplyWait::whole(timeout),
             rate_window: timeout.min(RATE_WINDOW_MAX),
             message,

@@ -61,29 +61,51 @@ pub trait ReadStorage: Debug + Send + Sync {
 
 /// Lists the objects of a binary cache.
 pub trait ListStorage: Debug + Send + Sync {
-    /// Returns the names of some of the objects beside `nix-cache-info`, and waits for them. `next`
-    /// is that of the page before.
-    fn list_page(&self, next: Option<&str>, cancel: &Cancel) -> Result<ListPage, Error>;
+    /// Returns some of the objects of a folder beside `nix-cache-info`, in the order of their
+    /// names, and waits for them. `next` is that of the page before.
+    fn list_page(
+        &self,
+        folder: Folder,
+        next: Option<&str>,
+        cancel: &Cancel,
+    ) -> Result<ListPage, Error>;
+}
+
+/// A folder of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folder {
+    /// The cache itself, without its folders. It has the narinfos.
+    Top,
+    /// `nar/`
+    Nars,
+}
+
+impl Folder {
+    /// Returns the beginning of the names of its objects.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Folder::Top => "",
+            Folder::Nars => "nar/",
+        }
+    }
 }
 
 /// A part of a list of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListPage {
-    /// The names.
-    pub names: Vec<String>,
+    /// The objects.
+    pub objects: Vec<ListedObject>,
     /// The text by which the storage finds the next page; `None` after the last one.
     pub next: Option<String>,
 }
 
-/// Returns the names of all objects beside `nix-cache-info`.
-pub(crate) fn list_all(list: &dyn ListStorage, cancel: &Cancel) -> Result<Vec<String>, Error> {
-    let mut page = list.list_page(None, cancel)?;
-    let mut names = std::mem::take(&mut page.names);
-    while let Some(next) = page.next {
-        page = list.list_page(Some(&next), cancel)?;
-        names.append(&mut page.names);
-    }
-    Ok(names)
+/// An object in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedObject {
+    /// The name in the cache.
+    pub name: String,
+    /// The length in bytes, if the list tells it.
+    pub len: Option<u64>,
 }
 
 /// Gets small objects, many at once and in any order. Calls `receive` with the name and the
@@ -105,10 +127,6 @@ pub(crate) fn get_all(
             let requested = name.clone();
             let reply = replies.callback(move |found: GetResult| (name, found));
             storage.get(&requested, CachePolicy::Bypass, reply);
-        }
-        // A directory replies so fast that nothing waits.
-        if cancel.is_raised() {
-            return Err(Error::Cancelled);
         }
         let Some((name, found)) = replies.next()? else {
             return Ok(());

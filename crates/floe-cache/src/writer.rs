@@ -28,7 +28,7 @@ use floe_transfer::{
 };
 use parking_lot::Mutex;
 
-use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
+use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX, parse_cache_info};
 use crate::error::{CacheError, file_error};
 use crate::storage::{
     Durability, RECORD_PREFIX, WriteStorage, get_and_wait, len_and_wait, put_and_wait,
@@ -114,10 +114,10 @@ impl BinaryCacheWriter {
         cancel: &Cancel,
     ) -> Result<BinaryCacheWriter, Error> {
         let text = get_and_wait(&*storage, CACHE_INFO, cancel)?;
-        let info = text.as_deref().map(CacheInfo::parse).transpose();
-        let info = info.map_err(|error| CacheError::NotACache {
+        let info = text.as_deref().map(parse_cache_info).transpose();
+        let info = info.map_err(|reason| CacheError::NotACache {
             url: storage.name(),
-            reason: error.to_string(),
+            reason,
         })?;
         Ok(BinaryCacheWriter {
             storage,
@@ -259,7 +259,7 @@ impl Target for BinaryCacheWriter {
     /// Publishes the narinfos: references first, and otherwise many at once.
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
         let mut outcome = CommitOutcome::default();
-        let staged = self.take_staged(batch, &mut outcome);
+        let staged = self.take_staged(batch, &mut outcome)?;
         // The names of the NARs must reach the disk before the narinfos do.
         self.storage.sync()?;
         self.publish(staged, &mut outcome)?;

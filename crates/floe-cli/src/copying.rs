@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use anyhow::bail;
 use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy, RequestedPaths, Sources};
 use floe_format::StorePath;
@@ -21,6 +22,7 @@ use floe_transfer::{Error, Events, Size, StoreConfig, Target};
 use crate::args::PathArgs;
 use crate::display::trace::Trace;
 use crate::display::{eprint_line, warn};
+use crate::exit::UsageError;
 use crate::messages::counted;
 use crate::options::{self, Settings};
 use crate::signals;
@@ -69,6 +71,21 @@ impl Follow {
             _ => args.named(),
         };
         Ok(RequestedPaths::Named(settings.follow_links(&paths, stores)))
+    }
+}
+
+/// Refuses a parameter that looks like that of a key and is none. Nothing would be signed, and no
+/// client would accept the paths.
+fn check_key_parameters(target: &dyn StoreConfig) -> anyhow::Result<()> {
+    let facts = target.facts();
+    let mut ignored = facts.ignored_parameters.iter();
+    match ignored.find(|parameter| parameter.names_a_key()) {
+        None => Ok(()),
+        Some(parameter) => bail!(UsageError(format!(
+            "cannot sign for {}: {} is no parameter of it; use secret-key=FILE, or secret-keys=FILES \
+             for several keys",
+            parameter.uri, parameter.name
+        ))),
     }
 }
 
@@ -133,6 +150,7 @@ impl Copying<'_> {
             // mount.
             make_writable(&layout.real_store_dir)?;
         }
+        check_key_parameters(&*request.target)?;
         let checked = request.check()?;
         let path_count = checked.path_count();
         let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);

@@ -8,7 +8,7 @@ use floe_cache::NetworkOptions;
 use floe_config::{Config, Environment, ProcessUser, UnknownSetting};
 use floe_format::TrustedKeys;
 use floe_store::{LockWait, LostRecord, StoreEvent, StoreEvents, Unreadable, WriteOptions};
-use floe_transfer::{Cancel, Error, StoreConfig, UriContext, parse_public_keys};
+use floe_transfer::{Cancel, ClosureLimit, Error, StoreConfig, UriContext, parse_public_keys};
 
 use crate::args::{OptionArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
@@ -34,8 +34,9 @@ impl Settings {
     /// names.
     pub(crate) fn load(options: &OptionArgs, store_dir: Option<&str>) -> anyhow::Result<Settings> {
         let environment = environment();
-        let context = environment.uri_context(store_dir)?;
+        let mut context = environment.uri_context(store_dir)?;
         let config = Config::load(&environment, &options.pairs())?;
+        context.connect_timeout = config.network().connect_timeout;
         for setting in &config.unknown_settings {
             warn(unknown_setting(setting));
         }
@@ -80,6 +81,15 @@ impl Settings {
             network.refresh();
         }
         network
+    }
+
+    /// Returns the largest closure that floe accepts from a source.
+    pub(crate) fn closure_limit(&self) -> ClosureLimit {
+        let setting = &self.config.max_closure_paths;
+        if setting.is_default() {
+            return ClosureLimit::default();
+        }
+        ClosureLimit::of_paths(usize::try_from(*setting.get()).unwrap_or(usize::MAX))
     }
 
     /// Whether paths into a target need a trusted signature.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
-use floe_store::canon_path;
+use floe_store::{canon_path, open_regular_file};
 
 use crate::error::ConfigError;
 use crate::origin::{NIX_CONFIG, Origin};
@@ -134,11 +134,17 @@ impl ConfReader {
     }
 }
 
-/// Reads at most one byte more than can be parsed: the file may be an endless device.
+/// Reads at most one byte more than can be parsed. A named pipe without a writer is refused, because
+/// it would be waited for; a shell makes pipes with descriptors, and writes into them.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = NIX_CONF_LEN_MAX as u64 + 1;
-    File::open(path)?.take(limit).read_to_end(&mut text)?;
+    let file = if path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd") {
+        File::open(path)?
+    } else {
+        open_regular_file(path)?
+    };
+    file.take(limit).read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -9,7 +9,7 @@ use floe_cache::{Proxies, ServiceEnvironment};
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 use floe_store::WriteOptions;
-use floe_transfer::nearest_name;
+use floe_transfer::{CLOSURE_MAX, OUTAGE_TIMEOUT, nearest_name};
 use nix::unistd::Gid;
 
 use crate::accounts;
@@ -87,6 +87,8 @@ settings! {
     "http2" => http2: bool = true;
     "keep-derivations" | "gc-keep-derivations" => keep_derivations: bool = true;
     "keep-outputs" | "gc-keep-outputs" => keep_outputs: bool = false;
+    /// A setting that only floe reads.
+    "max-closure-paths" => max_closure_paths: u64 = CLOSURE_MAX as u64;
     /// In seconds.
     "narinfo-cache-meta-ttl" => narinfo_cache_meta_ttl: u32 = 7 * 24 * 3600;
     /// In seconds.
@@ -94,6 +96,8 @@ settings! {
     /// In seconds.
     "narinfo-cache-positive-ttl" => narinfo_cache_positive_ttl: u32 = 30 * 24 * 3600;
     "netrc-file" => netrc_file: FileList = List(vec![environment.conf_dir().join("netrc")]);
+    /// In seconds, a setting that only floe reads; 0 for no wait.
+    "outage-timeout" => outage_timeout: u64 = OUTAGE_TIMEOUT.as_secs();
     /// The cache of `floe push`, a setting that only floe reads; empty for none.
     "push-to" => push_to: String = String::new();
     "require-sigs" => require_sigs: bool = true;

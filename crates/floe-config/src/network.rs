@@ -13,7 +13,6 @@ impl Config {
     /// Returns the options for requests to binary caches.
     pub fn network(&self) -> NetworkOptions {
         let seconds = |setting: &Setting<u64>| time_limit(Duration::from_secs(*setting.get()));
-        let millis = |setting: &Setting<u32>| Duration::from_millis((*setting.get()).into());
         let certificates = if self.ssl_cert_file.is_default() {
             self.certificates_by_default.clone()
         } else {
@@ -29,13 +28,7 @@ impl Config {
             connections: connection_limit(*self.http_connections.get()),
             connect_timeout: seconds(&self.connect_timeout),
             stall_timeout: seconds(&self.stalled_download_timeout).unwrap_or(UNLIMITED),
-            retry: RetryPolicy {
-                attempts: (*self.filetransfer_retry_attempts.get()).max(1),
-                delay: millis(&self.filetransfer_retry_delay),
-                rate_limited_delay: millis(&self.filetransfer_retry_delay_rate_limited),
-                max_delay: millis(&self.filetransfer_retry_max_delay),
-                jitter: *self.filetransfer_retry_jitter.get(),
-            },
+            retry: self.retry(),
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
             services: self.services.clone(),
@@ -48,6 +41,29 @@ impl Config {
                 refresh: false,
             }),
             ..NetworkOptions::default()
+        }
+    }
+}
+
+impl Config {
+    /// Returns when a failed request is repeated. If the user has set a number of attempts, that
+    /// number counts alone, unless the user has set `outage-timeout`, too.
+    fn retry(&self) -> RetryPolicy {
+        let millis = |setting: &Setting<u32>| Duration::from_millis((*setting.get()).into());
+        let counts_alone =
+            !self.filetransfer_retry_attempts.is_default() && self.outage_timeout.is_default();
+        let outage_timeout = match *self.outage_timeout.get() {
+            _ if counts_alone => Duration::ZERO,
+            seconds => Duration::from_secs(seconds).min(UNLIMITED),
+        };
+        RetryPolicy {
+            attempts: (*self.filetransfer_retry_attempts.get()).max(1),
+            outage_timeout,
+            delay: millis(&self.filetransfer_retry_delay),
+            rate_limited_delay: millis(&self.filetransfer_retry_delay_rate_limited),
+            delays_unavailable: !self.filetransfer_retry_delay_rate_limited.is_default(),
+            max_delay: millis(&self.filetransfer_retry_max_delay),
+            jitter: *self.filetransfer_retry_jitter.get(),
         }
     }
 }
@@ -83,6 +99,10 @@ pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
                 _ if is_one => Some("not there".into()),
                 _ => Some(format!("not there: {}", absent.join(" "))),
             }
+        }
+        "outage-timeout" => {
+            let waits = network.retry.waits_for_outages();
+            (!waits).then(|| "the attempts alone count".into())
         }
         "ssl-cert-file" => network
             .certificates

@@ -218,8 +218,9 @@ impl Value for String {
         String::from_utf8(text.to_vec()).ok()
     }
 
+    /// Some settings are store URIs, which may have credentials.
     fn json(&self) -> Json {
-        self.as_str().into()
+        redact_credentials(self).into()
     }
 }
 

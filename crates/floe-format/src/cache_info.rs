@@ -8,6 +8,9 @@ pub enum CacheInfoError {
     /// The file is longer than [`CACHE_INFO_LEN_MAX`].
     #[error("cannot parse nix-cache-info: longer than {CACHE_INFO_LEN_MAX} bytes")]
     TooLong(usize),
+    /// None of the known fields is there.
+    #[error("cannot parse nix-cache-info: it has no StoreDir, WantMassQuery or Priority")]
+    NoField,
     /// The value of a known field is not UTF-8.
     #[error("cannot parse nix-cache-info: a value is not UTF-8")]
     NotUtf8,
@@ -31,7 +34,8 @@ pub struct CacheInfo {
 }
 
 impl CacheInfo {
-    /// Parses the file as leniently as Nix.
+    /// Parses the file as leniently as Nix, except that it needs at least one known field. Otherwise
+    /// any text would be a cache, such as that of a server that answers every request alike.
     ///
     /// Lines without a colon and unknown fields are skipped, and the last of several equal fields
     /// counts. A priority may have text after its digits.
@@ -43,7 +47,7 @@ impl CacheInfo {
         if text.len() > CACHE_INFO_LEN_MAX {
             return Err(CacheInfoError::TooLong(text.len()));
         }
-        let mut info = CacheInfo::default();
+        let (mut info, mut has_field) = (CacheInfo::default(), false);
         for line in text.split(|&byte| byte == b'\n') {
             let mut parts = line.splitn(2, |&byte| byte == b':');
             let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
@@ -53,10 +57,15 @@ impl CacheInfo {
                 b"StoreDir" => info.store_dir = StoreDir::new(trimmed(value)?)?,
                 b"WantMassQuery" => info.want_mass_query = trimmed(value)? == "1",
                 b"Priority" => info.priority = Some(leading_number(trimmed(value)?)?),
-                _ => {}
+                _ => continue,
             }
+            has_field = true;
         }
-        Ok(info)
+        if has_field {
+            Ok(info)
+        } else {
+            Err(CacheInfoError::NoField)
+        }
     }
 
     /// Returns the text of the file, without fields that have their default value.
@@ -117,16 +126,26 @@ mod tests {
 
     #[test]
     fn missing_and_unknown_fields_are_accepted() {
-        let empty = parse("").unwrap();
-        assert_eq!(empty.to_text(), "StoreDir: /nix/store\n");
-        assert_eq!(parse("no colon\nOther: x\n\n: y").unwrap(), empty);
-        assert_eq!(
-            parse(" Priority: 1").unwrap(),
-            empty,
-            "the name is not trimmed"
-        );
-        assert_eq!(CacheInfo::parse(b"Other: \xff").unwrap(), empty);
+        let least = parse("WantMassQuery: 0").unwrap();
+        assert_eq!(least.to_text(), "StoreDir: /nix/store\n");
+        let more = "no colon\nOther: x\n\n: y\n Priority: 1\nWantMassQuery: 0";
+        assert_eq!(parse(more).unwrap(), least, "the name is not trimmed");
+        let bytes = b"WantMassQuery: 0\nOther: \xff";
+        assert_eq!(CacheInfo::parse(bytes).unwrap(), least);
         assert!(!parse("WantMassQuery: true").unwrap().want_mass_query);
+    }
+
+    #[test]
+    fn text_without_a_known_field_is_refused() {
+        for text in [
+            "",
+            "{\"StoreDir\": \"/nix/store\"}",
+            "<html>",
+            " StoreDir: /a",
+            "Hello: 1",
+        ] {
+            assert_eq!(parse(text), Err(CacheInfoError::NoField), "{text}");
+        }
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Connection {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let reader = Reader::new(shared.clone(), client, session.events.clone(), opened);
+        let reader = Reader::new(shared.clone(), client, &session.events, opened);
         let output = stream.output;
         thread::Builder::new()
             .name("floe-remote".into())
@@ -227,7 +227,12 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::Relaxed);
         self.writer.get_mut().input = None;
-        self.shared.peer.end();
+        if self.shared.state.lock().info.is_some() {
+            self.shared.peer.end();
+        } else {
+            // ssh does not notice the end of its input before it is connected.
+            self.shared.peer.close();
+        }
     }
 }
 

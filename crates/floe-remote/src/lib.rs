@@ -7,7 +7,7 @@
 mod connection;
 mod daemon;
 mod error;
-mod plain_text;
+mod remote_log;
 mod source;
 mod ssh;
 mod stream;

@@ -12,11 +12,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_transfer::{Event, EventSink as _, Events};
+use floe_transfer::Events;
 use parking_lot::Mutex;
 use rustix::pipe::fcntl_setpipe_size;
 
-use crate::plain_text::plain_text;
+use crate::remote_log::RemoteLog;
 
 /// A byte stream to a daemon.
 pub(crate) struct Stream {
@@ -84,10 +84,10 @@ impl Stream {
             // A user may have too many large pipes already. Then this one stays small.
             let _: Result<usize, _> = fcntl_setpipe_size(pipe, PIPE_LEN);
         }
-        let (name, events) = (name.to_owned(), events.clone());
+        let remote_log = RemoteLog::new(name, events);
         let report = move || {
             let _dropped_at_end = log_end;
-            report_lines(errors, &name, &events, &last_lines);
+            report_lines(errors, remote_log, &last_lines);
         };
         // Another process that has the pipe may keep this thread for longer than the program.
         thread::Builder::new()
@@ -231,24 +231,14 @@ impl Drop for Program {
     }
 }
 
-/// Reports each line of a program's standard error, without characters that control a terminal.
-fn report_lines(
-    mut errors: impl Read,
-    name: &str,
-    events: &Events,
-    last_lines: &Mutex<VecDeque<String>>,
-) {
+/// Reports each line of a program's standard error.
+fn report_lines(mut errors: impl Read, mut log: RemoteLog, last_lines: &Mutex<VecDeque<String>>) {
     let mut rest = Vec::new();
     let mut buffer = [0; 4096];
-    let report = |line: &[u8]| {
-        let text = plain_text(&String::from_utf8_lossy(line));
-        if text.is_empty() {
+    let mut report = |line: &[u8]| {
+        let Some(text) = log.report(&String::from_utf8_lossy(line)) else {
             return;
-        }
-        events.event(Event::RemoteMessage {
-            store: name,
-            text: &text,
-        });
+        };
         let mut last_lines = last_lines.lock();
         if last_lines.len() == LAST_LINES_MAX {
             last_lines.pop_front();

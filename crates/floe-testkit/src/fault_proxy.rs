@@ -24,6 +24,8 @@ pub enum ProxyFault {
     CutRequest(usize),
     /// The client gets a part of the response, of this length in bytes.
     CutResponse(usize),
+    /// The server gets nothing, and the client no response until it closes the connection.
+    Silent,
     /// The response comes after this time.
     Slow(Duration),
     /// Each occurrence of a text in the response is replaced by another text of the same length.
@@ -117,6 +119,11 @@ impl State {
         let request = [one_request(&head).as_bytes(), &body].concat();
         let mut response = match fault {
             ProxyFault::StatusBefore(status) => status_response(status),
+            ProxyFault::Silent => {
+                // Ends with the connection of the client.
+                reader.read_to_end(&mut Vec::new())?;
+                return Ok(());
+            }
             ProxyFault::CutRequest(len) => {
                 let mut server = TcpStream::connect(self.server)?;
                 server.write_all(&request[..len.min(request.len() - 1)])?;

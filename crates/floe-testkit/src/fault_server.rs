@@ -78,7 +78,12 @@ pub struct FaultServer {
 impl FaultServer {
     /// Serves a directory on a free port.
     pub fn start(directory: &Path) -> FaultServer {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        FaultServer::start_at(directory, 0)
+    }
+
+    /// Serves a directory on a port. 0 is a free one.
+    pub fn start_at(directory: &Path, port: u16) -> FaultServer {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             directory: directory.to_path_buf(),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use floe_cache::{
-    Durability, Found, GetCallback, LenCallback, ListPage, ListStorage, NewObject, ObjectPlan,
-    QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,
+    Durability, Folder, Found, GetCallback, LenCallback, ListPage, ListStorage, ListedObject,
+    NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,
 };
 use floe_transfer::{
     Body, CachePolicy, Cancel, ChunkSource, Error, NarRequest, NextChunk, RetryPolicy,
@@ -128,9 +128,23 @@ impl ReadStorage for MemoryStorage {
 }
 
 impl ListStorage for MemoryStorage {
-    fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
-        let names = self.0.lock().objects.keys().cloned().collect();
-        Ok(ListPage { names, next: None })
+    fn list_page(&self, folder: Folder, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
+        let storage = self.0.lock();
+        let objects = storage.objects.iter().filter(|(name, _)| {
+            let rest = name.strip_prefix(folder.prefix());
+            rest.is_some_and(|rest| !rest.contains('/'))
+        });
+        let mut objects: Vec<_> = objects
+            .map(|(name, contents)| ListedObject {
+                name: name.clone(),
+                len: Some(contents.len() as u64),
+            })
+            .collect();
+        objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(ListPage {
+            objects,
+            next: None,
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! When a failed request is repeated.
+//! When a failed request is repeated, and how long floe waits for a server that is away.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
@@ -6,18 +6,24 @@ use std::time::Duration;
 use crate::error::Error;
 
 /// When a failed request is repeated: the settings `filetransfer-retry-*` of Nix 2.35, with its
-/// defaults.
+/// defaults, and floe's own `outage-timeout`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// How often a request is sent in all before it has failed (`filetransfer-retry-attempts`). 0
     /// means 1.
     pub attempts: u32,
+    /// How long a server may be away before a request to it fails (`outage-timeout`), even if it
+    /// had all its attempts. Zero: the attempts alone count.
+    pub outage_timeout: Duration,
     /// The pause after the first failure (`filetransfer-retry-delay`). Each further one is twice as
     /// long.
     pub delay: Duration,
     /// The same if the server has too many requests: status 429 or 503
     /// (`filetransfer-retry-delay-rate-limited`).
     pub rate_limited_delay: Duration,
+    /// Whether `rate_limited_delay` also counts for status 503 while floe waits for a server. A
+    /// server that restarts answers 503, too, and is back sooner.
+    pub delays_unavailable: bool,
     /// The longest pause, unless the server demands a longer one (`filetransfer-retry-max-delay`).
     pub max_delay: Duration,
     /// Whether each pause is a random part of its length (`filetransfer-retry-jitter`), so that
@@ -26,12 +32,47 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the default with another number of attempts.
+    /// Returns the default with another number of attempts, after which a request has failed.
     pub fn with_attempts(attempts: u32) -> RetryPolicy {
         RetryPolicy {
             attempts,
+            outage_timeout: Duration::ZERO,
+            delays_unavailable: true,
             ..RetryPolicy::default()
         }
+    }
+
+    /// Whether floe waits for a server that is away, and does not only count attempts.
+    pub fn waits_for_outages(&self) -> bool {
+        !self.outage_timeout.is_zero()
+    }
+
+    /// Returns the pause before the next request shows whether a server is back, after `failures`
+    /// requests in a row have failed. It is short, so that an outage costs little more than its
+    /// own time; only a server with too many requests gets longer ones.
+    pub fn probe_pause(&self, failures: u32, error: &Error) -> Duration {
+        let is_limited = error.is_rate_limited()
+            && (self.delays_unavailable || error.status() != Some(SERVICE_UNAVAILABLE));
+        if is_limited || error.retry_after().is_some() {
+            return self.pause(failures, error);
+        }
+        let plain = RetryPolicy {
+            rate_limited_delay: self.delay,
+            max_delay: self.max_delay.min(PROBE_PAUSE_MAX),
+            ..self.clone()
+        };
+        plain.pause(failures, error)
+    }
+
+    /// Returns how long a server may be away that fails with this error.
+    pub fn timeout_of(&self, error: &Error) -> Duration {
+        self.outage_timeout.max(match error.status() {
+            // It is there, and its limit may count for minutes.
+            Some(TOO_MANY_REQUESTS) => RATE_LIMIT_TIMEOUT,
+            // Perhaps it has a limit for each minute.
+            Some(SERVICE_UNAVAILABLE) => UNAVAILABLE_TIMEOUT,
+            _ => Duration::ZERO,
+        })
     }
 
     /// Returns the pause after a failed attempt, the first of which has the number 1. The pause is
@@ -62,13 +103,33 @@ impl Default for RetryPolicy {
     fn default() -> RetryPolicy {
         RetryPolicy {
             attempts: 5,
+            outage_timeout: OUTAGE_TIMEOUT,
             delay: Duration::from_millis(100),
             rate_limited_delay: Duration::from_secs(5),
+            delays_unavailable: false,
             max_delay: Duration::from_secs(60),
             jitter: true,
         }
     }
 }
+
+/// The default of `outage-timeout`: an outage of half a minute, and the time until its end is
+/// noticed.
+pub const OUTAGE_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// How long a server may answer every request with 429.
+const RATE_LIMIT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// How long a server may answer every request with 503.
+const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The longest pause before floe looks again whether a server is back.
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+const TOO_MANY_REQUESTS: u16 = 429;
+
+/// The status of a server that restarts or has too many requests.
+const SERVICE_UNAVAILABLE: u16 = 503;
 
 /// Returns a random number from 0 to 1.
 fn random_fraction() -> f64 {

@@ -276,11 +276,16 @@ pub enum Error {
         /// The source.
         source_name: String,
     },
-    /// The closure is larger than any real one.
-    #[error("cannot copy the closure: it has more than {limit} paths; the source invents paths")]
+    /// The closure is larger than the user allows.
+    #[error(
+        "cannot use the closure: it has more than {limit} {what}; if the source does not invent \
+         paths, raise the limit with --option max-closure-paths N"
+    )]
     ClosureTooLarge {
+        /// What there is too much of.
+        what: &'static str,
         /// The limit.
-        limit: usize,
+        limit: u64,
     },
     /// The target's file system has too little space.
     #[error(
@@ -430,6 +435,14 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Fetch { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Returns the status with which a server refused a request.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Error::Fetch { status, .. } => *status,
             _ => None,
         }
     }

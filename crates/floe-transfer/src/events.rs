@@ -129,6 +129,15 @@ pub enum Event<'a> {
         /// The failure.
         error: &'a Error,
     },
+    /// A server is away for some seconds, or demands a pause of more than a minute.
+    WaitingForServer {
+        /// Its scheme, name and port.
+        server: &'a str,
+        /// How long floe waits.
+        wait: ServerWait,
+        /// The failure.
+        error: &'a Error,
+    },
     /// Transfers from a source failed several times in a row. The copy uses other sources from now
     /// on, as long as they have the paths.
     AvoidedSource {
@@ -141,6 +150,13 @@ pub enum Event<'a> {
     SkippedRows {
         /// The rows, at least one.
         rows: &'a [DamagedRow],
+    },
+    /// A list of a cache has narinfos that cannot be used. The copy goes on without them.
+    SkippedNarInfos {
+        /// Their number, at least one.
+        count: usize,
+        /// The reason of the first one.
+        first: &'a Error,
     },
     /// The log of a build cannot be read. The paths that the build made are pushed without it.
     SkippedBuildLog {
@@ -212,6 +228,15 @@ pub enum Event<'a> {
         /// The number of paths that the copy has made valid so far.
         paths: usize,
     },
+}
+
+/// How long floe waits for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerWait {
+    /// Until it answers, and at most for this time.
+    AtMost(Duration),
+    /// For this time, because the server or the user demands it.
+    Demanded(Duration),
 }
 
 /// Receives events, from several threads.

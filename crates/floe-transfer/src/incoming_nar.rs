@@ -40,6 +40,21 @@ pub struct NarContext<'a> {
     pub worker: &'a Worker,
     /// The memory that the decoders of all workers share.
     pub decoder_budget: &'a DecoderBudget,
+    /// Knows which paths the copy still needs.
+    pub needed: &'a dyn NeededPaths,
+}
+
+/// Knows which paths a copy still needs: none whose reference has failed.
+pub trait NeededPaths {
+    /// Whether the copy needs a path.
+    fn is_needed(&self, path: &StorePath) -> bool;
+}
+
+/// All paths are needed.
+impl NeededPaths for () {
+    fn is_needed(&self, _: &StorePath) -> bool {
+        true
+    }
 }
 
 /// One attempt to receive one path.
@@ -208,6 +223,13 @@ impl<'a> IncomingNar<'a> {
         let fetched = |bytes| events.event(Event::Fetched { path, bytes });
         let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.context.worker);
         reader.on_bytes(&fetched);
+        let (needed, cancel) = (self.context.needed, &self.context.options.cancel);
+        let check = || match () {
+            () if cancel.is_raised() => Err(Error::Cancelled),
+            () if !needed.is_needed(path) => Err(Error::NotNeeded),
+            () => Ok(()),
+        };
+        reader.check_while_waiting(&check);
         let written = if plain {
             self.write_plain(&mut reader, verifier, sink)
         } else {

@@ -7,6 +7,7 @@
 
 mod backoff;
 mod cancel;
+mod closure_limit;
 pub mod codec;
 mod disk_space;
 mod error;
@@ -17,6 +18,7 @@ mod nar_stream;
 mod nar_verifier;
 mod options;
 mod path_spec;
+mod plain_text;
 mod planned_path;
 mod receive_times;
 mod session;
@@ -29,24 +31,26 @@ mod target;
 mod uri_parameters;
 pub mod url;
 
-pub use backoff::{RetryPolicy, random_number};
+pub use backoff::{OUTAGE_TIMEOUT, RetryPolicy, random_number};
 pub use cancel::{CANCEL_POLL, Cancel};
+pub use closure_limit::{CLOSURE_MEMORY_MAX, ClosureBudget, ClosureLimit};
 pub use disk_space::{Resource, Shortage};
 pub use error::{Error, StoreFailure};
 pub use error_kind::ErrorKind;
-pub use events::{Event, EventSink, Events};
-pub use incoming_nar::{IncomingNar, NarContext, NarSink};
+pub use events::{Event, EventSink, Events, ServerWait};
+pub use incoming_nar::{IncomingNar, NarContext, NarSink, NeededPaths};
 pub use nar_stream::{Body, ChunkSource, NarDump, NarStream, NextChunk, WriteChunk};
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
+pub use plain_text::plain_text;
 pub use planned_path::PlannedPath;
 pub use receive_times::ReceiveTimes;
 pub use session::{Service, Session};
 pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
-    NarRequest, QueriedClosure, Registry, SMALL_LEN_MAX, Source, SourceFacts, StoreVerifier,
-    large_prefetch_max,
+    NarRequest, QUERIES_MAX, QueriedClosure, Registry, SMALL_LEN_MAX, Source, SourceFacts,
+    StoreVerifier, large_prefetch_max,
 };
 pub use space::{Needs, Space};
 pub use store_config::{

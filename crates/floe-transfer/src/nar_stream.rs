@@ -4,13 +4,14 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
 use floe_hash::Hasher;
 use floe_hash::hash_pool::{Stream, Worker};
 
+use crate::cancel::CANCEL_POLL;
 use crate::error::Error;
 use crate::receive_times::{ReceiveTimes, timed};
 
@@ -44,6 +45,12 @@ pub trait ChunkSource: Debug + Send {
 
     /// Waits for the next chunk.
     fn wait_for_next(&mut self) -> NextChunk;
+
+    /// Waits for the next chunk, at most for a time. `None` means that it has not arrived. A source
+    /// that ends its waits itself may wait for longer.
+    fn wait_within(&mut self, _time: Duration) -> Option<NextChunk> {
+        Some(self.wait_for_next())
+    }
 }
 
 /// The body of a NAR file, compressed as its narinfo says.
@@ -68,6 +75,7 @@ pub(crate) struct BodyReader<'a> {
     current: Bytes,
     hasher: Option<FileHasher>,
     worker: &'a Worker,
+    check: Option<&'a dyn Fn() -> Result<(), Error>>,
     /// Receives the number of new bytes.
     on_bytes: Option<&'a dyn Fn(u64)>,
     len: u64,
@@ -126,6 +134,7 @@ impl<'a> BodyReader<'a> {
             hasher,
             worker,
             on_bytes: None,
+            check: None,
             len: 0,
             len_max,
             times: ReceiveTimes::default(),
@@ -136,6 +145,11 @@ impl<'a> BodyReader<'a> {
     /// Calls `on_bytes` with the length of each further chunk.
     pub(crate) fn on_bytes(&mut self, on_bytes: &'a dyn Fn(u64)) {
         self.on_bytes = Some(on_bytes);
+    }
+
+    /// Calls `check` again and again while no chunk arrives. Its error ends the body.
+    pub(crate) fn check_while_waiting(&mut self, check: &'a dyn Fn() -> Result<(), Error>) {
+        self.check = Some(check);
     }
 
     /// Returns the times of fetching and hashing so far.
@@ -174,7 +188,17 @@ impl<'a> BodyReader<'a> {
             None => Ok(None),
             Some(Body::Chunks(chunks)) => match chunks.try_next() {
                 Some(next) => next,
-                None => self.worker.yield_core_while(|| chunks.wait_for_next()),
+                None => {
+                    let check = self.check;
+                    self.worker.yield_core_while(|| {
+                        loop {
+                            if let Some(next) = chunks.wait_within(CANCEL_POLL) {
+                                return next;
+                            }
+                            check.map_or(Ok(()), |check| check())?;
+                        }
+                    })
+                }
             },
             Some(Body::File { file, path }) => {
                 let mut chunk = Vec::with_capacity(FILE_CHUNK_LEN);

@@ -7,6 +7,7 @@ use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, StorePath, TrustedKeys};
 
 use crate::cancel::Cancel;
+use crate::closure_limit::ClosureLimit;
 use crate::error::Error;
 
 /// The options of one copy.
@@ -28,6 +29,8 @@ pub struct CopyOptions {
     pub reuse: Reuse,
     /// Resolve and plan only.
     pub dry_run: bool,
+    /// The largest closure that is copied.
+    pub closure_limit: ClosureLimit,
     /// Whether the copy is refused if the target's file system has too little space.
     pub check_space: bool,
     /// The flag that cancels the copy.
@@ -45,6 +48,7 @@ impl Default for CopyOptions {
             optimise: false,
             reuse: Reuse::default(),
             dry_run: false,
+            closure_limit: ClosureLimit::default(),
             check_space: true,
             cancel: Cancel::default(),
         }

@@ -112,8 +112,8 @@ fn is_package(text: &str) -> bool {
     text.contains('#') || begins_with_letter && text.chars().all(is_allowed) && text.len() < 32
 }
 
-/// The largest number of paths in a closure. The largest known closures have less than half. A
-/// source that exceeds it invents paths.
+/// The largest number of paths in a closure, unless the user sets another one. The largest known
+/// closures have less than half. A source that exceeds it invents paths.
 pub const CLOSURE_MAX: usize = 1_000_000;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::nar_stream::NarStream;
 use crate::path_spec::PathSpec;
-pub use closure::QueriedClosure;
+pub use closure::{QUERIES_MAX, QueriedClosure};
 
 /// One source of paths: a binary cache or a store.
 ///

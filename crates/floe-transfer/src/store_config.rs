@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use floe_format::{Compression, StoreDir};
 use floe_store::{RuntimeRoots, StoreLayout, StoreWriter, WriteOptions};
@@ -97,6 +98,8 @@ pub struct UriContext {
     pub daemon_socket: Option<PathBuf>,
     /// Further options of ssh, as a shell would split them.
     pub ssh_options: String,
+    /// The longest time until ssh is connected (`connect-timeout`), if there is a limit.
+    pub connect_timeout: Option<Duration>,
     /// The directory for temporary files, if it is not `/tmp`.
     pub temporary_dir: Option<PathBuf>,
     /// The compression of NARs in a binary cache, if it is not Nix's default.
@@ -105,6 +108,8 @@ pub struct UriContext {
     pub secret_keys: Vec<PathBuf>,
     /// The files of keys that sign in addition to those of the URI.
     pub further_secret_keys: Vec<PathBuf>,
+    /// Whether a binary cache as a target reads the narinfo of each path that it has.
+    pub check_present: bool,
 }
 
 /// The options for opening a source.

@@ -194,6 +194,9 @@ impl From<Vec<StorePath>> for MissingPaths {
 pub struct CommitOutcome {
     /// Valid now, by this call or by another process.
     pub valid: Vec<StorePath>,
+    /// How many of them clients refuse, because they have neither a signature nor a content
+    /// address. A target that is a store needs none.
+    pub unsigned: u64,
     /// Still staged: another process has locked them. The pipeline commits them again.
     pub busy: Vec<StorePath>,
     /// Still staged, with the references that are not valid.

@@ -77,6 +77,15 @@ pub fn nearest_name(
     best.filter(|best| best.0 >= SIMILARITY_MIN).map(|it| it.1)
 }
 
+impl IgnoredParameter {
+    /// Whether the user probably meant a key, without which a target signs nothing.
+    pub fn names_a_key(&self) -> bool {
+        let letters = self.name.chars().filter(char::is_ascii_alphabetic);
+        let letters: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+        letters.contains("key") && !letters.contains("ssh")
+    }
+}
+
 impl fmt::Display for IgnoredParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let IgnoredParameter { uri, name, reason } = self;

@@ -24,11 +24,21 @@ pub fn redact(url: &Url) -> String {
     url.to_string()
 }
 
-/// Removes credentials from a text that may be a URL, correct or not.
+/// Removes credentials from a text that may be a URL, correct or not, also from URLs in its
+/// parameters.
 pub fn redact_credentials(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
+    let redacted = match text.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", without_login(rest)),
+        None => without_login_of_no_url(text),
     };
+    match redacted.split_once('?') {
+        Some((base, query)) => format!("{base}?{}", redact_query(query)),
+        None => redacted,
+    }
+}
+
+/// Removes the login from the part of a URL behind `://`.
+fn without_login(rest: &str) -> &str {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let port = rest[..end].rsplit_once(':').map(|(_, port)| port);
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -36,9 +46,47 @@ pub fn redact_credentials(text: &str) -> String {
     let is_cut_short = !rest[..end].contains('@') && port.is_some_and(|port| !is_port(port));
     let end = if is_cut_short { rest.len() } else { end };
     match rest[..end].rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => text.to_owned(),
+        Some(at) => &rest[at + 1..],
+        None => rest,
     }
+}
+
+/// Removes the login from a text such as `USER:PASSWORD@HOST` or `http:/USER:PASSWORD@HOST`, which
+/// a user may write for a URL.
+fn without_login_of_no_url(text: &str) -> String {
+    let is_directory = text.starts_with(['/', '.', '~']);
+    let (base, query) = text.split_once('?').unwrap_or((text, ""));
+    let Some(at) = base.rfind('@').filter(|_| !is_directory) else {
+        return text.to_owned();
+    };
+    let login = &base[..at];
+    let (scheme, login) = match login.split_once(":/") {
+        Some((scheme, login)) => (format!("{scheme}:/"), login),
+        None => (String::new(), login),
+    };
+    if !login.contains(':') {
+        return text.to_owned();
+    }
+    let mark = if text.contains('?') { "?" } else { "" };
+    format!("{scheme}{}{mark}{query}", &base[at + 1..])
+}
+
+/// Removes the logins from the URLs in the values of parameters, such as `endpoint`.
+fn redact_query(query: &str) -> String {
+    let redact = |part: &str| {
+        let Some((name, value)) = part.split_once('=') else {
+            return part.to_owned();
+        };
+        let decoded = percent_decode_str(value).decode_utf8_lossy();
+        let redacted = redact_credentials(&decoded);
+        if redacted == decoded {
+            part.to_owned()
+        } else {
+            format!("{name}={redacted}")
+        }
+    };
+    let parts: Vec<String> = query.split('&').map(redact).collect();
+    parts.join("&")
 }
 
 /// Decodes a percent-encoded part of a URL.
@@ -98,6 +146,19 @@ mod tests {
             ("https://me:p@ss@a.example", "https://a.example"),
             ("https://[::1]:80/b@c", "https://[::1]:80/b@c"),
             ("a@b", "a@b"),
+            ("me:pass@host", "host"),
+            ("me:pa/ss@host/b?c=d", "host/b?c=d"),
+            ("http:/me:pass@host", "http:/host"),
+            ("./a:b@c", "./a:b@c"),
+            (
+                "s3://b?endpoint=http://me:pass@host&region=r",
+                "s3://b?endpoint=http://host&region=r",
+            ),
+            (
+                "s3://b?endpoint=http%3A%2F%2Fme%3Apass%40host",
+                "s3://b?endpoint=http://host",
+            ),
+            ("s3://b?profile=a%20b", "s3://b?profile=a%20b"),
         ] {
             assert_eq!(redact_credentials(text), shown);
         }

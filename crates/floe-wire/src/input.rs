@@ -73,7 +73,9 @@ impl<'a> Input<'a> {
         let mut list = Vec::with_capacity(count.min(self.left() / entry_len_min.max(1)));
         for number in 0..count {
             let rest = (count - number).saturating_mul(entry_len_min);
-            if rest > self.left() {
+            // The first entry shows whether the entries may have this length at all. Otherwise the
+            // rest would never come.
+            if rest > self.left() && number > 0 {
                 return Err(self.incomplete(rest));
             }
             list.push(entry(self)?);
@@ -127,5 +129,5 @@ pub(crate) const NUMBER_LEN: usize = 8;
 /// The longest text, in bytes: much more than a line of a log, a signature or an error.
 pub(crate) const TEXT_LEN_MAX: usize = 1024 * 1024;
 
-/// The most entries of a list: ten times the paths of a large build farm.
-const LIST_LEN_MAX: usize = 16 * 1024 * 1024;
+/// The most entries of a list: more than the paths of a large build farm.
+const LIST_LEN_MAX: usize = 1_000_000;

@@ -15,8 +15,9 @@ use crate::binary_cache::NARINFO_SUFFIX;
 use crate::error::CacheError;
 use crate::error::{file_error, read_error};
 use crate::storage::{
-    Durability, Found, GetCallback, LenCallback, ListPage, ListStorage, NewObject, ObjectPlan,
-    QueryLimit, RECORD_PREFIX, ReadStorage, SmallObject, WriteCallback, WriteStorage,
+    Durability, Folder, Found, GetCallback, LenCallback, ListPage, ListStorage, ListedObject,
+    NewObject, ObjectPlan, QueryLimit, RECORD_PREFIX, ReadStorage, SmallObject, WriteCallback,
+    WriteStorage,
 };
 
 /// The storage of a cache in a directory.
@@ -140,14 +141,23 @@ impl ReadStorage for FileStorage {
 }
 
 impl ListStorage for FileStorage {
-    fn list_page(&self, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
-        let read = || -> io::Result<Vec<String>> {
-            let entries = list_directory(&self.directory)?;
-            let names = entries.map(|entry| Ok(entry?.file_name().to_str().map(str::to_owned)));
+    fn list_page(&self, folder: Folder, _: Option<&str>, _: &Cancel) -> Result<ListPage, Error> {
+        let directory = self.directory.join(folder.prefix());
+        let object = |name: &str| ListedObject {
+            name: format!("{}{name}", folder.prefix()),
+            // It would take a system call for each file.
+            len: None,
+        };
+        let read = || -> io::Result<Vec<ListedObject>> {
+            let entries = list_directory(&directory)?;
+            let names = entries.map(|entry| Ok(entry?.file_name().to_str().map(object)));
             names.filter_map(Result::transpose).collect()
         };
-        let names = read().map_err(read_error("list the cache", &self.directory))?;
-        Ok(ListPage { names, next: None })
+        let objects = read().map_err(read_error("list the cache", &directory))?;
+        Ok(ListPage {
+            objects,
+            next: None,
+        })
     }
 }
 

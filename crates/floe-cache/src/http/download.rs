@@ -34,7 +34,7 @@ use tokio::time::sleep;
 use super::get::get;
 use super::network_body::Chunk;
 use super::shared::HttpCacheShared;
-use crate::request::{ReceiveRate, Request, next_bytes};
+use crate::request::{Attempts, ReceiveRate, Request, next_bytes};
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
 /// waiting for the server.
@@ -54,20 +54,21 @@ pub(super) async fn until_closed<T>(
 pub(super) async fn stream_body(
     cache: &HttpCacheShared,
     request: &mut Request,
-    attempts: u32,
+    can_fail_over: bool,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let options = &cache.client.options;
+    let policy = &cache.client.options.retry;
     let mut download = Download {
         cache,
         shown: request.shown(),
+        attempts: Attempts::new(&cache.client, request),
+        can_fail_over,
         request,
         chunks,
         len: 0,
         validator: None,
         has_length: false,
     };
-    let mut attempt = 1;
     loop {
         let before = download.len;
         let Err(error) = download.send_rest().await else {
@@ -76,29 +77,32 @@ pub(super) async fn stream_body(
         // A connection that breaks again and again can still complete a large body.
         let is_progress = download.len - before >= PROGRESS_LEN_MIN;
         if is_progress {
-            attempt = 1;
+            download.attempts.record_progress();
         }
         if download.request.take_free_attempt(&cache.client) {
             continue;
         }
-        if download.validator.is_none() || !error.is_transient() {
+        let can_continue = download.len == 0 || download.validator.is_some();
+        if !can_continue || !error.is_transient() {
+            download.attempts.record_if_transient(&error);
             return Err(error);
+        }
+        if is_progress && policy.attempts > 1 {
+            // Do not report a retry that made progress.
+            sleep(policy.pause(1, &error)).await;
+            continue;
         }
         // With another source there is one attempt. A body that makes progress continues here all
         // the same, because the other source would send it from its beginning.
-        let may_continue = is_progress && options.retry.attempts > 1;
-        if attempt >= attempts && !may_continue {
-            // Otherwise the worker would make as many attempts again.
+        if can_fail_over {
+            download.attempts.record_if_transient(&error);
             return Err(error.into_permanent());
         }
-        // Do not report a retry that made progress.
-        if !is_progress {
-            cache.client.network.report_retry(&error);
-            // This connection may be dead, or the host may refuse further ones.
-            download.request.bulk_client = None;
-        }
-        sleep(options.retry.pause(attempt, &error)).await;
-        attempt += 1;
+        // This connection may be dead, or the host may refuse further ones.
+        download.request.bulk_client = None;
+        let paused = download.attempts.pause_after(error).await;
+        // Otherwise the worker would make as many attempts again.
+        paused.map_err(Error::into_permanent)?;
     }
 }
 
@@ -108,6 +112,9 @@ struct Download<'a> {
     request: &'a mut Request,
     /// The URL without credentials.
     shown: String,
+    attempts: Attempts<'a>,
+    /// Whether another source may have the body.
+    can_fail_over: bool,
     chunks: &'a Sender<Chunk>,
     /// The length of the part that was sent, in bytes.
     len: u64,
@@ -135,6 +142,7 @@ impl Download<'_> {
 
     /// Sends one response to the worker. Returns the length of the whole body if that is larger.
     async fn send_response(&mut self) -> Result<Option<u64>, Error> {
+        begin(&mut self.attempts, self.can_fail_over).await?;
         let mut response = match self.validator.clone() {
             Some(validator) if self.len > 0 => match self.request_rest(&validator).await? {
                 Some(response) => response,
@@ -148,6 +156,7 @@ impl Download<'_> {
             },
             _ => expect_response(self.cache, self.request).await?,
         };
+        self.attempts.answered();
         if self.len == 0 {
             self.validator = validator(response.headers());
             self.has_length = is_unencoded(response.headers());
@@ -181,6 +190,7 @@ impl Download<'_> {
         });
         let is_rest = |response: &Response| {
             response.status() == StatusCode::PARTIAL_CONTENT
+                && !is_of_another_body(response.headers(), validator)
                 && (self.has_length || is_unencoded(response.headers()))
                 && content_range(response.headers()).is_some_and(|(first, _)| first == self.len)
         };
@@ -207,16 +217,42 @@ async fn send_chunk(
     Ok(())
 }
 
+/// Waits until a body may be requested. If another source may have it, does not wait for a server
+/// that is away.
+async fn begin(attempts: &mut Attempts<'_>, can_fail_over: bool) -> Result<(), Error> {
+    if can_fail_over {
+        attempts.begin_if_there().await?;
+    } else {
+        attempts.begin().await?;
+    }
+    Ok(())
+}
+
 /// Fetches a small body whole. It waits for its worker in memory, so the server cannot time out.
 pub(super) async fn send_small_body(
     cache: &HttpCacheShared,
     request: &mut Request,
+    can_fail_over: bool,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
+    let mut attempts = Attempts::new(&cache.client, request);
     let whole = loop {
+        begin(&mut attempts, can_fail_over).await?;
         match get_small_body(cache, request).await {
             Err(_) if request.take_free_attempt(&cache.client) => {}
-            whole => break whole?,
+            Err(error) if error.is_transient() && !can_fail_over => {
+                let paused = attempts.pause_after(error).await;
+                // Otherwise the worker would make as many attempts again.
+                paused.map_err(Error::into_permanent)?;
+            }
+            Err(error) => {
+                attempts.record_if_transient(&error);
+                return Err(error);
+            }
+            Ok(whole) => {
+                attempts.answered();
+                break whole;
+            }
         }
     };
     let _: Result<(), _> = chunks.send(Chunk::Bytes(whole, None)).await;
@@ -245,16 +281,19 @@ async fn expect_response(
     let response = get(cache, request, |request| request).await?;
     cache.nar_reply_time.record(began.elapsed());
     response.map_err(|status| {
-        let or_hidden = match status {
-            StatusCode::FORBIDDEN => ", or not for this user",
-            _ => "",
-        };
         let reason = format!(
-            "the server does not have it{or_hidden}, although the narinfo names it: \
-             it answered {status}"
+            "the server does not have it, although the narinfo names it: it answered {status}"
         );
         Error::fetch(&request.shown(), reason, false)
     })
+}
+
+/// Whether a response names another version of the body than a validator, although the client
+/// asked for this one.
+fn is_of_another_body(headers: &HeaderMap, validator: &str) -> bool {
+    let tag = headers.get(ETAG).and_then(|tag| tag.to_str().ok());
+    let is_tag = validator.starts_with('"');
+    is_tag && tag.is_some_and(|tag| tag != validator)
 }
 
 /// Returns the strong validator of a body: a later response with the same one has the same bytes.
@@ -327,6 +366,17 @@ mod tests {
         fields
             .map(|(name, value)| (name, HeaderValue::from_static(value)))
             .collect()
+    }
+
+    #[test]
+    fn part_with_another_etag_is_of_another_body() {
+        let is_other = |tag, validator| is_of_another_body(&header_map(&[(ETAG, tag)]), validator);
+        assert!(!is_other("\"x\"", "\"x\""));
+        assert!(is_other("\"y\"", "\"x\""));
+        assert!(is_other("W/\"x\"", "\"x\""));
+        // The validator is a date.
+        assert!(!is_other("\"y\"", "Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert!(!is_of_another_body(&HeaderMap::new(), "\"x\""));
     }
 
     #[test]

@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_transfer::Error;
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
-use tokio::time::sleep;
 
 use super::adaptive_limit::QueryOutcome;
 use super::shared::HttpCacheShared;
 use crate::network::client::BulkClient;
 use crate::network::limiter::RequestPermits;
-use crate::request::{Explanation, Request, read_body, send, status_error};
+use crate::request::{Attempts, Explanation, Request, read_body, send, status_error};
 use crate::storage::SmallObject;
 
 /// A response, or the status of a server that does not have the object.
@@ -24,9 +23,8 @@ pub(super) async fn get_small(
     cache: &HttpCacheShared,
     url: Url,
 ) -> Result<StatusResult<SmallObject>, Error> {
-    let options = &cache.client.options;
     let mut request = cache.small_request(url);
-    let mut attempt = 1;
+    let mut attempts = Attempts::new(&cache.client, &request);
     loop {
         request.held = cache
             .client
@@ -34,6 +32,7 @@ pub(super) async fn get_small(
             .limits
             .acquire(&request.target.url)
             .await;
+        attempts.begin().await?;
         let began = Instant::now();
         let result = try_get_small(cache, &mut request).await;
         // The connection is free during the pause before a retry.
@@ -43,12 +42,13 @@ pub(super) async fn get_small(
         }
         record_result(cache, &result, began.elapsed());
         match result {
-            Err(error) if error.is_transient() && attempt < options.retry.attempts => {
-                cache.client.network.report_retry(&error);
-                sleep(options.retry.pause(attempt, &error)).await;
-                attempt += 1;
+            Err(error) if error.is_transient() => attempts.pause_after(error).await?,
+            result => {
+                if result.is_ok() {
+                    attempts.answered();
+                }
+                return result;
             }
-            result => return result,
         }
     }
 }
@@ -128,18 +128,25 @@ pub(super) async fn get(
     let (status, shown) = (response.status(), request.shown());
     let advice = match status {
         _ if status.is_success() => return Ok(Ok(response)),
-        // An object store that must not be listed answers 403 for a missing object.
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => {
-            return Ok(Err(status));
-        }
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(Err(status)),
         // The body has become shorter than the part that was received.
         StatusCode::RANGE_NOT_SATISFIABLE => return Ok(Err(status)),
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             ": the proxy requires credentials; use http_proxy=http://USER:PASSWORD@HOST:PORT"
         }
+        StatusCode::FORBIDDEN => FORBIDDEN_ADVICE,
         StatusCode::UNAUTHORIZED => "; add a user and a password for it to a netrc file",
         _ => return Err(status_error(&shown, status, response.headers())),
     };
-    let reason = format!("the server answered {status}{advice}");
-    Err(Error::fetch(&shown, reason, false))
+    Err(Error::Fetch {
+        url: shown,
+        reason: format!("the server answered {status}{advice}"),
+        transient: false,
+        status: Some(status.as_u16()),
+        retry_after: None,
+    })
 }
+
+/// S3 answers 403 for an object that does not exist, if the user may not list the bucket.
+const FORBIDDEN_ADVICE: &str = "; check the login or the credentials, and in a bucket allow the \
+                                user to list it, because otherwise absent objects are forbidden, too";

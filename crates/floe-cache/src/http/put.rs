@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use floe_transfer::Error;
 use reqwest::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap,
@@ -10,6 +11,7 @@ use reqwest::header::{
 };
 use reqwest::{Method, StatusCode};
 use tokio::sync::mpsc::Receiver;
+use tokio::time::sleep;
 
 use super::content_encoding::ContentEncodings;
 use super::shared::HttpCacheShared;
@@ -93,37 +95,21 @@ impl HttpCacheShared {
                     Error::fetch(&floe_transfer::url::redact(&url), reason, false)
                 })?))
             }
-            // An object store that must not be listed answers 403 for a missing object.
-            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN => Ok(None),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
             _ => Err(self.refusal(name, &reply)?),
         }
     }
 
     /// Writes an object whole or not at all.
     async fn put(&self, name: &str, headers: HeaderMap, body: RequestBody) -> Result<(), Error> {
-        let message = |headers, body| Message {
-            method: Method::PUT,
-            headers,
-            body,
-            ..Message::default()
-        };
         self.check_writable()?;
         let is_repeatable = body.is_repeatable();
-        let unconditional = match &body {
+        let replied = match body {
             RequestBody::Whole(bytes) if headers.contains_key(IF_NONE_MATCH) => {
-                let mut headers = headers.clone();
-                headers.remove(IF_NONE_MATCH);
-                Some(message(headers, RequestBody::Whole(bytes.clone())))
+                self.put_if_absent(name, headers, bytes).await
             }
-            _ => None,
+            body => self.write(name, put_message(headers, body)).await,
         };
-        let mut replied = self.write(name, message(headers, body)).await;
-        if let (Ok(reply), Some(message)) = (&replied, unconditional)
-            && reply.status == StatusCode::NOT_IMPLEMENTED
-        {
-            // The server knows no conditions.
-            replied = self.write(name, message).await;
-        }
         match replied {
             Ok(reply) if reply.status.is_success() => {
                 self.failed_writes.store(0, Ordering::Relaxed);
@@ -136,10 +122,47 @@ impl HttpCacheShared {
                 Err(self.record_failed_write(self.refusal(name, &reply)?))
             }
             Ok(reply) => Err(self.refusal(name, &reply)?),
+            Err(error @ Error::Cancelled) => Err(error),
             // The writer of a streamed object may have ended it.
             Err(error) if is_repeatable => Err(self.record_failed_write(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes an object unless another writer has written it.
+    async fn put_if_absent(
+        &self,
+        name: &str,
+        mut headers: HeaderMap,
+        bytes: Bytes,
+    ) -> Result<Reply, Error> {
+        let policy = &self.client.options.retry;
+        let body = || RequestBody::Whole(bytes.clone());
+        let mut attempt = 1;
+        loop {
+            let reply = self
+                .write(name, put_message(headers.clone(), body()))
+                .await?;
+            if reply.status == StatusCode::NOT_IMPLEMENTED {
+                // The server knows no conditions.
+                headers.remove(IF_NONE_MATCH);
+                return self.write(name, put_message(headers, body())).await;
+            }
+            if !self.is_conflict(&reply) || attempt >= policy.attempts {
+                return Ok(reply);
+            }
+            // Another writer was at the same object, and this request changed nothing.
+            let conflict = Error::fetch(name, CONDITIONAL_CONFLICT, true);
+            sleep(policy.pause(attempt, &conflict)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Whether S3 demands that the same request is sent again.
+    fn is_conflict(&self, reply: &Reply) -> bool {
+        let explanation = || self.client.explain(&reply.body);
+        reply.status == StatusCode::CONFLICT
+            && explanation().is_some_and(|it| it.message.starts_with(CONDITIONAL_CONFLICT))
     }
 
     /// Returns the error after which nothing is written any more, if there is one.
@@ -182,11 +205,21 @@ impl HttpCacheShared {
 
     fn refusal(&self, name: &str, reply: &Reply) -> Result<Error, Error> {
         let explanation = self.client.explain(&reply.body);
+        let has_directories = self.client.dialect.is_none();
         Ok(write_failure::of_reply(
             &self.object_url(name)?,
             reply,
-            explanation,
+            (explanation, has_directories),
         ))
+    }
+}
+
+fn put_message(headers: HeaderMap, body: RequestBody) -> Message {
+    Message {
+        method: Method::PUT,
+        headers,
+        body,
+        ..Message::default()
     }
 }
 
@@ -214,6 +247,9 @@ pub(crate) fn object_headers(name: &str) -> HeaderMap {
 
 /// Narinfos can change: a path gets another signature, or another NAR.
 const SHORT_LIFETIME: &str = "public, max-age=300";
+
+/// The code of S3 for two conditional writes at once.
+const CONDITIONAL_CONFLICT: &str = "ConditionalRequestConflict";
 
 /// The statuses after which a server would refuse every other object too.
 const REFUSES_ALL: [StatusCode; 3] = [

@@ -227,12 +227,25 @@ impl ReadStorage for HttpStorage {
 }
 
 impl HttpCacheShared {
+    /// Returns the URL of an object. A narinfo may name the object.
+    ///
+    /// Errors: [`Error::InvalidStoreUri`], also for a name that leads out of the cache.
     pub(super) fn object_url(&self, name: &str) -> Result<Url, Error> {
         let base = self.base.as_str().trim_end_matches('/');
-        match &self.client.dialect {
+        let url = match &self.client.dialect {
             None => parse_url(&format!("{base}/{name}")),
             Some(dialect) => parse_url(&format!("{base}/{}", dialect.name(name))),
+        }?;
+        // The parser has resolved `..`. The user's login or signature is for the cache alone.
+        let below = self.base.path().trim_end_matches('/');
+        let rest = url.path().strip_prefix(below);
+        if rest.is_some_and(|rest| rest.starts_with('/')) {
+            return Ok(url);
         }
+        Err(Error::InvalidStoreUri {
+            text: redact_credentials(name),
+            reason: "it leads out of the cache".into(),
+        })
     }
 
     /// Sends the body of a NAR to its worker.
@@ -245,10 +258,10 @@ impl HttpCacheShared {
     ) -> Result<(), Error> {
         let (options, limits) = (&self.client.options, &self.client.network.limits);
         let stall_timeout = options.stall_timeout;
-        let (attempts, timeout, rate_window) = if nar.can_fail_over {
-            (1, FAILOVER_AFTER, FAILOVER_RATE_WINDOW)
+        let (timeout, rate_window) = if nar.can_fail_over {
+            (FAILOVER_AFTER, FAILOVER_RATE_WINDOW)
         } else {
-            (options.retry.attempts, stall_timeout, RATE_WINDOW_MAX)
+            (stall_timeout, RATE_WINDOW_MAX)
         };
         let (timeout, rate_window) = (timeout.min(stall_timeout), rate_window.min(stall_timeout));
         let held = match held {
@@ -267,8 +280,12 @@ impl HttpCacheShared {
             message: Message::default(),
         };
         match nar.buffering {
-            Buffering::Whole => download::send_small_body(self, &mut request, chunks).await,
-            Buffering::Stream => download::stream_body(self, &mut request, attempts, chunks).await,
+            Buffering::Whole => {
+                download::send_small_body(self, &mut request, nar.can_fail_over, chunks).await
+            }
+            Buffering::Stream => {
+                download::stream_body(self, &mut request, nar.can_fail_over, chunks).await
+            }
         }
     }
 
@@ -311,15 +328,7 @@ impl HttpCacheShared {
         let url = self.object_url(name)?;
         let response = get_small(self, url).await;
         Ok(match self.record_result(response)? {
-            // Probably a captive portal.
-            Ok(object) if name == CACHE_INFO && is_web_page(&object.contents) => {
-                Found::missing("a web page came instead")
-            }
             Ok(object) => Found::Object(object),
-            // Some servers also answer 403 for an object that they do not have.
-            Err(status @ StatusCode::FORBIDDEN) => Found::missing(format!(
-                "the server answered {status}: it is not there, or not for this user"
-            )),
             Err(_) => Found::missing("it is not there"),
         })
     }
@@ -330,6 +339,13 @@ impl HttpCacheShared {
             self.consecutive_failures.store(0, Ordering::Relaxed);
             return result;
         };
+        if matches!(error, Error::Cancelled) {
+            return Err(error);
+        }
+        // A bucket that must not be listed answers so for each path that it does not have.
+        if error.status() == Some(StatusCode::FORBIDDEN.as_u16()) {
+            return Err(error);
+        }
         if self.consecutive_failures.fetch_add(1, Ordering::Relaxed) + 1 < FAILURES_MAX {
             return Err(error);
         }
@@ -338,10 +354,6 @@ impl HttpCacheShared {
         let _: Result<(), _> = self.disabled_by.set(error.clone());
         Err(Error::SourceDisabled(error))
     }
-}
-
-fn is_web_page(text: &[u8]) -> bool {
-    text.trim_ascii_start().starts_with(b"<")
 }
 
 /// How many chunks of a large body may wait for the worker. The client makes chunks of at most

@@ -17,7 +17,9 @@ pub(super) fn of_request(error: Error) -> Error {
             ..
         } => {
             let advice = match status {
-                Some(429) => "; try again later, or with fewer connections (--http-connections)",
+                Some(429) => {
+                    "; try again later, or with fewer connections (--option http-connections 4)"
+                }
                 Some(503) => "; try again later",
                 Some(507) => "; free some space there",
                 _ => "",
@@ -33,11 +35,16 @@ pub(super) fn of_request(error: Error) -> Error {
     }
 }
 
-/// Makes the error of a status that no other attempt would change.
-pub(super) fn of_reply(url: &Url, reply: &Reply, explanation: Option<Explanation>) -> Error {
+/// Makes the error of a status that no other attempt would change. `has_directories` tells whether
+/// the server keeps objects as files, as far as is known.
+pub(super) fn of_reply(
+    url: &Url,
+    reply: &Reply,
+    (explanation, has_directories): (Option<Explanation>, bool),
+) -> Error {
     CacheError::Write {
         url: floe_transfer::url::redact(url),
-        reason: reason(reply.status, explanation),
+        reason: reason(reply.status, explanation, has_directories),
         transient: false,
     }
     .into()
@@ -54,14 +61,20 @@ pub(super) fn too_early(url: &Url) -> Error {
 }
 
 /// Returns why a server did not do what floe wanted, and what the user can do.
-pub(crate) fn reason(status: StatusCode, explanation: Option<Explanation>) -> String {
+pub(crate) fn reason(
+    status: StatusCode,
+    explanation: Option<Explanation>,
+    has_directories: bool,
+) -> String {
     let advice = match status {
         StatusCode::UNAUTHORIZED => {
             "; add a user and a password for it to a netrc file, or check those that are there"
         }
         StatusCode::FORBIDDEN => "; check whether this user may write there",
         // A server of files needs the directory of a new file.
-        StatusCode::NOT_FOUND | StatusCode::CONFLICT if explanation.is_none() => {
+        StatusCode::NOT_FOUND | StatusCode::CONFLICT
+            if explanation.is_none() && has_directories =>
+        {
             "; create the directory on the server"
         }
         StatusCode::NOT_FOUND => "; check the URL",
@@ -106,7 +119,7 @@ mod tests {
             headers: HeaderMap::new(),
             body: body.into(),
         };
-        of_reply(&url, &reply, None).to_string()
+        of_reply(&url, &reply, (None, true)).to_string()
     }
 
     #[test]
@@ -136,7 +149,7 @@ mod tests {
                 advice,
                 is_denial: false,
             };
-            reason(StatusCode::NOT_FOUND, Some(explanation))
+            reason(StatusCode::NOT_FOUND, Some(explanation), true)
         };
         let text = "the server answered 404 Not Found (NotThere: It does not exist)";
         let own = "; check the name";

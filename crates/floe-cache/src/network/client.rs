@@ -157,7 +157,7 @@ fn client(
         .tls_backend_preconfigured(config)
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
-        .connector_layer(ConnectTimer(events.clone()))
+        .connector_layer(ConnectTimer::new(events, options.retry.waits_for_outages()))
         .http2_initial_stream_window_size(stream_window_len(options.workers))
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)
         // A dead connection must not stay in the pool until the timeout of TCP.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use floe_transfer::plain_text;
 use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::{BytesText, Event};
@@ -64,11 +65,11 @@ impl fmt::Display for ErrorDocument {
     }
 }
 
-/// Returns a text without escapes; as it is, if it has unknown ones.
+/// Returns a text as a part of a message, without escapes, unless it has unknown ones.
 fn text(raw: &BytesText<'_>) -> Option<String> {
     let raw = raw.decode().ok()?;
     let text = unescape(&raw).unwrap_or_else(|_| raw.clone());
-    Some(text.trim().to_owned())
+    Some(plain_text(&text))
 }
 
 #[cfg(test)]
@@ -94,6 +95,10 @@ mod tests {
             (
                 "<R xmlns=\"https://x\"><Error><Type/><Code>A</Code></Error><Code>B</Code></R>",
                 "A",
+            ),
+            (
+                "<Error><Code>A</Code><Message>x\r\nfloe: all is well</Message></Error>",
+                "A: x floe: all is well",
             ),
             ("<Error><Code>A</Code><Mess", "A"),
             ("<Error><Code>A</Code><Message>b", "A"),

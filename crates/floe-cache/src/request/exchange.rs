@@ -2,13 +2,15 @@
 
 use floe_transfer::Error;
 use reqwest::header::HeaderMap;
-use reqwest::{StatusCode, Url};
-use tokio::time::sleep;
+use reqwest::{Method, Response, StatusCode, Url};
 
+use super::attempts::Attempts;
 use super::client::CacheClient;
+use super::dialect::Explanation;
 use super::redirect::send;
 use super::response::{read_body, status_error};
 use super::{Message, Request};
+use crate::network::cancellation::{DELETE_GRACE, WRITE_GRACE};
 use crate::network::limiter::RequestPermits;
 
 /// The response to a request, whatever its status.
@@ -22,36 +24,77 @@ pub(crate) struct Reply {
 
 /// Sends a request until a server replies with a final status, or it has had all its attempts.
 ///
-/// Errors: [`Error::Fetch`] after the last attempt.
+/// Errors: [`Error::Fetch`] after the last attempt; [`Error::Cancelled`] a moment after the session
+/// was cancelled.
 pub(crate) async fn exchange(
     client: &CacheClient,
     url: Url,
     message: Message,
 ) -> Result<Reply, Error> {
-    let retry = &client.options.retry;
+    let grace = match message.method {
+        Method::DELETE => DELETE_GRACE,
+        _ => WRITE_GRACE,
+    };
+    let cancellation = &client.network.cancellation;
+    cancellation
+        .or_end_after(grace, exchange_to_the_end(client, url, message))
+        .await?
+}
+
+async fn exchange_to_the_end(
+    client: &CacheClient,
+    url: Url,
+    message: Message,
+) -> Result<Reply, Error> {
     let mut request = Request::write(client, url, message);
-    let mut attempt = 1;
+    let mut attempts = Attempts::new(client, &request);
     loop {
         request.held = write_permit(client, &request.target.url).await;
+        if !request.message.body.is_repeatable() {
+            wait_for_server(client, &request, &mut attempts).await?;
+        } else {
+            attempts.begin().await?;
+        }
         let result = try_exchange(client, &mut request).await;
         // The connection is free during the pause before a retry.
         request.held = RequestPermits::none();
-        let attempts = if request.message.body.is_repeatable() {
-            retry.attempts
-        } else {
-            1
-        };
         match result {
-            Err(error) if error.is_transient() && attempt < attempts => {
-                client.network.report_retry(&error);
+            Err(_) if request.take_free_attempt(client) => {}
+            Err(error) if error.is_transient() => {
+                if !request.message.body.is_repeatable() {
+                    attempts.record_if_transient(&error);
+                    return Err(error);
+                }
                 // The connection may be dead.
                 request.bulk_client = None;
-                sleep(retry.pause(attempt, &error)).await;
-                attempt += 1;
+                attempts.pause_after(error).await?;
             }
-            result => return result,
+            result => {
+                if result.is_ok() {
+                    attempts.answered();
+                }
+                return result;
+            }
         }
     }
+}
+
+/// Waits until a request may be sent whose body can be sent only once. A small request shows
+/// whether a server that was away is back.
+async fn wait_for_server(
+    client: &CacheClient,
+    request: &Request,
+    attempts: &mut Attempts<'_>,
+) -> Result<(), Error> {
+    while attempts.begin().await?.is_probe {
+        let url = request.target.url.clone();
+        let mut probe = Request::write(client, url, Method::HEAD.into());
+        match try_exchange(client, &mut probe).await {
+            Err(error) if error.is_transient() => attempts.pause_after(error).await?,
+            _ => attempts.answered(),
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a connection. Over HTTP/2, one connection carries all requests.
@@ -69,7 +112,10 @@ async fn try_exchange(client: &CacheClient, request: &mut Request) -> Result<Rep
     let (status, headers) = (response.status(), response.headers().clone());
     let error = status_error(&request.shown(), status, &headers);
     if !status.is_success() && error.is_transient() {
-        return Err(error);
+        return Err(match status {
+            StatusCode::SERVICE_UNAVAILABLE => unavailable(client, request, response, error).await,
+            _ => error,
+        });
     }
     let body = read_body(request, &mut response, BODY_LEN_MAX).await?;
     let dialect = client.dialect.as_ref().filter(|_| status.is_success());
@@ -83,6 +129,43 @@ async fn try_exchange(client: &CacheClient, request: &mut Request) -> Result<Rep
         }),
     }
 }
+
+/// Returns the error of a server that answers 503. S3 answers so to too many requests, and a server
+/// that restarts does, too; only the former needs long pauses.
+async fn unavailable(
+    client: &CacheClient,
+    request: &mut Request,
+    mut response: Response,
+    error: Error,
+) -> Error {
+    let body = read_body(request, &mut response, EXPLANATION_LEN_MAX).await;
+    let explanation = body.ok().and_then(|body| client.explain(&body));
+    match (explanation, error) {
+        (
+            Some(Explanation { message, .. }),
+            Error::Fetch {
+                url,
+                reason,
+                transient,
+                retry_after,
+                ..
+            },
+        ) if message.starts_with(SLOW_DOWN) => Error::Fetch {
+            url,
+            reason: format!("{reason} ({message})"),
+            transient,
+            status: Some(StatusCode::TOO_MANY_REQUESTS.as_u16()),
+            retry_after,
+        },
+        (_, error) => error,
+    }
+}
+
+/// The code of S3 for too many requests.
+const SLOW_DOWN: &str = "SlowDown";
+
+/// The largest document with the reason of a refusal, in bytes.
+const EXPLANATION_LEN_MAX: usize = 64 * 1024;
 
 /// The largest body that floe needs, in bytes. A page of a list has 1,000 names of at most 1 KiB.
 const BODY_LEN_MAX: usize = 4 * 1024 * 1024;

@@ -6,7 +6,7 @@ use crate::network::options::{NetworkOptions, time_limit};
 use crate::uri_parameter::UriParameter;
 
 /// The options of requests to one cache, which override those of all caches. The parameters
-/// `retry-*` are those of Nix 2.35; `connect-timeout` is floe's own.
+/// `retry-*` are those of Nix 2.35; `connect-timeout` and `outage-timeout` are floe's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions {
     /// `retry-attempts`
@@ -19,6 +19,8 @@ pub struct RequestOptions {
     pub max_delay: Option<Duration>,
     /// `connect-timeout`, in seconds; zero means no limit
     pub connect_timeout: Option<Duration>,
+    /// `outage-timeout`, in seconds; zero means that the attempts alone count
+    pub outage_timeout: Option<Duration>,
 }
 
 impl RequestOptions {
@@ -31,11 +33,9 @@ impl RequestOptions {
         let rate_limited_delay = &mut self.rate_limited_delay;
         parameter.parsed("retry-delay-rate-limited", rate_limited_delay, parse_millis)?;
         parameter.parsed("retry-max-delay", &mut self.max_delay, parse_millis)?;
-        parameter.parsed(
-            "connect-timeout",
-            &mut self.connect_timeout,
-            |name, value| Ok(Some(Duration::from_secs(parse_u32(name, value)?.into()))),
-        )
+        let connect_timeout = &mut self.connect_timeout;
+        parameter.parsed("connect-timeout", connect_timeout, parse_seconds)?;
+        parameter.parsed("outage-timeout", &mut self.outage_timeout, parse_seconds)
     }
 
     /// Returns the options of all caches with those of this one.
@@ -43,6 +43,12 @@ impl RequestOptions {
         let mut options = options.clone();
         let retry = &mut options.retry;
         retry.attempts = self.attempts.unwrap_or(retry.attempts);
+        if self.attempts.is_some() {
+            // The number of the user counts alone.
+            retry.outage_timeout = Duration::ZERO;
+        }
+        retry.outage_timeout = self.outage_timeout.unwrap_or(retry.outage_timeout);
+        retry.delays_unavailable |= self.rate_limited_delay.is_some();
         retry.delay = self.delay.unwrap_or(retry.delay);
         retry.rate_limited_delay = self.rate_limited_delay.unwrap_or(retry.rate_limited_delay);
         retry.max_delay = self.max_delay.unwrap_or(retry.max_delay);
@@ -60,6 +66,10 @@ fn parse_u32(name: &str, value: &str) -> Result<u32, String> {
 
 fn parse_millis(name: &str, value: &str) -> Result<Option<Duration>, String> {
     Ok(Some(Duration::from_millis(parse_u32(name, value)?.into())))
+}
+
+fn parse_seconds(name: &str, value: &str) -> Result<Option<Duration>, String> {
+    Ok(Some(Duration::from_secs(parse_u32(name, value)?.into())))
 }
 
 #[cfg(test)]

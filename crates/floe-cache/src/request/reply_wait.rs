@@ -65,6 +65,16 @@ impl ReplyWait {
         }
     }
 
+    /// Makes the wait of a request that writes a small object. `max` is the time after which it has
+    /// failed.
+    pub(crate) fn for_write(max: Duration) -> ReplyWait {
+        ReplyWait {
+            wait: FIRST_WRITE.min(max),
+            max,
+            has_expired: false,
+        }
+    }
+
     /// Returns the time to wait for the next bytes.
     pub(crate) fn time(&self) -> Duration {
         self.wait
@@ -105,6 +115,10 @@ const USUAL_FACTOR: u32 = 8;
 
 /// The shortest first wait: far above the jitter of a network, and short for a user.
 const FIRST_MIN: Duration = Duration::from_millis(500);
+
+/// The first wait of a write. A server may have to store the object on a slow disk before it
+/// replies.
+const FIRST_WRITE: Duration = Duration::from_secs(8);
 
 /// The first wait if no reply has come yet.
 const FIRST_UNKNOWN: Duration = Duration::from_secs(4);

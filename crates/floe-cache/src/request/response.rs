@@ -81,7 +81,7 @@ pub(crate) fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap)
         .and_then(|value| value.to_str().ok());
     let after = after.and_then(|value| retry_after(value, SystemTime::now()));
     let mut reason = format!("the server answered {status}");
-    // Do not wait for a Retry-After of many minutes.
+    // A job that waits for longer is better started again.
     let too_long = after.filter(|after| *after > RETRY_AFTER_MAX);
     if let Some(after) = too_long {
         reason += &format!(", with a Retry-After of {} seconds", after.as_secs());
@@ -117,7 +117,7 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 const RATE_MIN: u64 = 1024;
 
 /// The longest Retry-After that floe waits for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(15 * 60);
 
 #[cfg(test)]
 mod tests {

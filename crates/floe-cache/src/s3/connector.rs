@@ -14,6 +14,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientOptions, RetryConfig};
+use reqwest::Url;
 use tokio::time::timeout;
 
 use super::message::explain;
@@ -81,8 +82,12 @@ impl Connector {
         if !reply.status.is_success() {
             let mut url = url;
             url.set_query(None);
-            let reason = write_failure::reason(reply.status, explain(&reply.body));
+            let reason = write_failure::reason(reply.status, explain(&reply.body), false);
             return Err(Error::fetch(&redact(&url), reason, false));
+        }
+        if is_metadata && has_line(&url) && !is_word(&reply.body) {
+            let reason = "the service of credentials sent something else than a name or a token";
+            return Err(Error::fetch(url.as_str(), reason, false));
         }
         let mut response = http::Response::new(reply.body.into());
         *response.status_mut() = reply.status;
@@ -142,7 +147,35 @@ impl From<object_store::Error> for Cause {
     }
 }
 
+/// Whether object_store makes a URL or a header out of the reply to a request: that for the name of
+/// a role, or for a token. It panics for other texts.
+fn has_line(url: &Url) -> bool {
+    let path = url.path();
+    path.ends_with('/') || path.ends_with("/token")
+}
+
+/// Whether a text can be a part of a URL and of a header.
+pub(super) fn is_word(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    text.len() <= WORD_LEN_MAX && text.iter().all(u8::is_ascii_graphic)
+}
+
+/// The longest text of a server that becomes a part of a URL, in bytes. S3 has texts of 1 KiB.
+const WORD_LEN_MAX: usize = 8 * 1024;
+
 /// The prefix of link-local addresses (RFC 3927), where cloud metadata services listen.
 const LINK_LOCAL: &str = "169.254.";
 
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_no_url_can_have_are_refused() {
+        assert!(is_word(b"arn-of_a.role\n"));
+        assert!(!is_word(b"role\r\nX-Forged: 1"));
+        assert!(!is_word(&[b'a'; WORD_LEN_MAX + 1]));
+    }
+}

@@ -41,12 +41,12 @@ enum Source {
 
 impl Credentials {
     /// Finds the source of credentials, and the region that the environment or the profile names.
-    /// Reads files, and sends nothing.
+    /// Reads files, and sends nothing. Only a bucket of Amazon has those of the instance.
     ///
     /// Errors: [`CacheError::Credentials`].
     pub(super) fn find(
         options: &ServiceEnvironment,
-        wanted: Option<&str>,
+        (wanted, is_amazon): (Option<&str>, bool),
     ) -> Result<(Credentials, Option<String>), CacheError> {
         let profile = read_profile(options, wanted);
         let of_profile = profile
@@ -59,8 +59,12 @@ impl Credentials {
             Some(_) => of_profile.or(of_environment),
             None => of_environment.or(of_profile),
         };
+        let source = match choose(options, wanted, profile)? {
+            Source::Instance if !is_amazon => Source::Anonymous,
+            source => source,
+        };
         let credentials = Credentials {
-            source: choose(options, wanted, profile)?,
+            source,
             provider: OnceCell::new(),
         };
         Ok((credentials, region))
@@ -150,9 +154,18 @@ fn check_settings(settings: &[(Key, String)]) -> Result<(), String> {
             Key::ContainerCredentialsFullUri | Key::StsEndpoint => value.clone(),
             Key::ContainerCredentialsRelativeUri if !value.starts_with('/') => String::new(),
             Key::ContainerCredentialsRelativeUri => format!("http://localhost{value}"),
+            // object_store reads it without a limit.
+            Key::WebIdentityTokenFile => {
+                read_token(value)?;
+                continue;
+            }
+            Key::RoleArn if value.len() > ROLE_LEN_MAX => {
+                return Err(format!(
+                    "AWS_ROLE_ARN has more than {ROLE_LEN_MAX} characters; correct it"
+                ));
+            }
             Key::ContainerAuthorizationTokenFile => {
-                let token = read_regular_file(Path::new(value), TOKEN_LEN_MAX)
-                    .map_err(|error| format!("cannot read the token file {value}: {error}"))?;
+                let token = read_token(value)?;
                 if HeaderValue::from_bytes(&token).is_err() {
                     return Err(format!(
                         "the token file {value} has characters that no header can have, such as a \
@@ -175,6 +188,12 @@ fn check_settings(settings: &[(Key, String)]) -> Result<(), String> {
     Ok(())
 }
 
+/// Reads a file with a token for a service of credentials.
+fn read_token(file: &str) -> Result<Vec<u8>, String> {
+    read_regular_file(Path::new(file), TOKEN_LEN_MAX)
+        .map_err(|error| format!("cannot read the token file {file}: {error}"))
+}
+
 /// Returns the environment variable of an address.
 fn variable_of(key: &Key) -> &'static str {
     match key {
@@ -184,8 +203,11 @@ fn variable_of(key: &Key) -> &'static str {
     }
 }
 
-/// The largest token file, in bytes.
-const TOKEN_LEN_MAX: u64 = 64 * 1024;
+/// The largest token file, in bytes. A request for credentials has the token in its URL.
+const TOKEN_LEN_MAX: u64 = 16 * 1024;
+
+/// The longest name of a role, in bytes, which is that of AWS.
+const ROLE_LEN_MAX: usize = 2048;
 
 /// Chooses the first source that has something. A profile that the URI names comes first.
 fn choose(

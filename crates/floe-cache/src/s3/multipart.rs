@@ -11,7 +11,7 @@ use reqwest::header::{CACHE_CONTROL, CONTENT_TYPE};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::{JoinError, JoinSet};
 
-use super::connector::Cause;
+use super::connector::{Cause, is_word};
 use crate::error::CacheError;
 use crate::http::{HttpCacheShared, PlainPut, PutObject, Upload, object_headers};
 use crate::network::upload_limits::PART_LEN;
@@ -95,6 +95,15 @@ impl<S: MultipartStore> MultipartUpload<S> {
         let _open = self.shared.open_uploads().begin();
         let begun = store.create_multipart_opts(&path, options).await;
         let id = begun.map_err(|error| self.failure(error))?;
+        if !is_word(id.as_bytes()) {
+            // object_store would panic.
+            return Err(CacheError::Write {
+                url: self.url.clone(),
+                reason: "the server names the upload by a text that no URL can have".into(),
+                transient: false,
+            }
+            .into());
+        }
         let result = match self.write_parts((&path, &id), parts).await {
             Ok((ids, len)) => self.complete((&path, &id), ids, len).await,
             Err(error) => Err(error),

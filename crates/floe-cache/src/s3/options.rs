@@ -55,6 +55,19 @@ impl S3Options {
         parameter.parsed("multipart-threshold", &mut None, parse_len)
     }
 
+    /// Whether the bucket is one of Amazon's, perhaps behind an endpoint of its own.
+    pub(super) fn is_amazon(&self) -> bool {
+        self.endpoint.as_deref().is_none_or(|endpoint| {
+            let host = endpoint
+                .split_once("://")
+                .map_or(endpoint, |(_, host)| host);
+            let host = host.split(['/', ':']).next().unwrap_or_default();
+            [".amazonaws.com", ".amazonaws.com.cn"]
+                .iter()
+                .any(|it| host.ends_with(it))
+        })
+    }
+
     /// Returns the URL of a bucket, without a slash at its end.
     ///
     /// Errors: the text says what is wrong.
@@ -181,6 +194,24 @@ mod tests {
             ),
         ] {
             assert_eq!(url(parameters, bucket, region), expected);
+        }
+    }
+
+    #[test]
+    fn only_buckets_of_amazon_have_credentials_of_the_instance() {
+        for (endpoint, expected) in [
+            (None, true),
+            (Some("https://vpce-1.s3.us-east-1.vpce.amazonaws.com"), true),
+            (Some("s3.cn-north-1.amazonaws.com.cn"), true),
+            (Some("minio.example.org:9000"), false),
+            (Some("http://127.0.0.1:9000"), false),
+            (Some("https://amazonaws.com.example.org"), false),
+        ] {
+            let options = S3Options {
+                endpoint: endpoint.map(str::to_owned),
+                ..S3Options::default()
+            };
+            assert_eq!(options.is_amazon(), expected, "{endpoint:?}");
         }
     }
 

@@ -62,6 +62,12 @@ pub(super) fn read_profile(
             .filter_map(|(file, section)| file.get(section, key));
         values.find(|value| !value.is_empty())
     };
+    let halves = ["aws_access_key_id", "aws_secret_access_key"].map(|key| (key, get(key)));
+    if let [(has, Some(_)), (lacks, None)] | [(lacks, None), (has, Some(_))] = &halves {
+        return Err(CacheError::credentials(format!(
+            "the profile {name:?} has {has} and no {lacks}; add it"
+        )));
+    }
     let profile = Profile {
         keys: get("aws_access_key_id")
             .zip(get("aws_secret_access_key"))

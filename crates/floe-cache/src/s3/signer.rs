@@ -6,6 +6,7 @@ use object_store::aws::AwsAuthorizer;
 use object_store::client::HttpRequestBody;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
+use reqwest::header::HeaderMap;
 
 use super::connector::{Cause, Connector};
 use super::credentials::Credentials;
@@ -18,7 +19,7 @@ use crate::request::{Dialect, Explanation, RequestBody, Signing};
 pub(super) struct S3Signer {
     pub(super) credentials: Credentials,
     pub(super) region: String,
-    /// The URL of the bucket: no other server gets a signature.
+    /// The URL of the bucket: no other server, and no other bucket of the server, gets a signature.
     pub(super) bucket: Url,
     /// Fetches credentials.
     pub(super) connector: Connector,
@@ -37,11 +38,20 @@ impl S3Signer {
         let mut signed = http::Request::new(HttpRequestBody::empty());
         *signed.method_mut() = request.method().clone();
         *signed.uri_mut() = request.url().as_str().parse().map_err(|_| INVALID_URL)?;
-        *signed.headers_mut() = std::mem::take(request.headers_mut());
+        // A proxy may change all headers but these on their way, and object_store signs all that
+        // it sees.
+        let headers = std::mem::take(request.headers_mut());
+        let (own, others) = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .partition::<HeaderMap, _>(|(name, _)| name.as_str().starts_with(SIGNED_PREFIX));
+        *signed.headers_mut() = own;
         let authorizer = AwsAuthorizer::new(&credential, "s3", &self.region);
         let authorizer = authorizer.with_sign_payload(signs_body);
         let result = authorizer.try_authorize(&mut signed, body.as_ref().map(|it| &it[..]));
-        *request.headers_mut() = std::mem::take(signed.headers_mut());
+        let mut headers = std::mem::take(signed.headers_mut());
+        headers.extend(others);
+        *request.headers_mut() = headers;
         result.map_err(|error| {
             let Cause { reason, .. } = error.into();
             CacheError::credentials(reason).into()
@@ -63,7 +73,7 @@ impl Dialect for S3Signer {
         };
         let is_empty = !matches!(body, RequestBody::Whole(_));
         Box::pin(async move {
-            if request.url().origin() != self.bucket.origin() {
+            if !is_below(request.url(), &self.bucket) {
                 return Ok(());
             }
             self.sign_request(request, (is_plain || is_empty, digest))
@@ -86,6 +96,17 @@ impl Dialect for S3Signer {
     }
 }
 
+/// Whether a URL names a bucket or something in it.
+fn is_below(url: &Url, bucket: &Url) -> bool {
+    let path = bucket.path().trim_end_matches('/');
+    let rest = url.path().strip_prefix(path);
+    let is_within = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    url.origin() == bucket.origin() && is_within
+}
+
+/// The beginning of the names of the headers that S3 demands to be signed, beside `host`.
+const SIGNED_PREFIX: &str = "x-amz-";
+
 const INVALID_URL: Error = Error::Internal("a URL of a bucket is not a URI");
 
 /// Encodes the name of an object in the form that is signed.
@@ -101,3 +122,30 @@ const RESERVED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~')
     .remove(b'/');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urls_of_the_bucket_are_signed() {
+        let in_path = "https://s3.example.org/team";
+        let in_host = "https://team.s3.example.org";
+        for (url, bucket, expected) in [
+            ("https://s3.example.org/team", in_path, true),
+            ("https://s3.example.org/team?list-type=2", in_path, true),
+            ("https://s3.example.org/team/nar/a", in_path, true),
+            ("https://s3.example.org/team2/nar/a", in_path, false),
+            ("https://s3.example.org/other/nar/a", in_path, false),
+            ("https://s3.example.org/team/../other/a", in_path, false),
+            ("https://s3.example.org/team/%2e%2e/other/a", in_path, false),
+            ("http://s3.example.org/team/nar/a", in_path, false),
+            ("https://s3.example.org:8443/team/nar/a", in_path, false),
+            ("https://team.s3.example.org/nar/a", in_host, true),
+            ("https://other.s3.example.org/nar/a", in_host, false),
+        ] {
+            let [url, bucket] = [url, bucket].map(|text| Url::parse(text).unwrap());
+            assert_eq!(is_below(&url, &bucket), expected, "{url}");
+        }
+    }
+}

@@ -104,7 +104,7 @@ impl S3CacheUri {
         };
         let aws = &network.shared.options.services;
         let profile = self.s3.profile.as_deref();
-        let (credentials, region) = Credentials::find(aws, profile)?;
+        let (credentials, region) = Credentials::find(aws, (profile, self.s3.is_amazon()))?;
         let region = self.s3.region.clone().or(region);
         let region = region.map_or_else(|| DEFAULT_REGION.into(), |it| it.trim().to_owned());
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

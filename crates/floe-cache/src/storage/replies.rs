@@ -49,13 +49,14 @@ impl<T: Send + 'static> Replies<T> {
         }
         let began = Instant::now();
         loop {
+            // Replies may come so fast that nothing waits.
+            if self.cancel.is_raised() {
+                return Err(Error::Cancelled);
+            }
             match self.receiver.recv_timeout(CANCEL_POLL) {
                 Ok(Some(reply)) => {
                     self.pending -= 1;
                     return Ok(Some(reply));
-                }
-                Err(RecvTimeoutError::Timeout) if self.cancel.is_raised() => {
-                    return Err(Error::Cancelled);
                 }
                 Err(RecvTimeoutError::Timeout) if began.elapsed() < REPLY_WAIT_MAX => {}
                 Ok(None) | Err(_) => return Err(Error::Internal(NO_REPLY)),

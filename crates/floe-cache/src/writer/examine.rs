@@ -1,12 +1,16 @@
 //! Finds out what a binary cache has of many paths, with many requests in flight.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 
 use floe_format::{NarInfo, StorePath};
 use floe_transfer::{CachePolicy, Cancel, Error};
 
 use super::{BinaryCacheWriter, narinfo_name};
-use crate::storage::{GetResult, LenResult, ListStorage, REQUESTS_MAX, Replies};
+use crate::binary_cache::NARINFO_SUFFIX;
+use crate::storage::{
+    Folder, GetResult, LenResult, ListStorage, ListedObject, REQUESTS_MAX, Replies,
+};
 
 /// The state of a path in a cache.
 pub(super) enum Presence {
@@ -33,6 +37,16 @@ impl BinaryCacheWriter {
         paths: &[StorePath],
         cancel: &Cancel,
     ) -> Result<Vec<Presence>, Error> {
+        self.examine_with(paths, &Listed::default(), cancel)
+    }
+
+    /// As [`BinaryCacheWriter::examine`], with the NARs of a list, which need no query.
+    fn examine_with(
+        &self,
+        paths: &[StorePath],
+        nars: &Listed,
+        cancel: &Cancel,
+    ) -> Result<Vec<Presence>, Error> {
         let mut found: Vec<Presence> = paths.iter().map(|_| Presence::Missing).collect();
         let mut replies = Replies::new(cancel);
         let mut unsent = paths.iter().enumerate();
@@ -43,10 +57,6 @@ impl BinaryCacheWriter {
                 let reply = replies.callback(move |found| Reply::NarInfo(index, found));
                 self.storage
                     .get(&narinfo_name(path), CachePolicy::Bypass, reply);
-            }
-            // A directory replies so fast that nothing waits.
-            if cancel.is_raised() {
-                return Err(Error::Cancelled);
             }
             let Some(reply) = replies.next()? else {
                 return Ok(found);
@@ -64,6 +74,10 @@ impl BinaryCacheWriter {
                         }
                         Ok(narinfo) => {
                             let url = narinfo.url.clone();
+                            if let Some(len) = nars.len_of(&url) {
+                                found[index] = presence(narinfo, len);
+                                continue;
+                            }
                             let reply = replies
                                 .callback(move |len| Reply::NarLen(index, Box::new(narinfo), len));
                             self.storage.query_len(&url, reply);
@@ -71,17 +85,15 @@ impl BinaryCacheWriter {
                     }
                 }
                 Reply::NarLen(index, narinfo, len) => {
-                    found[index] = match nar_defect(&narinfo, len?) {
-                        Some(reason) => Presence::Damaged(reason),
-                        None => Presence::Whole(narinfo.info.references),
-                    };
+                    found[index] = presence(*narinfo, len?);
                 }
             }
         }
     }
 
-    /// Finds out which paths of whole closures the cache has, by a list where that needs fewer
-    /// requests. A listed narinfo counts as whole: its NAR was there before it.
+    /// Finds out which paths of whole closures the cache has, by lists where those need fewer
+    /// requests. A listed narinfo counts as whole, because its NAR was there before it, unless the
+    /// lists show damage or the user wants a check.
     ///
     /// Errors: as [`BinaryCacheWriter::examine`].
     pub(super) fn examine_closures(&self, paths: &[StorePath]) -> Result<Vec<Presence>, Error> {
@@ -91,21 +103,42 @@ impl BinaryCacheWriter {
         let Some(list) = list else {
             return self.examine(paths, &self.cancel);
         };
-        let listed = match Listed::read(list, paths.len() / PATHS_PER_PAGE, &self.cancel) {
-            Ok(listed) => listed,
-            Err(Error::Cancelled) => return Err(Error::Cancelled),
+        let pages = paths.len() / PATHS_PER_PAGE;
+        let read = |folder| Listed::read(list, (folder, pages), &self.cancel);
+        let (narinfos, nars) = thread::scope(|scope| {
+            let nars = scope.spawn(|| read(Folder::Nars));
+            let narinfos = read(Folder::Top);
+            (narinfos, nars.join())
+        });
+        let nars = nars.unwrap_or(Err(Error::Internal("the thread of a list panicked")));
+        let (narinfos, nars) = match (narinfos, nars) {
+            (Err(Error::Cancelled), _) | (_, Err(Error::Cancelled)) => {
+                return Err(Error::Cancelled);
+            }
+            (Ok(narinfos), Ok(nars)) => (narinfos, nars),
             // The user may read and write the objects, but not list them.
-            Err(_) => return self.examine(paths, &self.cancel),
+            _ => return self.examine(paths, &self.cancel),
         };
-        let is_listed = |path: &StorePath| listed.contains(&narinfo_name(path));
-        let unknown = paths.iter().filter(|path| is_listed(path).is_none());
-        let unknown: Vec<StorePath> = unknown.cloned().collect();
-        let mut examined = self.examine(&unknown, &self.cancel)?.into_iter();
-        let found = paths.iter().map(|path| match is_listed(path) {
-            Some(true) => Presence::Whole(BTreeSet::new()),
-            Some(false) => Presence::Missing,
+        let must_read = self.options.check || nars.show_damage(&narinfos);
+        let known = |path: &StorePath| match narinfos.len_of(&narinfo_name(path))? {
+            None => Some(Presence::Missing),
+            Some(0) => Some(Presence::Damaged("its narinfo is empty".into())),
+            Some(_) if must_read => None,
+            Some(_) => Some(Presence::Whole(BTreeSet::new())),
+        };
+        let known: Vec<Option<Presence>> = paths.iter().map(known).collect();
+        let unknown = paths
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none());
+        let unknown: Vec<StorePath> = unknown.map(|(path, _)| path.clone()).collect();
+        let examined = self.examine_with(&unknown, &nars, &self.cancel)?;
+        let mut examined = examined.into_iter();
+        let found = known.into_iter().map(|known| {
             // One for each unknown path.
-            None => examined.next().unwrap_or(Presence::Missing),
+            known
+                .or_else(|| examined.next())
+                .unwrap_or(Presence::Missing)
         });
         Ok(found.collect())
     }
@@ -121,31 +154,59 @@ impl BinaryCacheWriter {
     }
 }
 
-/// The names of the first objects of a cache, in their order.
+/// The lengths of the first objects of a folder, in the order of their names.
+#[derive(Default)]
 struct Listed {
-    names: BTreeSet<String>,
+    objects: BTreeMap<String, u64>,
     is_complete: bool,
 }
 
 impl Listed {
-    fn read(list: &dyn ListStorage, pages: usize, cancel: &Cancel) -> Result<Listed, Error> {
-        let mut page = list.list_page(None, cancel)?;
-        let mut names: BTreeSet<String> = page.names.into_iter().collect();
-        for _ in 1..pages.clamp(1, PAGES_MAX) {
-            let Some(next) = page.next else { break };
-            page = list.list_page(Some(&next), cancel)?;
-            names.extend(std::mem::take(&mut page.names));
+    fn read(
+        list: &dyn ListStorage,
+        (folder, pages): (Folder, usize),
+        cancel: &Cancel,
+    ) -> Result<Listed, Error> {
+        let mut listed = Listed::default();
+        let mut next = None::<String>;
+        for _ in 0..pages.clamp(1, PAGES_MAX) {
+            let page = list.list_page(folder, next.as_deref(), cancel)?;
+            let with_len = |object: ListedObject| Some((object.name, object.len?));
+            listed
+                .objects
+                .extend(page.objects.into_iter().filter_map(with_len));
+            next = page.next;
+            if next.is_none() {
+                listed.is_complete = true;
+                break;
+            }
         }
-        Ok(Listed {
-            names,
-            is_complete: page.next.is_none(),
-        })
+        Ok(listed)
     }
 
-    /// Whether there is an object; `None` if it would come after the last listed one.
-    fn contains(&self, name: &str) -> Option<bool> {
-        let is_covered = || self.names.last().is_some_and(|last| name <= last.as_str());
-        (self.is_complete || is_covered()).then(|| self.names.contains(name))
+    /// Returns the length of an object, or inner `None` if there is no such object. Returns `None`
+    /// if it would come after the last listed one.
+    fn len_of(&self, name: &str) -> Option<Option<u64>> {
+        let last = self.objects.last_key_value();
+        let is_covered = || last.is_some_and(|(last, _)| name <= last.as_str());
+        (self.is_complete || is_covered()).then(|| self.objects.get(name).copied())
+    }
+
+    /// Whether these NARs show that the cache has lost some: one is empty, or there are fewer than
+    /// narinfos. Equal NARs share a file, so that the latter may have another reason.
+    fn show_damage(&self, narinfos: &Listed) -> bool {
+        let is_narinfo = |name: &&String| name.ends_with(NARINFO_SUFFIX);
+        let is_whole_list = self.is_complete && narinfos.is_complete;
+        let lacks_nars = || self.objects.len() < narinfos.objects.keys().filter(is_narinfo).count();
+        self.objects.values().any(|len| *len == 0) || is_whole_list && lacks_nars()
+    }
+}
+
+/// Returns the state of a path whose NAR file has a length; `None` is an absent file.
+fn presence(narinfo: NarInfo, len: Option<u64>) -> Presence {
+    match nar_defect(&narinfo, len) {
+        Some(reason) => Presence::Damaged(reason),
+        None => Presence::Whole(narinfo.info.references),
     }
 }
 

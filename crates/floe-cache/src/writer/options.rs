@@ -27,6 +27,8 @@ pub struct CacheWriteOptions {
     pub want_mass_query: bool,
     /// The priority that a new cache tells clients (`priority`).
     pub priority: Option<i32>,
+    /// Whether the target reads the narinfo of each path that it has, and does not trust a list.
+    pub check: bool,
 }
 
 impl CacheWriteOptions {
@@ -62,6 +64,7 @@ impl CacheWriteOptions {
             } else {
                 context.secret_keys.clone()
             },
+            check: context.check_present,
             ..default
         }
     }
@@ -106,6 +109,7 @@ impl Default for CacheWriteOptions {
             index_debug_info: false,
             want_mass_query: true,
             priority: None,
+            check: false,
         }
     }
 }

@@ -11,26 +11,30 @@ use super::nar_file::StagedNar;
 use super::{BinaryCacheWriter, debug_info, narinfo_name, record_name};
 use crate::storage::{Durability, Replies};
 
-/// A cancellation does not end the wait for a write: staged paths still become valid.
+/// A cancellation does not end the wait for a write: staged paths still become valid. The storage
+/// itself ends a write that takes too long then.
 type Writes<T> = Replies<(T, Result<(), Error>)>;
 
 impl BinaryCacheWriter {
     /// Returns the staged NARs of a batch, after the last of them is whole in the cache.
+    ///
+    /// Errors: [`Error::Cancelled`].
     pub(super) fn take_staged(
         &self,
         batch: &[StorePath],
         outcome: &mut CommitOutcome,
-    ) -> Vec<StagedNar> {
+    ) -> Result<Vec<StagedNar>, Error> {
         let mut staged = Vec::with_capacity(batch.len());
         for path in batch {
             let taken = self.staged.lock().remove(path);
             let Some(mut nar) = taken else { continue };
             match nar.wait_until_whole() {
                 Ok(()) => staged.push(nar),
+                Err(error @ Error::Cancelled) => return Err(error),
                 Err(error) => outcome.refused.push((path.clone(), error)),
             }
         }
-        staged
+        Ok(staged)
     }
 
     /// Writes the listings, the build logs and the signed narinfos of staged paths.
@@ -50,10 +54,11 @@ impl BinaryCacheWriter {
             let Some((info, written)) = writes.next()? else {
                 break;
             };
+            let is_unsigned = info.signatures.is_empty() && info.ca.is_none();
             let path = info.path;
             match written {
                 // The disk of a directory is that of all other paths too.
-                Err(error) if self.has_records() => return Err(error),
+                Err(error) if self.has_records() || is_cancelled(&error) => return Err(error),
                 Err(error) => {
                     outcome.refused.push((path, error));
                     continue;
@@ -65,6 +70,7 @@ impl BinaryCacheWriter {
             }
             self.whole.lock().insert(path.clone(), info.references);
             waiting.release(&path);
+            outcome.unsigned += u64::from(is_unsigned);
             outcome.valid.push(path);
         }
         // Their references were refused.
@@ -156,7 +162,7 @@ impl BinaryCacheWriter {
         while let Some((path, written)) = writes.next()? {
             match written {
                 Ok(()) => {}
-                Err(error) if self.has_records() => return Err(error),
+                Err(error) if self.has_records() || is_cancelled(&error) => return Err(error),
                 Err(error) => {
                     let failed = staged.iter().position(|nar| *nar.path() == path);
                     let failed = failed.map(|index| staged.remove(index));
@@ -213,6 +219,10 @@ impl BinaryCacheWriter {
         self.staged.lock().insert(path.clone(), nar);
         outcome.missing_references.push((path, missing));
     }
+}
+
+fn is_cancelled(error: &Error) -> bool {
+    matches!(error, Error::Cancelled)
 }
 
 /// The paths of a batch that are not published yet.

@@ -14,7 +14,8 @@ use crate::options::Settings;
 use args::CopyArgs;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
+    let mut settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
+    settings.context.check_present = args.check;
     if args.follow {
         args.paths.check_follow()?;
     }

@@ -32,8 +32,11 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         return Ok(());
     };
     let roots = requested(&args.paths, &**source, names)?;
-    let QueriedClosure { found, absent } =
-        source.query_closure(&roots, args.recursive, &session.cancel)?;
+    let QueriedClosure { found, absent } = source.query_closure(
+        &roots,
+        args.recursive,
+        (settings.closure_limit(), &session.cancel),
+    )?;
     print_all(&args, &**source, &roots, found)?;
     // The others were printed.
     let mut absent = absent.into_iter();

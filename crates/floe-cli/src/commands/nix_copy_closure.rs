@@ -31,11 +31,10 @@ pub(crate) fn run(args: &NixCopyClosureArgs) -> anyhow::Result<()> {
                 .into()
         ));
     }
-    let uri = if args.gzip {
-        format!("ssh-ng://{}?compress=true", args.host)
-    } else {
-        format!("ssh-ng://{}", args.host)
-    };
+    let mut uri = store_uri(&args.host)?;
+    if args.gzip {
+        uri += "?compress=true";
+    }
     let direction = if args.from { "--from" } else { "--to" };
     // Nix's command demands no signatures either.
     let mut line = vec!["floe", "copy", "--no-check-sigs", direction, &uri];
@@ -52,11 +51,48 @@ pub(crate) fn run(args: &NixCopyClosureArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Returns the URI of the store of `[USER@]HOST[:PORT]`. As with Nix, `ssh://` may stand before it.
+fn store_uri(host: &str) -> anyhow::Result<String> {
+    let schemes = ["ssh-ng://", "ssh://"];
+    let address = schemes.iter().find_map(|scheme| host.strip_prefix(scheme));
+    let address = address.unwrap_or(host);
+    // It comes from inventories, and must not set parameters, which name programs.
+    if let Some(other) = address.chars().find(|it| "/?#".contains(*it)) {
+        bail!(UsageError(format!(
+            "cannot use {host:?} as a host: it has the character {other:?}; use [USER@]HOST[:PORT], \
+             or floe copy for a store URI"
+        )));
+    }
+    // A zone of an IPv6 address follows a percent sign, which has another meaning in a URI.
+    Ok(format!("ssh-ng://{}", address.replace('%', "%25")))
+}
+
 const NAME: &str = "nix-copy-closure";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn host_is_no_store_uri() {
+        for (host, uri) in [
+            ("host", "ssh-ng://host"),
+            ("ssh://me@host:22", "ssh-ng://me@host:22"),
+            ("ssh-ng://host", "ssh-ng://host"),
+            ("fe80::1%eth0", "ssh-ng://fe80::1%25eth0"),
+        ] {
+            assert_eq!(store_uri(host).unwrap(), uri);
+        }
+        for host in [
+            "localhost?remote-program=sh",
+            "localhost/?remote-program=sh",
+            "host#x",
+            "https://host",
+        ] {
+            let error = store_uri(host).unwrap_err().to_string();
+            assert!(error.contains("as a host"), "{error}");
+        }
+    }
 
     #[test]
     fn program_name_selects_the_command() {

@@ -99,6 +99,7 @@ fn set_cache_defaults(settings: &mut Settings, args: &PushArgs) -> io::Result<()
     };
     let context = &mut settings.context;
     context.compression = Some(Compression::Zstd);
+    context.check_present = args.check;
     match args.secret_key_file.as_slice() {
         [] => context.secret_keys = absolute(&settings.config.secret_key_files.get().0)?,
         keys => context.further_secret_keys = absolute(keys)?,

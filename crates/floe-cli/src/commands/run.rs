@@ -68,7 +68,12 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
     let before = before.unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
     let all: Vec<PathBuf> = directories.chain(env::split_paths(&before)).collect();
     let path = env::join_paths(all)?;
-    let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    // A store below another directory hides that of this machine, with its shells.
+    let store_dir = installed.layout.store_dir.as_str();
+    let is_hidden = |shell: &OsString| {
+        installed.layout.place_elsewhere().is_some() && Path::new(shell).starts_with(store_dir)
+    };
+    let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty() && !is_hidden(shell));
     let default = vec![shell.unwrap_or_else(|| OsString::from("/bin/sh"))];
     let words = if args.command.is_empty() {
         &default

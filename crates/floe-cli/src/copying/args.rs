@@ -81,6 +81,7 @@ impl TransferArgs {
             reuse: self.reuse(settings)?,
             optimise: self.optimise || optimise_by_config,
             dry_run: self.dry_run,
+            closure_limit: settings.closure_limit(),
             check_space: !self.no_check_space,
             ..request.options.clone()
         })

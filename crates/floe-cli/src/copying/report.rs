@@ -63,6 +63,7 @@ pub(super) fn done(
     if summary.copied > 0 && !is_failed && !has_roots && target.layout().is_some() {
         line += "; nothing protects them from garbage collection yet (use --out-link or --profile)";
     }
+    line += &unsigned_note(summary);
     if is_json() {
         write_event(
             Level::Info,
@@ -70,6 +71,7 @@ pub(super) fn done(
             json!({
                 "message": line,
                 "copied": summary.copied,
+                "unsigned": summary.unsigned,
                 "downloadBytes": summary.download_bytes,
                 "narBytes": summary.nar_bytes,
                 "seconds": time.as_secs_f64(),
@@ -98,6 +100,16 @@ fn done_line(
     };
     let (paths, time) = (counted(summary.copied, "path"), Elapsed(time));
     format!("{participle} {paths} ({amount}) in {time} into {target}")
+}
+
+/// Tells that clients refuse the copied paths of a cache, if they do.
+fn unsigned_note(summary: &CopySummary) -> String {
+    let of_them = match summary.unsigned {
+        0 => return String::new(),
+        all if all == summary.copied => "without a signature".into(),
+        some => format!("{some} of them without a signature"),
+    };
+    format!("; {of_them}, so clients refuse them (name a key with secret-key=FILE in the URL)")
 }
 
 fn nothing_to_do(present: u64) -> String {
@@ -196,6 +208,7 @@ pub(super) fn print_json(
     let mut object = json!({
         "paths": paths.map(|path| dir.full_path(path)).collect::<Vec<_>>(),
         "copied": summary.copied,
+        "unsigned": summary.unsigned,
         "alreadyValid": already_valid,
         "downloadBytes": summary.download_bytes,
         "narBytes": summary.nar_bytes,

@@ -1,7 +1,7 @@
 //! The lines about the events of a copy.
 
 use floe_format::path_info::OTHER_SIGNATURES_LEN_MAX;
-use floe_transfer::{Event, Size};
+use floe_transfer::{Event, ServerWait, Size};
 
 use crate::messages::{counted, skipped_rows, waiting_for_resource};
 
@@ -18,6 +18,17 @@ pub(super) fn event_line(event: &Event<'_>) -> Option<String> {
             Some(path) => format!("retrying {path}: {error}"),
             None => format!("retrying: {error}"),
         },
+        Event::WaitingForServer {
+            server,
+            wait,
+            error,
+        } => {
+            let time = match wait {
+                ServerWait::AtMost(time) => format!("at most {}", time.as_secs()),
+                ServerWait::Demanded(time) => time.as_secs().to_string(),
+            };
+            format!("waiting {time} seconds for {server}: {error}")
+        }
         Event::Failed { error } => format!("floe: {error}"),
         Event::KeptForResume { paths } => {
             let count = counted(*paths, "complete path");
@@ -52,6 +63,10 @@ pub(super) fn event_warning(event: &Event<'_>) -> Option<String> {
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
         Event::SkippedRows { rows } => return skipped_rows(rows),
+        Event::SkippedNarInfos { count: 1, first } => format!("leaving out a path: {first}"),
+        Event::SkippedNarInfos { count, first } => {
+            format!("leaving out {count} paths whose narinfos cannot be used; the first: {first}")
+        }
         Event::SkippedBuildLog {
             derivation,
             log_dir,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use floe_transfer::{Error, Event, EventSink};
+use floe_transfer::{Error, Event, EventSink, ServerWait};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -79,6 +79,17 @@ impl EventSink for JsonLines {
                     fields["path"] = path.as_str().into();
                 }
                 write_event(Level::Warning, "retrying", fields);
+            }
+            Event::WaitingForServer {
+                server,
+                wait,
+                error,
+            } => {
+                let (ServerWait::AtMost(time) | ServerWait::Demanded(time)) = wait;
+                let mut fields = error_fields(error);
+                fields["server"] = server.into();
+                fields["seconds"] = time.as_secs().into();
+                write_event(Level::Warning, "waitingForServer", fields);
             }
             Event::Failed { error } => write_event(Level::Error, "failed", error_fields(error)),
             Event::WaitingForDatabase { what } => eprint_line(waiting_for_resource(what)),

@@ -18,6 +18,7 @@ use floe_transfer::{Error, Resource, Shortage, UriContext};
 use super::*;
 use crate::exit::{self, UsageError};
 
+mod options;
 mod path_specs;
 mod trust;
 

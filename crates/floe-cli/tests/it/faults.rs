@@ -10,6 +10,7 @@ mod concurrent_installs;
 mod connection_errors;
 mod full_disk;
 mod http_statuses;
+mod outages;
 mod permissions;
 mod rebuilt_paths;
 

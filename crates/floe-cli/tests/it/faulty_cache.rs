@@ -99,6 +99,10 @@ impl FaultyCache {
             from,
             "--trusted-public-keys",
             &self.corpus.key,
+            // Otherwise a server that is away would be waited for.
+            "--option",
+            "filetransfer-retry-attempts",
+            "5",
         ])
         .arg("--root")
         .arg(&self.root)

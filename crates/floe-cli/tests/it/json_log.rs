@@ -165,11 +165,12 @@ fn retry_event_names_path_and_url() {
         return;
     };
     let server = FaultServer::start(&faulty.cache);
-    let retried = faulty.path("libjq");
+    let retried = faulty.path("libc6");
     let nar = faulty.nar(&retried);
+    // The server names no version of the NAR, so that it is fetched from its beginning.
     server.fail_times(
         nar.file_name().unwrap().to_str().unwrap(),
-        Fault::Status(503),
+        Fault::Truncated(1000),
         1,
     );
     let ran = install(&faulty, &server).expect(0);

@@ -80,7 +80,7 @@ fn remembered_absence_is_queried_again_before_a_failure() {
     };
     let narinfo = format!("{}.narinfo", cache.path("libonig5").hash_part());
     let server = FaultServer::start(&cache.cache);
-    server.fail(&narinfo, Fault::Status(403));
+    server.fail(&narinfo, Fault::Status(404));
     let install = || {
         run(floe(["install", "--from", &server.url()])
             .args(["--trusted-public-keys", &cache.corpus.key, "--root"])

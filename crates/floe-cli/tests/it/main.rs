@@ -20,6 +20,7 @@ mod demo;
 mod descriptor_limit;
 mod disk_space;
 mod early_nars;
+mod endless_sources;
 mod environment;
 mod exit_codes;
 mod faults;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -24,7 +24,15 @@ fn peak_memory(child: &Child) -> Option<u64> {
 
 /// Runs a command that must succeed. Returns its peak resident memory in bytes.
 fn run_and_measure(command: &mut Command) -> u64 {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.stderr(Stdio::null());
+    let (status, max) = measure(command);
+    assert!(status.success(), "{command:?}");
+    max
+}
+
+/// Runs a command. Returns its status and its peak resident memory in bytes.
+pub(crate) fn measure(command: &mut Command) -> (ExitStatus, u64) {
+    command.stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
     let (mut max, mut samples) = (0, 0);
     while child.try_wait().unwrap().is_none() {
@@ -34,10 +42,9 @@ fn run_and_measure(command: &mut Command) -> u64 {
         // The memory is sampled.
         thread::sleep(SAMPLE_INTERVAL);
     }
-    assert!(child.wait().unwrap().success(), "{command:?}");
     let measured = format!("{command:?}: {max} bytes, {samples} samples");
     assert!(samples > 0 && max > MIB, "{measured}");
-    max
+    (child.wait().unwrap(), max)
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn kept_trees_survive_runs_without_progress() {
     faulty.install(&nowhere).expect(4);
     assert_eq!(faulty.assert_valid_paths(&valid), kept);
     let server = FaultServer::start(&faulty.cache);
-    server.fail(".narinfo", Fault::Status(403));
+    server.fail(".narinfo", Fault::Status(404));
     faulty.install(&server.url()).expect(1);
     assert_ne!(server.fault_count(), 0);
     assert_eq!(faulty.assert_valid_paths(&valid), kept);

@@ -350,8 +350,11 @@ fn network_options_follow_the_settings() {
             stall_timeout: year,
             retry: RetryPolicy {
                 attempts: 1,
+                // The number of attempts counts alone.
+                outage_timeout: Duration::ZERO,
                 delay: Duration::from_millis(7),
                 rate_limited_delay: Duration::from_millis(8),
+                delays_unavailable: true,
                 max_delay: Duration::from_millis(9),
                 jitter: false,
             },

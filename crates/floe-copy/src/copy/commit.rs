@@ -322,6 +322,7 @@ impl<'a> Commit<'a> {
         }
         let committed = self.copy.target.commit(&batch)?;
         let progress = committed.valid.len() + committed.refused.len();
+        self.summary.unsigned += committed.unsigned;
         for path in &committed.valid {
             self.copy.events.event(Event::Valid { path });
             self.summary.copied += 1;

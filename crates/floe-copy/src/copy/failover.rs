@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use floe_hash::hash_pool::Worker;
 use floe_transfer::{
-    CANCEL_POLL, Error, ErrorKind, Event, IncomingNar, NarContext, NarStream, PathSpec, PlannedPath,
+    CANCEL_POLL, Error, ErrorKind, Event, IncomingNar, NarContext, NarStream, NeededPaths as _,
+    PathSpec, PlannedPath,
 };
 
 use super::ClosureCopy;
@@ -267,6 +268,7 @@ impl<'a> PathReceiver<'a> {
             events: self.copy.events,
             worker: self.worker,
             decoder_budget: &self.queue.decoder_budget,
+            needed: self.queue,
         };
         IncomingNar::new(context, planned, &mut self.scratch)
     }

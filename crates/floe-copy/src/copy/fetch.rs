@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
 use floe_transfer::codec::DecoderBudget;
-use floe_transfer::{Buffering, Error, NarRequest, NarStream, PlannedPath, SMALL_LEN_MAX};
+use floe_transfer::{
+    Buffering, Error, NarRequest, NarStream, NeededPaths, PlannedPath, SMALL_LEN_MAX,
+};
 use parking_lot::{Condvar, Mutex};
 
 use self::reference_order::ReferenceOrder;
@@ -103,6 +105,13 @@ struct Prefetch {
     candidates: BTreeSet<Rank>,
     /// Prefetched bodies with the time of their request.
     bodies: HashMap<Rank, (Instant, Result<NarStream, Error>)>,
+}
+
+impl NeededPaths for Queue<'_> {
+    fn is_needed(&self, path: &StorePath) -> bool {
+        let state = self.state.lock();
+        !state.is_closed && !state.skipped.contains(path)
+    }
 }
 
 impl<'a> Queue<'a> {
@@ -246,13 +255,6 @@ impl<'a> Queue<'a> {
     pub(crate) fn close_on_drop(&self) -> CloseOnDrop<'_> {
         CloseOnDrop(self)
     }
-
-    /// Whether the copy still needs a path that a worker has taken.
-    pub(crate) fn is_needed(&self, path: &StorePath) -> bool {
-        let state = self.state.lock();
-        !state.is_closed && !state.skipped.contains(path)
-    }
-
     /// Prefetches bodies for the next turns. Large bodies come first: they get a connection only if
     /// one is to spare, while a request for a small body waits for a connection in any case.
     fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {

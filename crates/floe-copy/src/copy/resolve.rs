@@ -27,13 +27,14 @@
 //! since. Before a path fails, every source is queried that lacks it only according to the disk
 //! cache.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_transfer::{
-    CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoResult, PathSpec, PlannedPath,
+    CANCEL_POLL, CachePolicy, ClosureBudget, Error, Event, NarInfoResult, PathSpec, PlannedPath,
+    QUERIES_MAX,
 };
 
 use super::ClosureCopy;
@@ -66,6 +67,13 @@ struct PendingQuery {
     error: Option<Error>,
 }
 
+/// A path that no source was queried for yet.
+struct UnsentQuery {
+    spec: PathSpec,
+    spec_index: Option<usize>,
+    policy: CachePolicy,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueryState {
     NotSent,
@@ -93,6 +101,8 @@ struct Resolver<'a> {
     sender: mpsc::Sender<(QueryTag, NarInfoResult)>,
     queries: HashMap<usize, PendingQuery>,
     next_query: usize,
+    unsent: VecDeque<UnsentQuery>,
+    budget: ClosureBudget,
     health: Vec<SourceHealth>,
     seen: HashSet<StorePath>,
     resolved: Resolved,
@@ -123,6 +133,8 @@ pub(crate) fn resolve<'a>(
         sender,
         queries: HashMap::new(),
         next_query: 0,
+        unsent: VecDeque::new(),
+        budget: ClosureBudget::new(copy.options.closure_limit, specs.len()),
         health: copy.sources.list.iter().map(|_| health()).collect(),
         seen: HashSet::new(),
         resolved: Resolved::default(),
@@ -136,6 +148,7 @@ pub(crate) fn resolve<'a>(
     while !resolver.frontier.is_empty() {
         resolver.expand_frontier()?;
     }
+    resolver.send_queries();
     // All further paths are references.
     resolver.policy = CachePolicy::Use;
     while !resolver.queries.is_empty() {
@@ -152,10 +165,9 @@ pub(crate) fn resolve<'a>(
         while !resolver.frontier.is_empty() {
             resolver.expand_frontier()?;
         }
-        let (known, pending) = (
-            resolver.resolved.planned_paths.len(),
-            resolver.queries.len(),
-        );
+        resolver.send_queries();
+        let known = resolver.resolved.planned_paths.len();
+        let pending = resolver.queries.len() + resolver.unsent.len();
         copy.events.event(Event::Resolving { known, pending });
     }
     let requested_paths = resolver.requested_paths.into_iter().flatten();
@@ -177,7 +189,7 @@ impl Resolver<'_> {
                     self.requested_paths[spec_index] = Some(path.clone());
                     self.frontier.push(path);
                 }
-                None => self.start_query(spec.clone(), Some(spec_index)),
+                None => self.add_query(spec.clone(), Some(spec_index)),
             }
         }
         Ok(())
@@ -207,9 +219,7 @@ impl Resolver<'_> {
         let mut frontier = std::mem::take(&mut self.frontier);
         frontier.retain(|path| self.seen.insert(path.clone()));
         frontier.sort_unstable();
-        if self.seen.len() > CLOSURE_MAX {
-            return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
-        }
+        self.budget.add_paths(frontier.len())?;
         if frontier.is_empty() {
             return Ok(());
         }
@@ -234,13 +244,35 @@ impl Resolver<'_> {
             match self.resolved.planned_paths.get(&path) {
                 // The user named its hash part.
                 Some(planned) => (self.found)(planned)?,
-                None => self.start_query(PathSpec::Path(path), None),
+                None => self.add_query(PathSpec::Path(path), None),
             }
         }
         Ok(())
     }
 
-    fn start_query(&mut self, spec: PathSpec, spec_index: Option<usize>) {
+    /// Sends as many queries as may be in flight.
+    fn send_queries(&mut self) {
+        while self.queries.len() < QUERIES_MAX
+            && let Some(query) = self.unsent.pop_front()
+        {
+            self.start_query(query);
+        }
+    }
+
+    fn add_query(&mut self, spec: PathSpec, spec_index: Option<usize>) {
+        self.unsent.push_back(UnsentQuery {
+            spec,
+            spec_index,
+            policy: self.policy,
+        });
+    }
+
+    fn start_query(&mut self, query: UnsentQuery) {
+        let UnsentQuery {
+            spec,
+            spec_index,
+            policy,
+        } = query;
         let (sources, dir) = (&self.copy.sources.list, self.copy.target.store_dir());
         let states = sources.iter().map(|source| {
             if source.is_for(dir) {
@@ -254,7 +286,7 @@ impl Resolver<'_> {
             states: states.collect(),
             spec,
             spec_index,
-            policy: self.policy,
+            policy,
             remembered_absent: Vec::new(),
             error: None,
         };
@@ -411,6 +443,7 @@ impl Resolver<'_> {
         spec_index: Option<usize>,
         mut planned: PlannedPath,
     ) -> Result<(), Error> {
+        self.budget.add_narinfo(&planned.narinfo)?;
         let info = &planned.narinfo.info;
         let path = info.path.clone();
         planned.local_copies = self.copy.options.reuse.local_copies(&path);

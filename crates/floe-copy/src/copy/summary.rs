@@ -18,6 +18,9 @@ pub struct CopySummary {
     pub already_valid: u64,
     /// The number of copied paths.
     pub copied: u64,
+    /// The number of copied paths in a cache that have neither a signature nor a content address,
+    /// so that clients refuse them.
+    pub unsigned: u64,
     /// The number of bytes that were fetched for them.
     pub download_bytes: u64,
     /// The sum of their NAR sizes, in bytes.
@@ -54,6 +57,7 @@ impl CopySummary {
             space,
             already_valid,
             copied,
+            unsigned,
             download_bytes,
             nar_bytes,
             reused,
@@ -66,6 +70,7 @@ impl CopySummary {
         self.space = space;
         self.already_valid += already_valid;
         self.copied += copied;
+        self.unsigned += unsigned;
         self.download_bytes += download_bytes;
         self.nar_bytes += nar_bytes;
         self.reused += reused;

@@ -150,6 +150,7 @@ impl Target for LocalTarget {
         let refused = outcome.refused.into_iter();
         let put = |(path, missing)| (self.put(path), missing);
         Ok(CommitOutcome {
+            unsigned: 0,
             valid: outcome.valid,
             busy: busy.map(|path| self.put(path)).collect(),
             missing_references: missing_references.map(put).collect(),

@@ -3,7 +3,7 @@
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{self as messages, ClosureReply, ClosureRequest, PathInfo, PathInfoRequest};
-use floe_transfer::PathSpec;
+use floe_transfer::{ClosureLimit, PathSpec};
 
 use super::{HandlerContext, resolve_store, usage};
 use crate::completion::{JobError, JobOutcome, texts};
@@ -44,7 +44,8 @@ impl HandlerContext<'_> {
         let paths = request.paths.iter();
         let roots: Result<Vec<PathSpec>, _> =
             paths.map(|text| PathSpec::parse(text, dir)).collect();
-        let found = source.query_closure(&roots?, recursive, self.cancel())?;
+        let found =
+            source.query_closure(&roots?, recursive, (ClosureLimit::default(), self.cancel()))?;
         let found = found.complete()?;
         let of = |narinfo| Texts::of(narinfo, dir, source.facts().has_nar_files);
         Ok(found.values().map(of).collect())

@@ -3,44 +3,49 @@
 use std::io::{self, ErrorKind, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use floe_transfer::{CANCEL_POLL, Event, EventSink as _, Events};
+use floe_transfer::{CANCEL_POLL, Events, plain_text};
 use floe_wire::worker::{DaemonError, LogMessage, Reply, ReplyKind};
 use floe_wire::{ClientEvent, ClientSession};
 
 use super::nar_body::NarFeed;
 use super::{Pending, Recipient, Shared};
 use crate::error::RemoteError;
-use crate::plain_text::plain_text;
+use crate::remote_log::RemoteLog;
 use crate::stream::Output;
 
 /// The thread that reads the replies of a daemon.
 pub(super) struct Reader {
     shared: Arc<Shared>,
     client: ClientSession,
-    events: Events,
+    log: RemoteLog,
     /// Called when the connection is open, or has failed before.
     opened: Option<Box<dyn FnOnce() + Send>>,
     /// The receiver of the NAR that arrives.
     nar: Option<NarFeed>,
     /// How many pending requests the session expects.
     expected: usize,
+    /// When the last bytes arrived, or the daemon last owed no reply.
+    silent_since: Instant,
 }
 
 impl Reader {
     pub(super) fn new(
         shared: Arc<Shared>,
         client: ClientSession,
-        events: Events,
+        events: &Events,
         opened: impl FnOnce() + Send + 'static,
     ) -> Reader {
+        let log = RemoteLog::new(&shared.name, events);
         Reader {
             shared,
             client,
-            events,
+            log,
             opened: Some(Box::new(opened)),
             nar: None,
             expected: 0,
+            silent_since: Instant::now(),
         }
     }
 
@@ -86,6 +91,7 @@ impl Reader {
             if self.shared.is_closing.load(Ordering::Relaxed) {
                 return Ok(false);
             }
+            self.check_silence()?;
             if output
                 .wait(CANCEL_POLL)
                 .map_err(|error| self.broken(&error))?
@@ -107,9 +113,31 @@ impl Reader {
         }
         self.expected = state.pending.len();
         drop(state);
+        self.silent_since = Instant::now();
         self.client.fill(len);
         self.handle_events()?;
         Ok(len > 0)
+    }
+
+    /// Ends the wait for a daemon that sends nothing although it owes a reply.
+    fn check_silence(&mut self) -> Result<(), RemoteError> {
+        let state = self.shared.state.lock();
+        let limit = match state.pending.front() {
+            _ if state.info.is_none() => Some(SILENCE_MAX),
+            Some(pending) => silence_limit(&pending.kind),
+            None => None,
+        };
+        drop(state);
+        let Some(limit) = limit else {
+            self.silent_since = Instant::now();
+            return Ok(());
+        };
+        if self.silent_since.elapsed() < limit {
+            return Ok(());
+        }
+        let (uri, seconds) = (self.shared.name.clone(), limit.as_secs());
+        let reason = format!("it sent nothing for {seconds} seconds");
+        Err(RemoteError::Ended { uri, reason })
     }
 
     fn handle_events(&mut self) -> Result<(), RemoteError> {
@@ -136,8 +164,7 @@ impl Reader {
                     self.report_opened();
                 }
                 ClientEvent::Log(LogMessage::Next(line)) => {
-                    let (store, text) = (&*self.shared.name, &*plain_text(&line));
-                    self.events.event(Event::RemoteMessage { store, text });
+                    self.log.report(&line);
                 }
                 ClientEvent::Log(_) | ClientEvent::NarData(_) => {}
                 ClientEvent::Replied(reply) => self.handle_reply(reply),
@@ -237,6 +264,24 @@ impl Reader {
 
 /// The fault of a NAR that is longer than the metadata of its path says.
 const ENDLESS: &str = "a NAR is longer than announced, and may be endless";
+
+/// Returns how long a daemon may send nothing before a reply, if there is a limit.
+fn silence_limit(kind: &ReplyKind) -> Option<Duration> {
+    match kind {
+        ReplyKind::Path | ReplyKind::PathInfo(_) | ReplyKind::Nar(_) => Some(SILENCE_MAX),
+        // The daemon may fetch the paths first.
+        ReplyKind::Paths => Some(LONG_SILENCE_MAX),
+        // It may wait for a lock, or work through the whole store.
+        ReplyKind::Done | ReplyKind::Added(_) | ReplyKind::Verified | ReplyKind::Collected => None,
+    }
+}
+
+/// How long a daemon may send nothing before the reply to a query: as long as a server may
+/// (`stalled-download-timeout`).
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// The same before the reply to a query for which it may fetch paths.
+const LONG_SILENCE_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns what the user can do about the refusal of a path.
 fn advice(reason: &str) -> &'static str {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use floe_store::WrittenFile;
 use floe_wire::Protocol;
@@ -22,8 +23,12 @@ pub(super) struct SshCommand {
     /// The public key of the host, as in a file of known hosts (`base64-ssh-public-host-key`).
     pub(super) host_key: Option<String>,
     pub(super) compress: bool,
-    /// The program that speaks the protocol, with its first arguments (`remote-program`).
+    /// The program that speaks the protocol, with its first arguments.
     pub(super) remote_program: Vec<String>,
+    /// Whether the user has named the program (`remote-program`).
+    pub(super) is_program_given: bool,
+    /// The longest time until ssh is connected, if there is a limit.
+    pub(super) connect_timeout: Option<Duration>,
     /// The store that the program opens (`remote-store`).
     pub(super) remote_store: Option<String>,
     /// Further options of ssh.
@@ -76,6 +81,11 @@ impl SshCommand {
         command.args(&self.options);
         // Without this, a machine that has disappeared would hold up the copy for ever.
         command.args(["-oServerAliveInterval=15", "-oServerAliveCountMax=4"]);
+        if let Some(timeout) = self.connect_timeout {
+            command.arg(format!("-oConnectTimeout={}", timeout.as_secs().max(1)));
+        }
+        // What the user's configuration runs beside the daemon would write into its stream.
+        command.args(["-oPermitLocalCommand=no", "-oRemoteCommand=none"]);
         if let Some(key) = &self.key {
             command.arg("-i").arg(key);
         }
@@ -85,7 +95,12 @@ impl SshCommand {
         if let Some(port) = self.port {
             command.arg(format!("-p{port}"));
         }
-        command.arg("--").arg(remote_command(&program));
+        command.arg("--").arg(if self.is_program_given {
+            // As Nix does: the key of the user may admit only these words.
+            shell_words::join(&program)
+        } else {
+            remote_command(&program)
+        });
         Ok((command, known_hosts))
     }
 }

@@ -38,7 +38,11 @@ impl SshUri {
     ///
     /// Errors: the text says which part is wrong.
     pub fn parse(uri: &StoreUri, context: &UriContext) -> Result<SshUri, String> {
-        let address = percent_decode_text(&uri.address)?;
+        // The zone of an IPv6 address may follow a bare percent sign.
+        let address = match percent_decode_text(&uri.address) {
+            Err(_) if uri.address.contains("::") => uri.address.clone(),
+            decoded => decoded?,
+        };
         let (destination, host, port) = split_address(&address)?;
         let options = shell_words::split(&context.ssh_options)
             .map_err(|error| format!("NIX_SSHOPTS cannot be split into words: {error}"))?;
@@ -56,6 +60,8 @@ impl SshUri {
                 host_key: None,
                 compress: false,
                 remote_program: vec![program.into()],
+                is_program_given: false,
+                connect_timeout: context.connect_timeout,
                 remote_store: None,
                 options,
                 temporary_dir: context
@@ -73,7 +79,10 @@ impl SshUri {
                 "ssh-key" => store.ssh.key = Some(value.into()),
                 "base64-ssh-public-host-key" => store.ssh.host_key = Some(host_key(value)?),
                 "compress" => store.ssh.compress = parse_bool(name, value)?,
-                "remote-program" => store.ssh.remote_program = words(name, value)?,
+                "remote-program" => {
+                    store.ssh.remote_program = words(name, value)?;
+                    store.ssh.is_program_given = true;
+                }
                 "remote-store" => store.ssh.remote_store = Some(value.clone()),
                 "store" => store.dir = StoreDir::new(value).map_err(|error| error.to_string())?,
                 _ if store.options.set(name, value)? => {}
@@ -147,6 +156,8 @@ fn split_address(address: &str) -> Result<(String, String, Option<u16>), String>
             None => return Err(format!("{port:?} follows the address; use [ADDRESS]:PORT")),
         },
         None => match rest.split_once(':') {
+            // An IPv6 address without brackets has no port.
+            Some((_, more)) if more.contains(':') => (rest, None),
             Some((host, port)) => (host, Some(port)),
             None => (rest, None),
         },
@@ -154,6 +165,9 @@ fn split_address(address: &str) -> Result<(String, String, Option<u16>), String>
     let is_option = |text: &str| text.starts_with('-');
     if host.is_empty() || is_option(host) || user.is_some_and(|it| it.is_empty() || is_option(it)) {
         return Err("a user and a host follow ://; use ssh-ng://USER@HOST".into());
+    }
+    if user.is_some_and(|user| user.contains(':')) {
+        return Err("ssh takes no password from a URI; use a key, or let ssh ask for it".into());
     }
     if host.contains('/') {
         return Err("the address has a path; name the store there with ?remote-store=".into());
@@ -265,16 +279,26 @@ mod tests {
 
     #[test]
     fn address_has_user_host_and_port() {
-        let split = |address| split_address(address).unwrap();
+        let split = |address: &str| split_address(address).unwrap();
         let parts =
             |destination: &str, host: &str, port| (destination.to_owned(), host.to_owned(), port);
         assert_eq!(split("host"), parts("host", "host", None));
         assert_eq!(split("me@host:2222"), parts("me@host", "host", Some(2222)));
         assert_eq!(split("me@[::1]:22"), parts("me@::1", "::1", Some(22)));
         assert_eq!(split("[fe80::1]"), parts("fe80::1", "fe80::1", None));
+        for bare in [
+            "::1",
+            "fe80::1%eth0",
+            "fea5:23e1:3916:fc24:cb52:2837:2ecb:ea8e",
+        ] {
+            assert_eq!(split(bare), parts(bare, bare, None));
+            let with_user = format!("u@{bare}");
+            assert_eq!(split(&with_user), parts(&with_user, bare, None));
+        }
         for address in [
             "",
             "@host",
+            "me:secret@host",
             "-oProxyCommand=x",
             "-x@host",
             "host:x",

@@ -29,6 +29,7 @@ pub(super) fn with_incoming<T>(
         events: &(),
         worker: &worker,
         decoder_budget: &budget,
+        needed: &(),
     };
     let mut scratch = vec![0; 64 * 1024];
     let mut nar = IncomingNar::new(context, &planned, &mut scratch);

@@ -4,7 +4,9 @@ use std::io::{Read as _, Write};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use floe_cache::{Durability, Found, ListStorage, ObjectPlan, ReadStorage, WriteStorage};
+use floe_cache::{
+    Durability, Folder, Found, ListPage, ListStorage, ObjectPlan, ReadStorage, WriteStorage,
+};
 use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest};
 
 use super::contents::Contents;
@@ -121,13 +123,18 @@ fn get(storage: &(impl ReadStorage + ?Sized), name: &str) -> Result<Option<Vec<u
 }
 
 fn names(list: &dyn ListStorage) -> Vec<String> {
-    let mut page = list.list_page(None, &Cancel::default()).unwrap();
-    let mut names = page.names;
-    while let Some(next) = page.next {
-        page = list.list_page(Some(&next), &Cancel::default()).unwrap();
-        names.append(&mut page.names);
+    let page = |next: Option<&str>| {
+        list.list_page(Folder::Top, next, &Cancel::default())
+            .unwrap()
+    };
+    let ListPage { mut objects, next } = page(None);
+    let mut following = next;
+    while let Some(next) = following {
+        let mut more = page(Some(&next));
+        objects.append(&mut more.objects);
+        following = more.next;
     }
-    names
+    objects.into_iter().map(|object| object.name).collect()
 }
 
 fn put(storage: &dyn WriteStorage, name: &str, contents: &[u8], durability: Durability) {

@@ -1,18 +1,19 @@
 //! Queries of closures in one source.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use floe_format::{HashPart, NarInfo, StorePath};
 
 use super::{CachePolicy, NO_REPLY, NarInfoResult, Source};
 use crate::cancel::{CANCEL_POLL, Cancel};
+use crate::closure_limit::{ClosureBudget, ClosureLimit};
 use crate::error::Error;
-use crate::path_spec::{CLOSURE_MAX, PathSpec};
+use crate::path_spec::PathSpec;
 
 impl dyn Source + '_ {
     /// Returns the narinfos of the requested paths and, if `recursive`, of their closures, in the
-    /// order of their paths. All known queries are in flight at once. Queries for the requested
+    /// order of their paths. Up to [`QUERIES_MAX`] queries are in flight at once. Queries for the requested
     /// paths bypass the narinfo disk cache, because the user wants the current state.
     ///
     /// Errors: [`Error::NotFound`] for the first path that the source does not have, those of the
@@ -21,24 +22,29 @@ impl dyn Source + '_ {
         &self,
         specs: &[PathSpec],
         recursive: bool,
-        cancel: &Cancel,
+        (limit, cancel): (ClosureLimit, &Cancel),
     ) -> Result<QueriedClosure, Error> {
         let (sender, replies) = channel();
         let mut closure = ClosureQuery {
             source: self,
             sender,
             seen: HashSet::new(),
+            unsent: VecDeque::new(),
             pending: 0,
+            budget: ClosureBudget::new(limit, specs.len()),
         };
         let mut queried = QueriedClosure::default();
         for spec in specs {
-            closure.query(spec.clone(), CachePolicy::Bypass)?;
+            closure.add(spec.clone(), CachePolicy::Bypass)?;
         }
-        while closure.pending > 0 {
+        while closure.send_queries() > 0 {
+            // A source may reply so fast that nothing waits.
+            if cancel.is_raised() {
+                return Err(Error::Cancelled);
+            }
             let (spec, reply) = match replies.recv_timeout(CANCEL_POLL) {
                 Ok(replied) => replied,
-                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => continue,
-                Err(RecvTimeoutError::Timeout) => return Err(Error::Cancelled),
+                Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
             };
             closure.pending -= 1;
@@ -49,9 +55,10 @@ impl dyn Source + '_ {
                 }
                 narinfo => narinfo?,
             };
+            closure.budget.add_narinfo(&narinfo)?;
             if recursive {
                 for path in &narinfo.info.references {
-                    closure.query(PathSpec::Path(path.clone()), CachePolicy::HitsOnly)?;
+                    closure.add(PathSpec::Path(path.clone()), CachePolicy::HitsOnly)?;
                 }
             }
             let path = narinfo.info.path.clone();
@@ -88,26 +95,34 @@ struct ClosureQuery<'a> {
     sender: Sender<(PathSpec, NarInfoResult)>,
     /// The hash parts that were queried.
     seen: HashSet<HashPart>,
+    unsent: VecDeque<(PathSpec, CachePolicy)>,
     pending: usize,
+    budget: ClosureBudget,
 }
 
 impl ClosureQuery<'_> {
-    fn query(&mut self, spec: PathSpec, policy: CachePolicy) -> Result<(), Error> {
-        let part = spec.hash_part();
-        if !self.seen.insert(part) {
-            return Ok(());
+    fn add(&mut self, spec: PathSpec, policy: CachePolicy) -> Result<(), Error> {
+        if self.seen.insert(spec.hash_part()) {
+            self.budget.add_paths(1)?;
+            self.unsent.push_back((spec, policy));
         }
-        if self.seen.len() > CLOSURE_MAX {
-            return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
-        }
-        self.pending += 1;
-        let (sender, tag) = (self.sender.clone(), spec.clone());
-        let reply = Box::new(move |result| {
-            // The receiver is gone only after an error.
-            let _: Result<(), _> = sender.send((tag, result));
-        });
-        self.source.query(&spec, policy, reply);
         Ok(())
+    }
+
+    /// Sends as many queries as may be in flight, and returns how many are.
+    fn send_queries(&mut self) -> usize {
+        while self.pending < QUERIES_MAX
+            && let Some((spec, policy)) = self.unsent.pop_front()
+        {
+            self.pending += 1;
+            let (sender, tag) = (self.sender.clone(), spec.clone());
+            let reply = Box::new(move |result| {
+                // The receiver is gone only after an error.
+                let _: Result<(), _> = sender.send((tag, result));
+            });
+            self.source.query(&spec, policy, reply);
+        }
+        self.pending
     }
 
     fn expect_path(&self, spec: &PathSpec, reply: NarInfoResult) -> Result<NarInfo, Error> {
@@ -126,3 +141,7 @@ impl ClosureQuery<'_> {
         }
     }
 }
+
+/// How many queries are given to a source at once. A source sends fewer, and keeps the others in
+/// memory.
+pub const QUERIES_MAX: usize = 2048;

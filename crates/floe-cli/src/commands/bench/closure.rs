@@ -11,7 +11,7 @@ use floe_config::StoreChoice;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
-use floe_transfer::{Cancel, Events, PathSpec, Session};
+use floe_transfer::{Cancel, ClosureLimit, Events, PathSpec, Session};
 
 use crate::options;
 use crate::store_choice::warn_of_ignored;
@@ -43,7 +43,9 @@ impl Closure {
         let store_dir = source.store_dir().clone();
         let roots = paths.iter().map(|text| PathSpec::parse(text, &store_dir));
         let roots = roots.collect::<Result<Vec<_>, _>>()?;
-        let narinfos = source.query_closure(&roots, true, cancel)?.complete()?;
+        let narinfos = source
+            .query_closure(&roots, true, (ClosureLimit::default(), cancel))?
+            .complete()?;
         let is_root = |path: &&StorePath| roots.iter().any(|root| root.matches(path));
         let found = narinfos.keys().filter(is_root);
         Ok(Closure {

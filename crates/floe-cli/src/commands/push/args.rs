@@ -41,6 +41,10 @@ pub(crate) struct PushArgs {
     /// Compress at most this many paths at once [default: chosen for the processor]
     #[arg(long, short, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Read the narinfo of each path that the cache has, compare its NAR by size, and push damaged
+    /// paths again; otherwise a list of the cache must look damaged for that
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Show what would be pushed, and push nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
