@@ -36,7 +36,10 @@ impl Settings {
         let environment = environment();
         let mut context = environment.uri_context(store_dir)?;
         let config = Config::load(&environment, &options.pairs())?;
-        context.connect_timeout = config.network().connect_timeout;
+        if !config.connect_timeout.is_default() {
+            // Otherwise that of the user's ssh counts.
+            context.connect_timeout = config.network().connect_timeout;
+        }
         for setting in &config.unknown_settings {
             warn(unknown_setting(setting));
         }

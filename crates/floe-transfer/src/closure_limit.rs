@@ -16,6 +16,15 @@ pub struct ClosureLimit {
 }
 
 impl ClosureLimit {
+    /// Returns the limit for sources all of which are stores. Their closures may be those of
+    /// derivations, and they invent no paths.
+    pub fn of_stores(self) -> ClosureLimit {
+        ClosureLimit {
+            memory: u64::MAX,
+            ..self
+        }
+    }
+
     /// Makes the limit of a number of paths, all of which may have many references.
     pub fn of_paths(paths: usize) -> ClosureLimit {
         ClosureLimit {
@@ -92,8 +101,8 @@ impl ClosureBudget {
     }
 }
 
-/// The memory of the closure of a few paths: about 60,000 usual narinfos. The largest systems have
-/// a fourth of that.
+/// The memory of the closure of a few paths: about 35,000 narinfos with ten references each, twice
+/// as many as the largest systems have.
 pub const CLOSURE_MEMORY_MAX: u64 = 96 * 1024 * 1024;
 
 /// The memory of a path in a set or in the references of another one, in bytes.

@@ -143,20 +143,18 @@ impl Download<'_> {
     /// Sends one response to the worker. Returns the length of the whole body if that is larger.
     async fn send_response(&mut self) -> Result<Option<u64>, Error> {
         begin(&mut self.attempts, self.can_fail_over).await?;
-        let mut response = match self.validator.clone() {
-            Some(validator) if self.len > 0 => match self.request_rest(&validator).await? {
-                Some(response) => response,
-                None => {
-                    // The body has changed, so the worker must begin again.
-                    self.validator = None;
-                    let reason = "the transfer broke off, and the server does not send the rest \
-                                  of the same file";
-                    return Err(Error::fetch(&self.shown, reason, true));
-                }
-            },
-            _ => expect_response(self.cache, self.request).await?,
+        let reply = match self.validator.clone() {
+            Some(validator) if self.len > 0 => self.request_rest(&validator).await,
+            _ => expect_response(self.cache, self.request).await.map(Some),
         };
-        self.attempts.answered();
+        self.attempts.settled(&reply);
+        let Some(mut response) = reply? else {
+            // The body has changed, so the worker must begin again.
+            self.validator = None;
+            let reason = "the transfer broke off, and the server does not send the rest of the \
+                          same file";
+            return Err(Error::fetch(&self.shown, reason, true));
+        };
         if self.len == 0 {
             self.validator = validator(response.headers());
             self.has_length = is_unencoded(response.headers());
@@ -217,11 +215,11 @@ async fn send_chunk(
     Ok(())
 }
 
-/// Waits until a body may be requested. If another source may have it, does not wait for a server
-/// that is away.
+/// Waits until a body may be requested. If another source may have it, waits only for a moment for
+/// a server that is away.
 async fn begin(attempts: &mut Attempts<'_>, can_fail_over: bool) -> Result<(), Error> {
     if can_fail_over {
-        attempts.begin_if_there().await?;
+        attempts.begin_within(AWAY_WAIT).await?;
     } else {
         attempts.begin().await?;
     }
@@ -245,13 +243,12 @@ pub(super) async fn send_small_body(
                 // Otherwise the worker would make as many attempts again.
                 paused.map_err(Error::into_permanent)?;
             }
-            Err(error) => {
-                attempts.record_if_transient(&error);
-                return Err(error);
-            }
-            Ok(whole) => {
-                attempts.answered();
-                break whole;
+            result => {
+                attempts.settled(&result);
+                if let Err(error) = &result {
+                    attempts.record_if_transient(error);
+                }
+                break result?;
             }
         }
     };
@@ -284,7 +281,13 @@ async fn expect_response(
         let reason = format!(
             "the server does not have it, although the narinfo names it: it answered {status}"
         );
-        Error::fetch(&request.shown(), reason, false)
+        Error::Fetch {
+            url: request.shown(),
+            reason,
+            transient: false,
+            status: Some(status.as_u16()),
+            retry_after: None,
+        }
     })
 }
 
@@ -339,6 +342,9 @@ fn content_range(headers: &HeaderMap) -> Option<(u64, u64)> {
     let len = whole.parse().map_or(end, |len: u64| len.max(end));
     Some((first.parse().ok()?, len))
 }
+
+/// How long a body waits for a server that is away, if another source may have it.
+const AWAY_WAIT: Duration = Duration::from_secs(3);
 
 /// How much the clocks of a server's machines may differ; the example of the RFC.
 const STRONG_DATE_AGE: Duration = Duration::from_secs(60);

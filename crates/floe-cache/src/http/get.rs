@@ -26,13 +26,15 @@ pub(super) async fn get_small(
     let mut request = cache.small_request(url);
     let mut attempts = Attempts::new(&cache.client, &request);
     loop {
+        // A request that waits for the server must not hold a connection.
+        attempts.begin().await?;
         request.held = cache
             .client
             .network
             .limits
             .acquire(&request.target.url)
             .await;
-        attempts.begin().await?;
+        attempts.sending();
         let began = Instant::now();
         let result = try_get_small(cache, &mut request).await;
         // The connection is free during the pause before a retry.
@@ -44,9 +46,7 @@ pub(super) async fn get_small(
         match result {
             Err(error) if error.is_transient() => attempts.pause_after(error).await?,
             result => {
-                if result.is_ok() {
-                    attempts.answered();
-                }
+                attempts.settled(&result);
                 return result;
             }
         }

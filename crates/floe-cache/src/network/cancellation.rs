@@ -47,6 +47,7 @@ impl Cancellation {
         future: impl Future<Output = T>,
     ) -> Result<T, Error> {
         tokio::select! {
+            biased;
             ended = future => Ok(ended),
             () = self.wait(grace) => Err(Error::Cancelled),
         }

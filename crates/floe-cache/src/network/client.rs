@@ -157,7 +157,7 @@ fn client(
         .tls_backend_preconfigured(config)
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
-        .connector_layer(ConnectTimer::new(events, options.retry.waits_for_outages()))
+        .connector_layer(ConnectTimer::new(events, gives_up_early(options)))
         .http2_initial_stream_window_size(stream_window_len(options.workers))
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)
         // A dead connection must not stay in the pool until the timeout of TCP.
@@ -171,6 +171,13 @@ fn client(
         client = client.dns_resolver(Arc::new(HostsAndDnsResolver::default()));
     }
     Ok(client)
+}
+
+/// Whether the first connections get less time than the user allows, because requests wait for a
+/// server that is away. A user who has set the time knows the network better.
+fn gives_up_early(options: &NetworkOptions) -> bool {
+    let by_default = NetworkOptions::default().connect_timeout;
+    options.retry.waits_for_outages() && options.connect_timeout == by_default
 }
 
 /// Returns how many bytes of one body an HTTP/2 server may send before the worker reads any. A

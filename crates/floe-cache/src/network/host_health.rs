@@ -14,7 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use floe_transfer::{Error, RetryPolicy};
 use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::watch;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 use super::pace::Pace;
 
@@ -46,6 +46,9 @@ pub(crate) struct HostHealth {
 #[derive(Debug)]
 struct State {
     outage: Option<Outage>,
+    /// The numbers of the requests that wait, in their order.
+    waiting: BTreeSet<u64>,
+    next_number: u64,
     last_success: Option<Instant>,
     pace: Pace,
 }
@@ -91,6 +94,29 @@ pub(crate) struct Admission {
     pub(crate) sent_at: Instant,
     /// Whether the host is away, and the request shows whether it is back.
     pub(crate) is_probe: bool,
+}
+
+/// The place of a waiting request among the others.
+struct Place<'a> {
+    health: &'a HostHealth,
+    number: u64,
+}
+
+impl Place<'_> {
+    fn new(health: &HostHealth) -> Place<'_> {
+        let mut state = health.state.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        state.waiting.insert(number);
+        drop(state);
+        Place { health, number }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.health.state.lock().waiting.remove(&self.number);
+    }
 }
 
 /// What a failed request changes.
@@ -139,6 +165,8 @@ impl HostHealth {
             name: name.to_owned(),
             state: Mutex::new(State {
                 outage: None,
+                waiting: BTreeSet::new(),
+                next_number: 0,
                 last_success: None,
                 pace: Pace::new(Instant::now()),
             }),
@@ -151,9 +179,10 @@ impl HostHealth {
     /// Errors: the last failure of a host that is away for too long.
     pub(crate) async fn admit(&self) -> Result<Admission, OutageCause> {
         let mut changes = self.changes.subscribe();
+        let place = Place::new(self);
         loop {
             changes.mark_unchanged();
-            let step = self.state.lock().step(Instant::now());
+            let step = self.state.lock().step(place.number, Instant::now());
             match step {
                 Step::Send(admission) => return Ok(admission),
                 Step::SendAt(time) => {
@@ -172,19 +201,24 @@ impl HostHealth {
         }
     }
 
-    /// Returns the permission to send a request if the host is not away, or needs a probe.
-    ///
-    /// Errors: the last failure of a host that is away.
-    pub(crate) async fn try_admit(&self) -> Result<Admission, OutageCause> {
-        let step = self.state.lock().step(Instant::now());
-        match step {
-            Step::Send(admission) => Ok(admission),
-            Step::SendAt(time) => Ok(turn(time).await),
-            Step::Wait(_) | Step::Fail(_) => match &self.state.lock().outage {
-                Some(outage) => Err(outage.cause.clone()),
-                None => Ok(Admission::now()),
-            },
+    /// As [`admit`](HostHealth::admit), but waits for a short time only.
+    pub(crate) async fn admit_within(&self, time: Duration) -> Result<Admission, OutageCause> {
+        if let Ok(admitted) = timeout(time, self.admit()).await {
+            return admitted;
         }
+        match &self.state.lock().outage {
+            Some(outage) => Err(outage.cause.clone()),
+            // Its rate is so low that another source is faster.
+            None => Err(OutageCause {
+                reason: "the server takes few requests".into(),
+                status: None,
+            }),
+        }
+    }
+
+    /// Whether the host has answered a request since a time.
+    pub(crate) fn has_answered_since(&self, time: Instant) -> bool {
+        self.state.lock().last_success > Some(time)
     }
 
     /// Waits for a turn of the host's rate, and does not care whether the host is away.
@@ -220,9 +254,8 @@ impl HostHealth {
         let mut state = self.state.lock();
         let consequence = state.record_failure(admission, error, policy, Instant::now());
         drop(state);
-        if consequence == Consequence::GiveUp {
-            self.changes.send_replace(());
-        }
+        // The time of the next probe may be another one.
+        self.changes.send_replace(());
         consequence
     }
 }
@@ -243,7 +276,8 @@ async fn turn(time: Instant) -> Admission {
 }
 
 impl State {
-    fn step(&mut self, now: Instant) -> Step {
+    /// Returns the next step of the request with a number.
+    fn step(&mut self, number: u64, now: Instant) -> Step {
         let admission = |is_probe| Admission {
             sent_at: now,
             is_probe,
@@ -256,6 +290,12 @@ impl State {
                 Step::Send(admission(false))
             };
         };
+        // A request whose probe has failed comes after all others, because only its object may
+        // fail.
+        let is_first = self.waiting.first().is_none_or(|first| number <= *first);
+        if now >= outage.next_probe && !is_first {
+            return Step::Wait(now + TURN_POLL);
+        }
         if now >= outage.next_probe {
             // The next probe does not wait for the end of this one.
             outage.next_probe = now + PROBE_INTERVAL;
@@ -321,6 +361,9 @@ impl State {
         }
     }
 }
+
+/// How soon a request looks again whether the first one has sent its probe.
+const TURN_POLL: Duration = Duration::from_millis(20);
 
 const TOO_MANY_REQUESTS: u16 = 429;
 

@@ -81,8 +81,9 @@ const INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// its measured rate may be far too low.
 const FIRST_INTERVAL_MAX: Duration = Duration::from_millis(50);
 
-/// The longest interval.
-const INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// The longest interval. The requests that wait have taken their turns already, so a longer one
+/// would hold them for long after the limit is gone.
+const INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 /// The factor of the interval for each success: 35 of them double the rate.
 const RAISE: f64 = 0.98;

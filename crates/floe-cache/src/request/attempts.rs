@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::Request;
 use super::client::CacheClient;
-use crate::network::cancellation::{Cancellation, WRITE_GRACE};
+use crate::network::cancellation::Cancellation;
 use crate::network::host_health::{Admission, Consequence, HostHealth, OutageCause};
 
 /// The attempts of one request.
@@ -64,18 +64,19 @@ impl<'a> Attempts<'a> {
             }
         };
         let admitted = match self.failed {
-            // A first attempt may be the last write of a path.
-            0 => self.cancellation().or_end_after(WRITE_GRACE, admit).await?,
+            // A first attempt may be the last write of a path, or delete the parts of an upload.
+            // `exchange` ends it after a moment.
+            0 => admit.await,
             _ => self.cancellation().or_end(admit).await?,
         };
         self.admitted(admitted)
     }
 
-    /// As [`begin`](Attempts::begin), but does not wait for a server that is away, because another
-    /// source may be there.
-    pub(crate) async fn begin_if_there(&mut self) -> Result<Admission, Error> {
+    /// As [`begin`](Attempts::begin), but waits only for a moment for a server that is away, because
+    /// another source may be there.
+    pub(crate) async fn begin_within(&mut self, time: Duration) -> Result<Admission, Error> {
         let admitted = if self.policy().waits_for_outages() {
-            self.health.try_admit().await
+            self.health.admit_within(time).await
         } else {
             Ok(self.health.take_turn().await)
         };
@@ -93,6 +94,23 @@ impl<'a> Attempts<'a> {
         })?;
         self.admission = Some(admission);
         Ok(admission)
+    }
+
+    /// Records that the request is sent now, after it has waited for a connection.
+    pub(crate) fn sending(&mut self) {
+        if let Some(admission) = &mut self.admission {
+            admission.sent_at = Instant::now();
+        }
+    }
+
+    /// Records a result that is final: also an error shows that the server is there, if it has a
+    /// status.
+    pub(crate) fn settled<T>(&self, result: &Result<T, Error>) {
+        match result {
+            Ok(_) => self.answered(),
+            Err(error) if error.status().is_some() && !error.is_transient() => self.answered(),
+            Err(_) => {}
+        }
     }
 
     /// Records that the server has answered.
@@ -125,6 +143,13 @@ impl<'a> Attempts<'a> {
             }
             return self.pause(policy.pause(self.failed, &error), &error).await;
         }
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        let is_last = self.failed >= policy.attempts;
+        let is_long = since.elapsed() >= policy.outage_timeout.min(OBJECT_TIMEOUT);
+        if is_last && is_long && self.health.has_answered_since(since) {
+            // The server is there, and only this object fails.
+            return Err(error);
+        }
         match consequence {
             Consequence::GiveUp => return Err(error),
             Consequence::OutageBegins(pause) => {
@@ -141,13 +166,7 @@ impl<'a> Attempts<'a> {
                 self.client.network.events.event(event);
             }
             Consequence::OutageLasts(pause) => self.announce(pause, &error),
-            // The server is there, and only this object fails.
             Consequence::None => {
-                let since = *self.failing_since.get_or_insert_with(Instant::now);
-                let is_last = self.failed >= policy.attempts;
-                if is_last && since.elapsed() >= policy.outage_timeout.min(OBJECT_TIMEOUT) {
-                    return Err(error);
-                }
                 return self
                     .pause(policy.probe_pause(self.failed, &error), &error)
                     .await;

@@ -35,8 +35,11 @@ impl CacheClient {
     ) -> Result<CacheClient, Error> {
         let network = network.shared.clone();
         let options = requests.apply(&network.options);
-        let needs_clients =
-            certificate.is_some() || options.connect_timeout != network.options.connect_timeout;
+        let of_session = &network.options;
+        let waits = |options: &NetworkOptions| options.retry.waits_for_outages();
+        let needs_clients = certificate.is_some()
+            || options.connect_timeout != of_session.connect_timeout
+            || waits(&options) != waits(of_session);
         let clients = if needs_clients {
             Clients::new(&options, &network.events, certificate)?.into()
         } else {

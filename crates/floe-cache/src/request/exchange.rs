@@ -1,8 +1,11 @@
 //! Requests whose responses are small and whose statuses the caller interprets, with retries.
 
+use std::time::Duration;
+
 use floe_transfer::Error;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, Response, StatusCode, Url};
+use tokio::time::timeout;
 
 use super::attempts::Attempts;
 use super::client::CacheClient;
@@ -49,12 +52,13 @@ async fn exchange_to_the_end(
     let mut request = Request::write(client, url, message);
     let mut attempts = Attempts::new(client, &request);
     loop {
-        request.held = write_permit(client, &request.target.url).await;
-        if !request.message.body.is_repeatable() {
-            wait_for_server(client, &request, &mut attempts).await?;
-        } else {
+        if request.message.body.is_repeatable() {
             attempts.begin().await?;
+        } else {
+            wait_for_server(client, &request, &mut attempts).await?;
         }
+        request.held = write_permit(client, &request.target.url).await;
+        attempts.sending();
         let result = try_exchange(client, &mut request).await;
         // The connection is free during the pause before a retry.
         request.held = RequestPermits::none();
@@ -70,9 +74,7 @@ async fn exchange_to_the_end(
                 attempts.pause_after(error).await?;
             }
             result => {
-                if result.is_ok() {
-                    attempts.answered();
-                }
+                attempts.settled(&result);
                 return result;
             }
         }
@@ -89,6 +91,8 @@ async fn wait_for_server(
     while attempts.begin().await?.is_probe {
         let url = request.target.url.clone();
         let mut probe = Request::write(client, url, Method::HEAD.into());
+        probe.held = write_permit(client, &request.target.url).await;
+        attempts.sending();
         match try_exchange(client, &mut probe).await {
             Err(error) if error.is_transient() => attempts.pause_after(error).await?,
             _ => attempts.answered(),
@@ -138,8 +142,12 @@ async fn unavailable(
     mut response: Response,
     error: Error,
 ) -> Error {
-    let body = read_body(request, &mut response, EXPLANATION_LEN_MAX).await;
-    let explanation = body.ok().and_then(|body| client.explain(&body));
+    let body = read_body(request, &mut response, EXPLANATION_LEN_MAX);
+    let body = timeout(EXPLANATION_WAIT, body).await;
+    let explanation = match body {
+        Ok(Ok(body)) => client.explain(&body),
+        _ => None,
+    };
     match (explanation, error) {
         (
             Some(Explanation { message, .. }),
@@ -163,6 +171,9 @@ async fn unavailable(
 
 /// The code of S3 for too many requests.
 const SLOW_DOWN: &str = "SlowDown";
+
+/// How long the reason of a refusal may take.
+const EXPLANATION_WAIT: Duration = Duration::from_secs(1);
 
 /// The largest document with the reason of a refusal, in bytes.
 const EXPLANATION_LEN_MAX: usize = 64 * 1024;

@@ -74,8 +74,9 @@ impl BinaryCacheWriter {
                         }
                         Ok(narinfo) => {
                             let url = narinfo.url.clone();
-                            if let Some(len) = nars.len_of(&url) {
-                                found[index] = presence(narinfo, len);
+                            // What a list lacks may have another name in it.
+                            if let Some(Some(len)) = nars.len_of(&url) {
+                                found[index] = presence(narinfo, Some(len));
                                 continue;
                             }
                             let reply = replies

@@ -123,6 +123,13 @@ pub(crate) fn resolve<'a>(
     found: &'a mut FoundPath<'a>,
 ) -> Result<Resolved, Error> {
     let (sender, receiver) = mpsc::channel();
+    let mut sources = copy.sources.list.iter();
+    let limit = copy.options.closure_limit;
+    let limit = if sources.any(|source| source.facts().has_nar_files) {
+        limit
+    } else {
+        limit.of_stores()
+    };
     let health = || SourceHealth {
         waiting_since: Instant::now(),
         pending: 0,
@@ -134,7 +141,7 @@ pub(crate) fn resolve<'a>(
         queries: HashMap::new(),
         next_query: 0,
         unsent: VecDeque::new(),
-        budget: ClosureBudget::new(copy.options.closure_limit, specs.len()),
+        budget: ClosureBudget::new(limit, specs.len()),
         health: copy.sources.list.iter().map(|_| health()).collect(),
         seen: HashSet::new(),
         resolved: Resolved::default(),

@@ -91,13 +91,13 @@ impl Reader {
             if self.shared.is_closing.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            self.check_silence()?;
             if output
                 .wait(CANCEL_POLL)
                 .map_err(|error| self.broken(&error))?
             {
                 break;
             }
+            self.check_silence()?;
         }
         let len = match output.read(self.client.space()) {
             Ok(len) => len,
@@ -113,9 +113,10 @@ impl Reader {
         }
         self.expected = state.pending.len();
         drop(state);
-        self.silent_since = Instant::now();
         self.client.fill(len);
         self.handle_events()?;
+        // A slow worker may have stopped the reading.
+        self.silent_since = Instant::now();
         Ok(len > 0)
     }
 

@@ -31,7 +31,14 @@ impl dyn Source + '_ {
             seen: HashSet::new(),
             unsent: VecDeque::new(),
             pending: 0,
-            budget: ClosureBudget::new(limit, specs.len()),
+            budget: ClosureBudget::new(
+                if self.facts().has_nar_files {
+                    limit
+                } else {
+                    limit.of_stores()
+                },
+                specs.len(),
+            ),
         };
         let mut queried = QueriedClosure::default();
         for spec in specs {

@@ -24,6 +24,8 @@ fn state() -> (State, Instant) {
     let now = Instant::now();
     let state = State {
         outage: None,
+        waiting: BTreeSet::new(),
+        next_number: 0,
         last_success: None,
         pace: Pace::new(now),
     };
@@ -31,7 +33,7 @@ fn state() -> (State, Instant) {
 }
 
 fn sent(state: &mut State, now: Instant) -> Admission {
-    match state.step(now) {
+    match state.step(0, now) {
         Step::Send(admission) => admission,
         step => panic!("not sent: {step:?}"),
     }
@@ -41,7 +43,7 @@ fn sent(state: &mut State, now: Instant) -> Admission {
 fn probe_to_the_end(state: &mut State, mut now: Instant, error: &Error) -> Vec<Instant> {
     let (mut probes, mut announced) = (Vec::new(), 0);
     loop {
-        now = match state.step(now) {
+        now = match state.step(0, now) {
             Step::Send(admission) => {
                 assert!(admission.is_probe);
                 probes.push(now);
@@ -86,11 +88,11 @@ fn one_probe_at_a_time_is_sent_during_an_outage() {
     // The other one was sent before, so its failure changes nothing.
     let second = state.record_failure(both[1], &failure(502), &policy(), now);
     assert_eq!(second, Consequence::OutageContinues(pause));
-    assert!(matches!(state.step(now), Step::Wait(until) if until == now + pause));
+    assert!(matches!(state.step(0, now), Step::Wait(until) if until == now + pause));
     let due = now + pause;
     assert!(sent(&mut state, due).is_probe);
     // The probe has no reply, so another one is sent after a second.
-    assert!(matches!(state.step(due), Step::Wait(until) if until == due + PROBE_INTERVAL));
+    assert!(matches!(state.step(0, due), Step::Wait(until) if until == due + PROBE_INTERVAL));
     assert!(sent(&mut state, due + PROBE_INTERVAL).is_probe);
 }
 
@@ -127,7 +129,7 @@ fn after_the_timeout_all_fail_and_later_requests_are_probes() {
     state.record_failure(admission, &failure(502), &policy(), now);
     let probes = probe_to_the_end(&mut state, now, &failure(502));
     let end = *probes.last().unwrap();
-    let Step::Fail(cause) = state.step(end) else {
+    let Step::Fail(cause) = state.step(0, end) else {
         panic!("a request waits although the time is over");
     };
     assert_eq!(cause.status, Some(502));
@@ -160,7 +162,7 @@ fn success_of_one_releases_all() {
         let began = health.record_failure(first, &failure(503), &policy);
         assert_eq!(began, Consequence::OutageBegins(3600 * SECOND));
         assert_eq!(
-            health.try_admit().await.unwrap_err().status,
+            health.admit_within(MS).await.unwrap_err().status,
             Some(503),
             "a request is sent during an outage"
         );
@@ -195,4 +197,19 @@ fn hosts_without_requests_are_forgotten() {
     assert!(Arc::ptr_eq(&used, &again));
     let writes = healths.of(&url("http://used.example.org/b"), true);
     assert!(!Arc::ptr_eq(&used, &writes));
+}
+
+#[test]
+fn object_that_always_fails_does_not_take_the_turns_of_others() {
+    let (mut state, now) = state();
+    let bad = sent(&mut state, now);
+    state.record_failure(bad, &failure(500), &policy(), now);
+    // Two requests wait; the one that has failed came back last.
+    state.waiting = BTreeSet::from([1, 2]);
+    let due = now + SECOND;
+    assert!(matches!(state.step(2, due), Step::Wait(_)));
+    let Step::Send(probe) = state.step(1, due) else {
+        panic!("the first request does not become a probe");
+    };
+    assert!(probe.is_probe);
 }
