@@ -82,8 +82,8 @@ fn check_key_parameters(target: &dyn StoreConfig) -> anyhow::Result<()> {
     match ignored.find(|parameter| parameter.names_a_key()) {
         None => Ok(()),
         Some(parameter) => bail!(UsageError(format!(
-            "cannot sign for {}: {} is no parameter of it; use secret-key=FILE, or secret-keys=FILES \
-             for several keys",
+            "cannot sign for {}: {} is no parameter of it; use secret-key=FILE, or \
+             secret-keys=FILES for several keys",
             parameter.uri, parameter.name
         ))),
     }

@@ -134,8 +134,8 @@ impl ConfReader {
     }
 }
 
-/// Reads at most one byte more than can be parsed. A named pipe without a writer is refused, because
-/// it would be waited for; a shell makes pipes with descriptors, and writes into them.
+/// Reads at most one byte more than can be parsed. A named pipe without a writer is refused,
+/// because it would be waited for; a shell makes pipes with descriptors, and writes into them.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = NIX_CONF_LEN_MAX as u64 + 1;

@@ -34,8 +34,9 @@ pub struct CacheInfo {
 }
 
 impl CacheInfo {
-    /// Parses the file as leniently as Nix, except that it needs at least one known field. Otherwise
-    /// any text would be a cache, such as that of a server that answers every request alike.
+    /// Parses the file as leniently as Nix, except that it needs at least one known field.
+    /// Otherwise any text would be a cache, such as that of a server that answers every request
+    /// alike.
     ///
     /// Lines without a colon and unknown fields are skipped, and the last of several equal fields
     /// counts. A priority may have text after its digits.

@@ -1,5 +1,5 @@
-//! The largest closure that floe accepts from a source, so that one that invents paths does not fill
-//! the memory.
+//! The largest closure that floe accepts from a source, so that one that invents paths does not
+//! fill the memory.
 
 use floe_format::NarInfo;
 
@@ -43,7 +43,7 @@ impl Default for ClosureLimit {
     }
 }
 
-/// What is left of the limit of one closure.
+/// The rest of the limit of one closure.
 #[derive(Debug)]
 pub struct ClosureBudget {
     limit: ClosureLimit,

@@ -282,7 +282,7 @@ pub enum Error {
          paths, raise the limit with --option max-closure-paths N"
     )]
     ClosureTooLarge {
-        /// What there is too much of.
+        /// The things of which there are too many.
         what: &'static str,
         /// The limit.
         limit: u64,

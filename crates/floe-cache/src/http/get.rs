@@ -149,4 +149,5 @@ pub(super) async fn get(
 
 /// S3 answers 403 for an object that does not exist, if the user may not list the bucket.
 const FORBIDDEN_ADVICE: &str = "; check the login or the credentials, and in a bucket allow the \
-                                user to list it, because otherwise absent objects are forbidden, too";
+                                user to list it, because otherwise absent objects are forbidden, \
+                                too";

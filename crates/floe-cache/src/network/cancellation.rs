@@ -1,7 +1,7 @@
 //! The cancellation of a session, as tasks on the network thread see it.
 //!
-//! Requests that read simply end, because nobody waits for them any more. A request that writes may
-//! be the last one of a path, and usually takes a moment. So it goes on for a short time, and a
+//! Requests that read simply end, because no worker waits for them any more. A request that writes
+//! may be the last one of a path, and usually takes a moment. So it goes on for a short time, and a
 //! second attempt never begins.
 
 use std::time::{Duration, Instant};

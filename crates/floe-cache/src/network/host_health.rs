@@ -119,7 +119,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a failed request changes.
+/// The consequence of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consequence {
     /// The host answers others.
@@ -217,7 +217,7 @@ impl HostHealth {
     }
 
     /// Whether the host has answered a request since a time.
-    pub(crate) fn has_answered_since(&self, time: Instant) -> bool {
+    pub(crate) fn has_replied_since(&self, time: Instant) -> bool {
         self.state.lock().last_success > Some(time)
     }
 
@@ -318,9 +318,9 @@ impl State {
             let is_limit = error.status() == Some(TOO_MANY_REQUESTS);
             self.pace.lower(admission.sent_at, now, is_limit);
         }
-        let answered_since = self.last_success > Some(admission.sent_at);
+        let replied_since = self.last_success > Some(admission.sent_at);
         let Some(outage) = &mut self.outage else {
-            if answered_since {
+            if replied_since {
                 return Consequence::None;
             }
             let pause = policy.probe_pause(1, error);

@@ -72,7 +72,7 @@ impl<'a> Attempts<'a> {
         self.admitted(admitted)
     }
 
-    /// As [`begin`](Attempts::begin), but waits only for a moment for a server that is away, because
+    /// As [`begin`](Attempts::begin), but waits only for a time for a server that is away, because
     /// another source may be there.
     pub(crate) async fn begin_within(&mut self, time: Duration) -> Result<Admission, Error> {
         let admitted = if self.policy().waits_for_outages() {
@@ -107,14 +107,14 @@ impl<'a> Attempts<'a> {
     /// status.
     pub(crate) fn settled<T>(&self, result: &Result<T, Error>) {
         match result {
-            Ok(_) => self.answered(),
-            Err(error) if error.status().is_some() && !error.is_transient() => self.answered(),
+            Ok(_) => self.replied(),
+            Err(error) if error.status().is_some() && !error.is_transient() => self.replied(),
             Err(_) => {}
         }
     }
 
     /// Records that the server has answered.
-    pub(crate) fn answered(&self) {
+    pub(crate) fn replied(&self) {
         if let Some(admission) = self.admission {
             self.health.record_success(admission);
         }
@@ -146,7 +146,7 @@ impl<'a> Attempts<'a> {
         let since = *self.failing_since.get_or_insert_with(Instant::now);
         let is_last = self.failed >= policy.attempts;
         let is_long = since.elapsed() >= policy.outage_timeout.min(OBJECT_TIMEOUT);
-        if is_last && is_long && self.health.has_answered_since(since) {
+        if is_last && is_long && self.health.has_replied_since(since) {
             // The server is there, and only this object fails.
             return Err(error);
         }

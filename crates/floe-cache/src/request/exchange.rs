@@ -95,7 +95,7 @@ async fn wait_for_server(
         attempts.sending();
         match try_exchange(client, &mut probe).await {
             Err(error) if error.is_transient() => attempts.pause_after(error).await?,
-            _ => attempts.answered(),
+            _ => attempts.replied(),
         }
     }
     Ok(())

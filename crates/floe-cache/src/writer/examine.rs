@@ -74,7 +74,7 @@ impl BinaryCacheWriter {
                         }
                         Ok(narinfo) => {
                             let url = narinfo.url.clone();
-                            // What a list lacks may have another name in it.
+                            // An object that a list lacks may have another name in it.
                             if let Some(Some(len)) = nars.len_of(&url) {
                                 found[index] = presence(narinfo, Some(len));
                                 continue;
@@ -107,11 +107,15 @@ impl BinaryCacheWriter {
         let pages = paths.len() / PATHS_PER_PAGE;
         let read = |folder| Listed::read(list, (folder, pages), &self.cancel);
         let (narinfos, nars) = thread::scope(|scope| {
-            let nars = scope.spawn(|| read(Folder::Nars));
+            let nars = thread::Builder::new().spawn_scoped(scope, || read(Folder::Nars));
             let narinfos = read(Folder::Top);
-            (narinfos, nars.join())
+            let nars = match nars {
+                Ok(nars) => nars.join().unwrap_or(Err(Error::Internal(LIST_PANICKED))),
+                // The system has no thread left.
+                Err(_) => read(Folder::Nars),
+            };
+            (narinfos, nars)
         });
-        let nars = nars.unwrap_or(Err(Error::Internal("the thread of a list panicked")));
         let (narinfos, nars) = match (narinfos, nars) {
             (Err(Error::Cancelled), _) | (_, Err(Error::Cancelled)) => {
                 return Err(Error::Cancelled);
@@ -223,6 +227,8 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
         _ => None,
     }
 }
+
+const LIST_PANICKED: &str = "the thread of a list panicked";
 
 /// With at least this many paths, a list may need fewer requests.
 const LISTED_FROM: usize = 20;

@@ -59,8 +59,8 @@ fn store_uri(host: &str) -> anyhow::Result<String> {
     // It comes from inventories, and must not set parameters, which name programs.
     if let Some(other) = address.chars().find(|it| "/?#".contains(*it)) {
         bail!(UsageError(format!(
-            "cannot use {host:?} as a host: it has the character {other:?}; use [USER@]HOST[:PORT], \
-             or floe copy for a store URI"
+            "cannot use {host:?} as a host: it has the character {other:?}; use \
+             [USER@]HOST[:PORT], or floe copy for a store URI"
         )));
     }
     // A zone of an IPv6 address follows a percent sign, which has another meaning in a URI.

@@ -84,7 +84,7 @@ impl SshCommand {
         if let Some(timeout) = self.connect_timeout {
             command.arg(format!("-oConnectTimeout={}", timeout.as_secs().max(1)));
         }
-        // What the user's configuration runs beside the daemon would write into its stream.
+        // A command that the user's configuration runs would write into the stream of the daemon.
         command.args(["-oPermitLocalCommand=no", "-oRemoteCommand=none"]);
         if let Some(key) = &self.key {
             command.arg("-i").arg(key);

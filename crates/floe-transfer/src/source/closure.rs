@@ -13,8 +13,8 @@ use crate::path_spec::PathSpec;
 
 impl dyn Source + '_ {
     /// Returns the narinfos of the requested paths and, if `recursive`, of their closures, in the
-    /// order of their paths. Up to [`QUERIES_MAX`] queries are in flight at once. Queries for the requested
-    /// paths bypass the narinfo disk cache, because the user wants the current state.
+    /// order of their paths. Up to [`QUERIES_MAX`] queries are in flight at once. Queries for the
+    /// requested paths bypass the narinfo disk cache, because the user wants the current state.
     ///
     /// Errors: [`Error::NotFound`] for the first path that the source does not have, those of the
     /// queries, [`Error::ClosureTooLarge`], [`Error::Cancelled`].

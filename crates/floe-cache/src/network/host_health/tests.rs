@@ -1,3 +1,5 @@
+//! Outages and probes of one host.
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);

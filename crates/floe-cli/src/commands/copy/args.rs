@@ -23,8 +23,8 @@ pub(crate) struct CopyArgs {
     /// Let the target, a store behind a Nix daemon, first fetch missing paths from its substituters
     #[arg(short, long)]
     pub(crate) substitute_on_destination: bool,
-    /// Read the narinfo of each path that the target, a cache, has, compare its NAR by size, and copy
-    /// damaged paths again; otherwise a list of the cache must look damaged for that
+    /// Read the narinfo of each path that the target, a cache, has, compare its NAR by size, and
+    /// copy damaged paths again; otherwise a list of the cache must look damaged for that
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]

@@ -44,7 +44,7 @@ fn add_token(args: &NewLoginArgs) -> anyhow::Result<()> {
     check_name(args)?;
     let token = Token::from_random(random::<TOKEN_BYTES>()?);
     let secret = SecretHash::of_token(token.secret());
-    // A login whose token nobody has got must not stay.
+    // A login whose token the user has not got must not stay.
     let print = || {
         print(token.secret())?;
         finish_stdout()

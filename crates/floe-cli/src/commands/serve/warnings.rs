@@ -1,5 +1,5 @@
-//! The warnings of a server. A thread writes them, so that a stderr that nobody reads stops no
-//! request and no signal.
+//! The warnings of a server. A thread writes them, so that a stderr without a reader stops
+//! no request and no signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub(crate) fn warning_sink() -> Warn {
 }
 
 /// Waits a moment for the warnings, and then runs a function that may write to stderr. Does not
-/// wait for a stderr that nobody reads.
+/// wait for a stderr without a reader.
 pub(super) fn finish(last: impl FnOnce() + Send + 'static) {
     let (sender, ended) = channel();
     let finish = move || {
@@ -54,7 +54,7 @@ fn write_warnings(receiver: &Receiver<String>) {
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
         if left_out > 0 {
             warn(format_args!(
-                "left out {left_out} warnings, because nobody read the earlier ones"
+                "left out {left_out} warnings, because no program read the earlier ones"
             ));
         }
         WAITING.fetch_sub(1, Ordering::Relaxed);
