@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
-use floe_store::{canon_path, open_regular_file};
+use floe_store::canon_path;
 
 use crate::error::ConfigError;
 use crate::origin::{NIX_CONFIG, Origin};
@@ -139,12 +140,11 @@ impl ConfReader {
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = NIX_CONF_LEN_MAX as u64 + 1;
-    let file = if path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd") {
-        File::open(path)?
-    } else {
-        open_regular_file(path)?
-    };
-    file.take(limit).read_to_end(&mut text)?;
+    let of_shell = path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd");
+    if fs::metadata(path)?.file_type().is_fifo() && !of_shell {
+        return Err(io::Error::other("it is a named pipe"));
+    }
+    File::open(path)?.take(limit).read_to_end(&mut text)?;
     Ok(text)
 }
 

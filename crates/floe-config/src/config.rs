@@ -19,7 +19,7 @@ use crate::error::ConfigError;
 use crate::nix_settings::is_ignored_setting;
 use crate::origin::Origin;
 use crate::setting::{AnySetting, Assignment, Setting};
-use crate::value::{FileList, List, OptionalFile, PublicKeys, UrlList, UrlSet};
+use crate::value::{FileList, List, OptionalFile, PublicKeys, UriText, UrlList, UrlSet};
 
 /// Declares [`Config`]. A row of the settings has the name in the newest Nix, the names in older
 /// versions, the field, the type and the default; the other fields have their first value.
@@ -99,7 +99,7 @@ settings! {
     /// In seconds, a setting that only floe reads; 0 for no wait.
     "outage-timeout" => outage_timeout: u64 = OUTAGE_TIMEOUT.as_secs();
     /// The cache of `floe push`, a setting that only floe reads; empty for none.
-    "push-to" => push_to: String = String::new();
+    "push-to" => push_to: UriText = UriText::default();
     "require-sigs" => require_sigs: bool = true;
     "secret-key-files" => secret_key_files: FileList = List::default();
     "ssl-cert-file"
@@ -107,7 +107,7 @@ settings! {
     /// In seconds; 0 for no limit.
     "stalled-download-timeout" => stalled_download_timeout: u64 = 300;
     /// The store that `auto` means.
-    "store" => store: String = "auto".into();
+    "store" => store: UriText = "auto".into();
     "substituters" | "binary-caches"
         => substituters: UrlList = List(vec!["https://cache.nixos.org/".into()]);
     "sync-before-registering" => sync_before_registering: bool = false;
@@ -183,7 +183,7 @@ impl Config {
         // A value that is not text names no store that floe or Nix could open.
         if let Ok(Some(remote)) = environment.remote() {
             let origin = Origin::Variable(NIX_REMOTE);
-            config.store.replace(remote.to_owned(), origin);
+            config.store.replace(remote.into(), origin);
         }
         let options = options.iter().map(|(name, value)| Assignment {
             name: (*name).to_owned(),

@@ -113,7 +113,7 @@ impl Config {
         if choice != StoreChoice::AUTO {
             return choice.resolve(context);
         }
-        let configured = self.store.get().as_str();
+        let configured: &str = self.store.get();
         let socket = daemon_socket(configured);
         match (access, configured) {
             (StoreAccess::Write, "" | "auto") => Ok(resolve_auto_target("daemon", context)?),

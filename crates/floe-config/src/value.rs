@@ -5,6 +5,7 @@ mod serve;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -218,7 +219,37 @@ impl Value for String {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// Some settings are store URIs, which may have credentials.
+    fn json(&self) -> Json {
+        self.as_str().into()
+    }
+}
+
+/// The URI of a store or a cache. It is shown without credentials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UriText(pub String);
+
+impl Deref for UriText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for UriText {
+    fn from(text: &str) -> UriText {
+        UriText(text.to_owned())
+    }
+}
+
+impl Value for UriText {
+    const ALLOWED: &'static str = <String as Value>::ALLOWED;
+    const ALLOWED_IN_TOML: &'static str = <String as Value>::ALLOWED_IN_TOML;
+
+    fn parse(text: &[u8]) -> Option<UriText> {
+        <String as Value>::parse(text).map(UriText)
+    }
+
     fn json(&self) -> Json {
         redact_credentials(self).into()
     }
