@@ -46,8 +46,8 @@ pub trait ChunkSource: Debug + Send {
     /// Waits for the next chunk.
     fn wait_for_next(&mut self) -> NextChunk;
 
-    /// Waits for the next chunk, at most for a time. `None` means that it has not arrived. A source
-    /// that ends its waits itself may wait for longer.
+    /// Waits for the next chunk, at most for a time. `None` means that the chunk has not arrived.
+    /// By default the source waits without a limit, because it notices a cancellation itself.
     fn wait_within(&mut self, _time: Duration) -> Option<NextChunk> {
         Some(self.wait_for_next())
     }

@@ -153,7 +153,8 @@ impl HttpCacheShared {
             }
             // Another writer was at the same object, and this request changed nothing.
             let conflict = Error::fetch(name, CONDITIONAL_CONFLICT, true);
-            sleep(policy.pause(attempt, &conflict)).await;
+            let pause = sleep(policy.pause(attempt, &conflict));
+            self.client.network.cancellation.or_end(pause).await?;
             attempt += 1;
         }
     }

@@ -134,8 +134,8 @@ async fn try_exchange(client: &CacheClient, request: &mut Request) -> Result<Rep
     }
 }
 
-/// Returns the error of a server that answers 503. S3 answers so to too many requests, and a server
-/// that restarts does, too; only the former needs long pauses.
+/// Returns the error of a server that answers 503. S3 sends this status for too many requests, and
+/// a proxy sends it while its server restarts. Only the limit of S3 needs long pauses.
 async fn unavailable(
     client: &CacheClient,
     request: &mut Request,

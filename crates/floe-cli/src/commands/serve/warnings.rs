@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_beyond_the_queue_are_counted_and_block_nobody() {
+    fn warnings_beyond_the_queue_are_counted_without_a_wait() {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         for _ in 0..2 * WAITING_MAX {
             queue(&sender, "a warning");

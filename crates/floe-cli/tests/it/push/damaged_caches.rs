@@ -133,7 +133,7 @@ fn page_for_every_request_is_no_cache() {
 
 /// A proxy may change every header that S3 does not demand to be signed.
 #[test]
-fn second_push_behind_a_proxy_that_changes_headers_sends_nothing() {
+fn second_push_through_a_header_rewriting_proxy_sends_nothing() {
     let Some(corpus) = corpus("curl") else { return };
     let Some(server) = s3_server("team") else {
         return;

@@ -1,5 +1,5 @@
-//! SIGINT ends a push within two seconds, whatever request it waits for, and no further attempt of
-//! that request begins.
+//! SIGINT ends a push within two seconds, whatever request it waits for. The push does not repeat
+//! this request.
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
