@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,6 +65,11 @@ pub fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
 }
 
 impl Nginx {
+    /// Returns the address of port 0.
+    pub fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.ports[0]).into()
+    }
+
     /// Returns the base URL of port 0.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port(0))

@@ -1,5 +1,7 @@
 //! The binary under test.
 
+pub(crate) mod interrupt;
+
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 

@@ -1,20 +1,24 @@
-//! SIGINT ends a push within two seconds, whatever request it waits for. The push does not repeat
-//! this request.
+//! SIGINT ends a push or an install within two seconds, whatever request it waits for. The program
+//! does not repeat this request.
 
 use std::collections::BTreeSet;
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
-use floe_testkit::{Corpus, S3Server, corpus, hide_nix_conf, run, s3_server, wait_until};
+use floe_testkit::{corpus, hide_nix_conf, nginx, s3_server, scratch, wait_until};
 use parking_lot::Mutex;
 
 use super::{floe_with_keys, source_root};
+use crate::support::floe;
+use crate::support::interrupt::assert_ends_at_sigint;
 
 /// The requests of a push to a bucket. A request of another kind fails the test below, so that it
 /// gets a row.
-const OPERATIONS: [&str; 12] = [
+const BUCKET_OPERATIONS: [&str; 12] = [
     "GET nix-cache-info",
     "HEAD nix-cache-info",
     "PUT nix-cache-info",
@@ -29,6 +33,20 @@ const OPERATIONS: [&str; 12] = [
     "PUT narinfo",
 ];
 
+/// The requests of a push to a web server.
+const HTTP_OPERATIONS: [&str; 7] = [
+    "GET nix-cache-info",
+    "HEAD nix-cache-info",
+    "PUT nix-cache-info",
+    "GET narinfo",
+    "PUT nar",
+    "PUT ls",
+    "PUT narinfo",
+];
+
+/// The requests of an install.
+const INSTALL_OPERATIONS: [&str; 3] = ["GET nix-cache-info", "GET narinfo", "GET nar"];
+
 /// Returns the operation of a request by its first line.
 fn operation(line: &str) -> String {
     let mut words = line.split(' ');
@@ -40,8 +58,7 @@ fn operation(line: &str) -> String {
         "DELETE" if query.contains("uploadId=") => "abort upload",
         "PUT" if query.contains("partNumber=") => "PUT part",
         "GET" if query.contains("list-type=2") => "list",
-        "PUT" if path.contains("/nar/") => "PUT nar",
-        "HEAD" if path.contains("/nar/") => "HEAD nar",
+        _ if path.contains("/nar/") => return format!("{method} nar"),
         _ => match path.rsplit(['/', '.']).next().unwrap() {
             "narinfo" => return format!("{method} narinfo"),
             "nix-cache-info" => return format!("{method} nix-cache-info"),
@@ -56,10 +73,10 @@ fn operation(line: &str) -> String {
 type Seen = Arc<Mutex<Vec<(String, String, Instant)>>>;
 
 /// Starts a proxy that is silent for one operation.
-fn proxy(server: &S3Server, silent: &'static str) -> (FaultProxy, Seen) {
+fn proxy(server: SocketAddr, silent: &'static str) -> (FaultProxy, Seen) {
     let seen = Seen::default();
     let record = seen.clone();
-    let proxy = FaultProxy::start(server.address(), move |_, line| {
+    let proxy = FaultProxy::start(server, move |_, line| {
         let operation = operation(line);
         let request = (operation.clone(), line.to_owned(), Instant::now());
         record.lock().push(request);
@@ -75,54 +92,23 @@ fn proxy(server: &S3Server, silent: &'static str) -> (FaultProxy, Seen) {
     (proxy, seen)
 }
 
-/// A push that sends large NARs in parts, and listings.
-fn push(server: &S3Server, proxy: &FaultProxy, corpus: &Corpus, operation: &str) -> Command {
-    let options = "compression=none&write-nar-listing=true";
-    // Each push has an empty cache.
-    let prefix = operation.replace(' ', "-");
-    let to = format!("s3://team/{prefix}?endpoint={}&{options}", proxy.url());
-    let root = source_root(corpus);
-    let mut command = floe_with_keys(server, &["push", "--to", &to, "--root", &root]);
-    match operation {
-        // Few paths are queried one by one.
-        "GET narinfo" => command.arg(
-            corpus
-                .paths
-                .iter()
-                .find(|path| path.contains("libc6"))
-                .unwrap(),
-        ),
-        _ => command.arg(&corpus.root),
-    };
-    hide_nix_conf(&mut command);
-    command.stderr(Stdio::null());
-    command
-}
-
-/// Sends SIGINT, and returns how long the process lives after that, with its exit code.
-fn interrupt(mut child: Child) -> (Duration, Option<i32>) {
-    run(Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
-    let since = Instant::now();
-    let code = child.wait().unwrap().code();
-    (since.elapsed(), code)
-}
-
-#[test]
-fn push_ends_soon_after_sigint_in_each_request() {
-    let Some(corpus) = corpus("curl") else { return };
-    let Some(server) = s3_server("team") else {
-        return;
-    };
+/// Interrupts a command in each of its operations. `command` gets the URL of the proxy and the
+/// operation.
+fn interrupt_each(
+    operations: &[&'static str],
+    server: SocketAddr,
+    command: impl Fn(&str, &str) -> Command,
+) {
     let mut kinds = BTreeSet::new();
-    for operation in OPERATIONS {
-        let (proxy, seen) = proxy(&server, operation);
-        let child = push(&server, &proxy, &corpus, operation).spawn().unwrap();
+    for &operation in operations {
+        let (proxy, seen) = proxy(server, operation);
+        let mut command = command(&proxy.url(), operation);
+        hide_nix_conf(&mut command);
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
         let is_silent = || seen.lock().iter().any(|(name, ..)| name == operation);
         wait_until(operation, is_silent);
         let at = Instant::now();
-        let (time, code) = interrupt(child);
-        assert_eq!(code, Some(130), "{operation}");
-        assert!(time < LIMIT, "{operation}: {time:?}");
+        assert_ends_at_sigint(child, operation);
         let seen = seen.lock();
         let (before, after): (Vec<_>, Vec<_>) = seen.iter().partition(|request| request.2 < at);
         for (name, line, _) in after.into_iter().filter(|(name, ..)| name == operation) {
@@ -131,9 +117,64 @@ fn push_ends_soon_after_sigint_in_each_request() {
         }
         kinds.extend(seen.iter().map(|(name, ..)| name.clone()));
     }
-    let rows: BTreeSet<String> = OPERATIONS.map(str::to_owned).into();
+    let rows: BTreeSet<String> = operations.iter().map(|&name| name.to_owned()).collect();
     assert_eq!(kinds, rows, "a kind of request has no row");
 }
 
-/// Two seconds, and what a loaded machine adds.
-const LIMIT: Duration = Duration::from_secs(4);
+#[test]
+fn push_to_bucket_ends_soon_after_sigint_in_each_request() {
+    let (Some(corpus), Some(server)) = (corpus("curl"), s3_server("team")) else {
+        return;
+    };
+    // The push sends large NARs in parts, and listings.
+    let options = "compression=none&write-nar-listing=true";
+    let root = source_root(&corpus);
+    let libc = corpus.paths.iter().find(|path| path.contains("libc6"));
+    interrupt_each(&BUCKET_OPERATIONS, server.address(), |url, operation| {
+        // Each push has an empty cache.
+        let prefix = operation.replace(' ', "-");
+        let to = format!("s3://team/{prefix}?endpoint={url}&{options}");
+        let mut command = floe_with_keys(&server, &["push", "--to", &to, "--root", &root]);
+        command.arg(match operation {
+            // Few paths are queried one by one.
+            "GET narinfo" => libc.unwrap(),
+            _ => &corpus.root,
+        });
+        command
+    });
+}
+
+#[test]
+fn push_to_web_server_ends_soon_after_sigint_in_each_request() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let methods = "dav_methods PUT; create_full_put_path on; client_max_body_size 0;";
+    let Some(server) = nginx(scratch.path(), methods) else {
+        return;
+    };
+    let root = source_root(&corpus);
+    interrupt_each(&HTTP_OPERATIONS, server.address(), |url, operation| {
+        let prefix = operation.replace(' ', "-");
+        let to = format!("{url}/{prefix}?write-nar-listing=true");
+        let mut command = floe(["push", "--to", &to, "--root", &root]);
+        command.arg(&corpus.root);
+        command
+    });
+}
+
+#[test]
+fn install_ends_soon_after_sigint_in_each_request() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(server) = nginx(&corpus.cache("zstd"), "") else {
+        return;
+    };
+    let scratch = scratch();
+    interrupt_each(&INSTALL_OPERATIONS, server.address(), |url, operation| {
+        let root = scratch.join(&operation.replace(' ', "-"));
+        let mut command = floe(["install", "--no-check-sigs", "--from", url, "--root"]);
+        command.arg(&root).arg(&corpus.root);
+        command
+    });
+    let roots: Vec<_> = fs::read_dir(scratch.path()).unwrap().collect();
+    assert!(!roots.is_empty());
+}
