@@ -216,9 +216,9 @@ impl HostHealth {
         }
     }
 
-    /// Whether the host has answered a request since a time.
-    pub(crate) fn has_replied_since(&self, time: Instant) -> bool {
-        self.state.lock().last_success > Some(time)
+    /// Returns when the host last answered a request.
+    pub(crate) fn last_success(&self) -> Option<Instant> {
+        self.state.lock().last_success
     }
 
     /// Waits for a turn of the host's rate, and does not care whether the host is away.

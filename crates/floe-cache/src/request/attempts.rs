@@ -21,9 +21,7 @@ pub(crate) struct Attempts<'a> {
     health: Arc<HostHealth>,
     /// The URL without credentials.
     shown: String,
-    /// The attempts that failed since the request last made progress.
-    failed: u32,
-    failing_since: Option<Instant>,
+    failures: Failures,
     /// The permission of the last attempt.
     admission: Option<Admission>,
 }
@@ -38,8 +36,7 @@ impl<'a> Attempts<'a> {
                 .host_healths
                 .of(&request.target.url, is_write),
             shown: request.shown(),
-            failed: 0,
-            failing_since: None,
+            failures: Failures::default(),
             admission: None,
         }
     }
@@ -63,7 +60,7 @@ impl<'a> Attempts<'a> {
                 Ok(self.health.take_turn().await)
             }
         };
-        let admitted = match self.failed {
+        let admitted = match self.failures.count {
             // A first attempt may be the last write of a path, or delete the parts of an upload.
             // `exchange` ends it after a moment.
             0 => admit.await,
@@ -122,8 +119,10 @@ impl<'a> Attempts<'a> {
 
     /// Records that an attempt has made progress before it failed, so that only this one counts.
     pub(crate) fn record_progress(&mut self) {
-        self.failed = 1;
-        self.failing_since = None;
+        self.failures = Failures {
+            count: 1,
+            ..Failures::default()
+        };
     }
 
     /// Records a failure that may not come again, and pauses. The server itself may be the reason
@@ -131,23 +130,21 @@ impl<'a> Attempts<'a> {
     ///
     /// Errors: the failure, if it was the last attempt; [`Error::Cancelled`].
     pub(crate) async fn pause_after(&mut self, error: Error) -> Result<(), Error> {
-        self.failed += 1;
         let policy = self.policy();
+        let last_reply = self.health.last_success();
+        self.failures.record(Instant::now(), last_reply);
+        let failed = self.failures.count;
         let consequence = match self.admission {
             Some(admission) => self.health.record_failure(admission, &error, policy),
             None => Consequence::None,
         };
         if !policy.waits_for_outages() {
-            if self.failed >= policy.attempts {
+            if failed >= policy.attempts {
                 return Err(error);
             }
-            return self.pause(policy.pause(self.failed, &error), &error).await;
+            return self.pause(policy.pause(failed, &error), &error).await;
         }
-        let since = *self.failing_since.get_or_insert_with(Instant::now);
-        let is_last = self.failed >= policy.attempts;
-        let is_long = since.elapsed() >= policy.outage_timeout.min(OBJECT_TIMEOUT);
-        if is_last && is_long && self.health.has_replied_since(since) {
-            // The server is there, and only this object fails.
+        if self.failures.concern_one_object(policy) {
             return Err(error);
         }
         match consequence {
@@ -167,9 +164,7 @@ impl<'a> Attempts<'a> {
             }
             Consequence::OutageLasts(pause) => self.announce(pause, &error),
             Consequence::None => {
-                return self
-                    .pause(policy.probe_pause(self.failed, &error), &error)
-                    .await;
+                return self.pause(policy.probe_pause(failed, &error), &error).await;
             }
         }
         if let Some(demanded) = error.retry_after() {
@@ -204,9 +199,74 @@ impl<'a> Attempts<'a> {
     }
 }
 
+/// The failures of a request since it last made progress.
+#[derive(Debug, Default)]
+struct Failures {
+    count: u32,
+    since: Option<Instant>,
+    last: Option<Instant>,
+    /// The failures before which the server has replied to other requests since the last one.
+    beside_replies: u32,
+}
+
+impl Failures {
+    /// Records a failure. `last_reply` is the time of the server's last reply to any request.
+    fn record(&mut self, now: Instant, last_reply: Option<Instant>) {
+        self.count += 1;
+        self.since.get_or_insert(now);
+        let last = self.last.replace(now);
+        if last.is_some() && last_reply > last {
+            self.beside_replies += 1;
+        }
+    }
+
+    /// Whether the server is there, and only this object fails, after all its attempts. A few
+    /// replies prove nothing: a server may go away and come back meanwhile.
+    fn concern_one_object(&self, policy: &RetryPolicy) -> bool {
+        let enough = policy.attempts.saturating_sub(1).max(1);
+        let time = policy.outage_timeout.min(OBJECT_TIMEOUT);
+        let is_long = self.since.is_some_and(|since| since.elapsed() >= time);
+        self.count >= policy.attempts && self.beside_replies >= enough && is_long
+    }
+}
+
 /// A user who sees nothing for a longer time asks what floe does.
 const ANNOUNCED_MIN: Duration = Duration::from_secs(60);
 
 /// How long an object may fail while the server answers other requests, even if it had all its
 /// attempts.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Records failures of one second each, which began ten seconds ago. `has_replied` tells
+    /// whether the server has replied to others before a failure.
+    fn failures(count: u32, has_replied: impl Fn(u32) -> bool) -> Failures {
+        let began = Instant::now() - 10 * SECOND;
+        let mut failures = Failures::default();
+        let mut last_reply = None;
+        for number in 0..count {
+            let now = began + number * SECOND;
+            if has_replied(number) {
+                last_reply = Some(now - SECOND / 2);
+            }
+            failures.record(now, last_reply);
+        }
+        failures
+    }
+
+    #[test]
+    fn reply_beside_the_first_failure_does_not_blame_the_object() {
+        let policy = RetryPolicy::default();
+        let outage = failures(10, |number| number == 1);
+        assert!(!outage.concern_one_object(&policy));
+        let object = failures(policy.attempts, |_| true);
+        assert!(object.concern_one_object(&policy));
+        let few = failures(policy.attempts - 1, |_| true);
+        assert!(!few.concern_one_object(&policy));
+    }
+}

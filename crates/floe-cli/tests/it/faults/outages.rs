@@ -74,6 +74,30 @@ fn install_outlasts_servers_that_are_away() {
     });
 }
 
+/// The replies to earlier requests come after the first failure, and must not blame its object.
+#[test]
+fn outage_that_begins_beside_late_replies_is_outlasted() {
+    let Some(corpus) = corpus("curl") else { return };
+    let Some(server) = nginx(&corpus.cache("zstd"), "") else {
+        return;
+    };
+    let since = OnceLock::new();
+    let proxy = FaultProxy::start(server.address(), move |number, _| {
+        if number < FIRST_REFUSED {
+            return ProxyFault::Slow(LATE);
+        }
+        if since.get_or_init(Instant::now).elapsed() < LONG_AWAY {
+            ProxyFault::StatusBefore(504)
+        } else {
+            ProxyFault::None
+        }
+    });
+    let scratch = scratch();
+    let mut command = install(&corpus, &proxy.url());
+    let output = run(command.arg("--root").arg(scratch.join("root"))).expect(0);
+    assert!(proxy.fault_count() > FIRST_REFUSED, "{}", output.stderr);
+}
+
 #[test]
 fn push_outlasts_servers_that_are_away() {
     let Some(corpus) = corpus("curl") else { return };
@@ -165,6 +189,12 @@ const AWAY: Duration = Duration::from_secs(5);
 /// The requests in flight when the outage begins, and probes: some in the first second, and then
 /// two in each, as their pauses are random.
 const REFUSED_MAX: usize = 60;
+
+/// Longer than a request goes on for an object that alone fails.
+const LONG_AWAY: Duration = Duration::from_secs(8);
+
+/// So late that replies come after the first failure.
+const LATE: Duration = Duration::from_millis(100);
 
 const WINDOW: Duration = Duration::from_secs(2);
 
