@@ -218,7 +218,7 @@ impl ClosureCopy<'_> {
         Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?))
     }
 
-    fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
+    pub(crate) fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
         Error::StoreDirMismatch {
             source_name: source.name(),
             found: source.store_dir().as_str().into(),

@@ -63,6 +63,13 @@ impl Compression {
         }
     }
 
+    /// Returns the method whose files begin with these bytes: [`Compression::None`] for a NAR.
+    /// Brotli and LZMA files have no such signature.
+    pub fn from_signature(head: &[u8]) -> Option<Compression> {
+        let found = SIGNATURES.iter().find(|(_, bytes)| head.starts_with(bytes));
+        found.map(|(compression, _)| *compression)
+    }
+
     /// Returns the extension that Nix appends to `.nar` when it writes a binary cache.
     ///
     /// Some methods, such as gzip, have none.
@@ -96,6 +103,18 @@ const SUPPORTED: [Compression; 8] = [
     Compression::Lz4,
 ];
 
+/// The first bytes of files, from the specifications of the formats. A NAR begins with the length
+/// of its magic string.
+const SIGNATURES: [(Compression, &[u8]); 7] = [
+    (Compression::None, b"\x0d\0\0\0\0\0\0\0nix-"),
+    (Compression::Xz, b"\xfd7zXZ\0"),
+    (Compression::Zstd, b"\x28\xb5\x2f\xfd"),
+    (Compression::Bzip2, b"BZh"),
+    (Compression::Gzip, b"\x1f\x8b"),
+    (Compression::Lz4, b"\x04\x22\x4d\x18"),
+    (Compression::Unsupported("lzip"), b"LZIP"),
+];
+
 const UNSUPPORTED: [&str; 5] = ["compress", "grzip", "lrzip", "lzip", "lzop"];
 
 #[cfg(test)]
@@ -124,6 +143,18 @@ mod tests {
         for name in ["XZ", "zst", "none ", "unknown"] {
             assert_eq!(Compression::parse(name), Err(CompressionError(name.into())));
         }
+    }
+
+    #[test]
+    fn signatures_do_not_overlap() {
+        for (compression, bytes) in SIGNATURES {
+            assert_eq!(Compression::from_signature(bytes), Some(compression));
+            let longer = [bytes, b"more"].concat();
+            assert_eq!(Compression::from_signature(&longer), Some(compression));
+            assert_eq!(Compression::from_signature(&bytes[1..]), None);
+        }
+        assert_eq!(Compression::from_signature(b""), None);
+        assert_eq!(Compression::from_signature(b"<html>"), None);
     }
 
     #[test]

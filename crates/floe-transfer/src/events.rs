@@ -146,6 +146,14 @@ pub enum Event<'a> {
         /// The last failure.
         error: &'a Error,
     },
+    /// A source gave no usable narinfo for a path that another source has, or is no source for the
+    /// target. Once for each source.
+    PassedOverSource {
+        /// The name of the source.
+        source: &'a str,
+        /// The reason.
+        error: &'a Error,
+    },
     /// A local store has rows that do not parse. The copy goes on without them.
     SkippedRows {
         /// The rows, at least one.

@@ -258,6 +258,8 @@ impl<'a> IncomingNar<'a> {
         verifier: &mut NarVerifier<'_>,
         sink: &mut S,
     ) -> Result<(), Error> {
+        let head = reader.fill_buf().map_err(|e| self.decode_error(e))?;
+        self.check_format(head)?;
         loop {
             let chunk = reader
                 .fill_buf()
@@ -279,6 +281,7 @@ impl<'a> IncomingNar<'a> {
     ) -> Result<(), Error> {
         let compression = self.path.narinfo.compression;
         let head = reader.fill_buf().map_err(|e| self.decode_error(e))?;
+        self.check_format(head)?;
         // A body that does not declare its window may need the largest one.
         let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
         let NarContext {
@@ -311,6 +314,23 @@ impl<'a> IncomingNar<'a> {
         };
         std::mem::swap(&mut self.scratch, &mut scratch);
         written
+    }
+
+    /// Fails if a body begins like a file of another compression than the narinfo says.
+    fn check_format(&self, head: &[u8]) -> Result<(), Error> {
+        let named = self.path.narinfo.compression;
+        // Their files may begin with any bytes.
+        if matches!(named, Compression::Brotli | Compression::Lzma) {
+            return Ok(());
+        }
+        let found = match Compression::from_signature(head) {
+            Some(found) if found == named => return Ok(()),
+            Some(Compression::None) => "a NAR without compression",
+            Some(found) => found.name(),
+            None if head.starts_with(b"<") => "a web page",
+            None => return Ok(()),
+        };
+        Err(self.decode_error(format!("the body begins like {found}")))
     }
 
     fn write_chunk<S: NarSink>(

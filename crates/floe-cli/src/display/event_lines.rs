@@ -58,6 +58,9 @@ pub(super) fn event_warning(event: &Event<'_>) -> Option<String> {
         Event::AvoidedSource { source, error } => {
             format!("avoiding {source} and using the other sources: {error}")
         }
+        Event::PassedOverSource { source, error } => {
+            format!("using the other sources instead of {source}: {error}")
+        }
         Event::NotReused { path, place, error } => {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")

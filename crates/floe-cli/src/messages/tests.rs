@@ -199,7 +199,7 @@ fn source_errors() {
             source: Box::new(NarInfo::parse(b"<html>", &StoreDir::default()).unwrap_err()),
         }),
         &expect![
-            "cannot use the narinfo https://cache.example.org/0.narinfo: cannot parse narinfo: line 1 has no colon"
+            "cannot use the narinfo https://cache.example.org/0.narinfo: cannot parse narinfo: a web page came instead"
         ],
     );
 }

@@ -47,6 +47,51 @@ fn flipped_byte_is_detected_with_every_compression() {
 }
 
 #[test]
+fn body_of_another_compression_is_named() {
+    let page = b"<!DOCTYPE html>\n<html></html>\n";
+    for (files, named, body, says) in [
+        (
+            "zstd",
+            Compression::None,
+            None,
+            "as none: the body begins like zstd",
+        ),
+        (
+            "none",
+            Compression::Xz,
+            None,
+            "as xz: the body begins like a NAR without compression",
+        ),
+        (
+            "xz",
+            Compression::Zstd,
+            None,
+            "as zstd: the body begins like xz",
+        ),
+        (
+            "none",
+            Compression::None,
+            Some(page),
+            "the body begins like a web page",
+        ),
+    ] {
+        let Some(cache) = faulty_cache(files) else {
+            return;
+        };
+        let path = cache.path("libonig5");
+        if let Some(body) = body {
+            fs::write(cache.nar(&path), body).unwrap();
+        }
+        cache.edit(&path, |narinfo| {
+            (narinfo.file_hash, narinfo.file_size) = (None, None);
+            narinfo.compression = named;
+        });
+        let url = cache.file_url();
+        cache.assert_install_fails_for(&url, &[&path], 3, &[path.as_str(), &url, says]);
+    }
+}
+
+#[test]
 fn nar_of_another_path_is_rejected() {
     let Some(cache) = faulty_cache("zstd") else {
         return;
@@ -219,8 +264,8 @@ fn invalid_or_foreign_narinfo_is_rejected_by_name() {
     let file = format!("{}.narinfo", path.hash_part());
     for (wrong, says) in [
         (
-            "<html>no such file</html>\n".to_owned(),
-            "cannot use the narinfo",
+            "\n<html>no such file</html>\n".to_owned(),
+            "a web page came instead",
         ),
         (text.trim_end().to_owned(), "does not end in a newline"),
         (

@@ -115,13 +115,33 @@ fn missing_closed_or_foreign_cache_is_skipped() {
         "StoreDir: /other\n",
     )
     .unwrap();
-    pair.install();
+    let ran = pair.install();
+    let said = "its paths are for /other, but the target is for /nix/store";
+    assert_eq!(ran.stderr.matches(said).count(), 1, "{}", ran.stderr);
     assert_eq!(
         pair.faulty.requests().len(),
         1,
         "{:?}",
         pair.faulty.requests()
     );
+}
+
+#[test]
+fn cache_without_usable_narinfos_is_named_once() {
+    for (page, says) in [
+        ("<html>log in</html>\n", "a web page came instead"),
+        ("{}\n", "has no colon"),
+        ("", "StorePath is missing"),
+    ] {
+        let Some(pair) = pair() else { return };
+        let page = Fault::OtherBody(page.into());
+        pair.faulty.fail(".narinfo", page);
+        let ran = pair.install();
+        assert!(pair.faulty.fault_count() >= 2);
+        let warning = format!("using the other sources instead of {}", pair.faulty.url());
+        assert_eq!(ran.stderr.matches(&warning).count(), 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
 }
 
 #[test]

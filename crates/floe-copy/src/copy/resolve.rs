@@ -37,6 +37,10 @@ use floe_transfer::{
     QUERIES_MAX,
 };
 
+mod passed_over;
+
+use passed_over::PassedOver;
+
 use super::ClosureCopy;
 use super::trust::check_trust;
 
@@ -63,8 +67,8 @@ struct PendingQuery {
     states: Vec<QueryState>,
     /// The sources that lack the path according to the narinfo disk cache.
     remembered_absent: Vec<usize>,
-    /// The first error, other than that a source lacks the path.
-    error: Option<Error>,
+    /// The errors of sources, other than that a source lacks the path, in the order of time.
+    errors: Vec<(usize, Error)>,
 }
 
 /// A path that no source was queried for yet.
@@ -104,6 +108,7 @@ struct Resolver<'a> {
     unsent: VecDeque<UnsentQuery>,
     budget: ClosureBudget,
     health: Vec<SourceHealth>,
+    passed_over: PassedOver,
     seen: HashSet<StorePath>,
     resolved: Resolved,
     requested_paths: Vec<Option<StorePath>>,
@@ -143,6 +148,7 @@ pub(crate) fn resolve<'a>(
         unsent: VecDeque::new(),
         budget: ClosureBudget::new(limit, specs.len()),
         health: copy.sources.list.iter().map(|_| health()).collect(),
+        passed_over: PassedOver::default(),
         seen: HashSet::new(),
         resolved: Resolved::default(),
         requested_paths: vec![None; specs.len()],
@@ -176,6 +182,9 @@ pub(crate) fn resolve<'a>(
         let known = resolver.resolved.planned_paths.len();
         let pending = resolver.queries.len() + resolver.unsent.len();
         copy.events.event(Event::Resolving { known, pending });
+    }
+    if resolver.next_query > 0 {
+        resolver.passed_over.report_unusable(copy);
     }
     let requested_paths = resolver.requested_paths.into_iter().flatten();
     Ok(Resolved {
@@ -295,7 +304,7 @@ impl Resolver<'_> {
             spec_index,
             policy,
             remembered_absent: Vec::new(),
-            error: None,
+            errors: Vec::new(),
         };
         let text = &query.spec.text();
         self.copy.events.event(Event::Querying { requested: text });
@@ -358,7 +367,8 @@ impl Resolver<'_> {
         let list = &self.copy.sources.list;
         let sources = list.iter().map(|source| source.name()).collect();
         let path = query.spec.text();
-        let error = query.error.unwrap_or(Error::NotFound { path, sources });
+        let first = query.errors.into_iter().next().map(|(_, error)| error);
+        let error = first.unwrap_or(Error::NotFound { path, sources });
         self.resolved.failures.push(error);
     }
 
@@ -402,7 +412,10 @@ impl Resolver<'_> {
         let from_disk_cache = matches!(&result, Ok(reply) if reply.from_disk_cache);
         let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
         match result.and_then(|reply| reply.narinfo.map(check).transpose()) {
-            Ok(Some(planned)) => self.add_path(query.spec_index, planned)?,
+            Ok(Some(planned)) => {
+                self.passed_over.report(self.copy, &query.errors);
+                self.add_path(query.spec_index, planned)?;
+            }
             Ok(None) => {
                 if from_disk_cache {
                     query.remembered_absent.push(source);
@@ -416,7 +429,7 @@ impl Resolver<'_> {
             // The next source may have a good narinfo. The user sees the first error.
             Err(error) => {
                 let error = self.explain(error);
-                query.error.get_or_insert(error);
+                query.errors.push((source, error));
                 self.query_next_source(id, query);
             }
         }

@@ -13,6 +13,9 @@ pub enum NarInfoError {
     /// The narinfo is longer than [`NARINFO_LEN_MAX`].
     #[error("cannot parse narinfo: longer than {NARINFO_LEN_MAX} bytes")]
     TooLong(usize),
+    /// The text is HTML or XML, probably the page of a proxy or of a login.
+    #[error("cannot parse narinfo: a web page came instead")]
+    WebPage,
     /// A line has no colon.
     #[error("cannot parse narinfo: line {line} has no colon")]
     NoColon {

@@ -33,6 +33,17 @@ impl NarInfo {
         if text.len() > NARINFO_LEN_MAX {
             return Err(NarInfoError::TooLong(text.len()));
         }
+        let is_web_page = text.trim_ascii_start().starts_with(b"<");
+        Self::parse_fields(text, dir).map_err(|error| {
+            if is_web_page {
+                NarInfoError::WebPage
+            } else {
+                error
+            }
+        })
+    }
+
+    fn parse_fields(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
         let mut fields = Fields::default();
         let mut rest = text;
         let mut line = 1;
