@@ -24,12 +24,14 @@ pub enum RemoteError {
         reason: String,
     },
     /// The other side breaks the protocol.
-    #[error("cannot use {uri}: {fault}")]
+    #[error("cannot use {uri}: {fault}{advice}")]
     Protocol {
         /// The store URI.
         uri: String,
         /// The fault.
         fault: WireError,
+        /// The remedy, if there is one.
+        advice: &'static str,
     },
     /// A query failed.
     #[error("cannot query {uri}: {reason}")]

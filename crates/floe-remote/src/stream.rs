@@ -42,6 +42,8 @@ pub(crate) enum Peer {
 /// A program that this process has started.
 #[derive(Debug)]
 pub(crate) struct Program {
+    /// Whether it is ssh itself.
+    is_ssh: bool,
     /// `None` after its end was left to a thread.
     child: Option<Mutex<Child>>,
     /// The last lines of its standard error.
@@ -63,6 +65,7 @@ impl Stream {
 
     /// Starts a program. The lines of its standard error become events, as messages of `name`.
     pub(crate) fn start(mut command: Command, name: &str, events: &Events) -> io::Result<Stream> {
+        let is_ssh = command.get_program() == "ssh";
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -73,6 +76,7 @@ impl Stream {
         let (log_end, log) = mpsc::channel();
         // From here on, an error ends the program.
         let peer = Peer::Program(Program {
+            is_ssh,
             child: Some(Mutex::new(child)),
             last_lines: last_lines.clone(),
             log: Mutex::new(log),
@@ -153,7 +157,20 @@ impl Peer {
                 "; its log tells why, perhaps because allowed-users in its nix.conf excludes this \
                  user"
             }
-            Peer::Program(_) => "",
+            Peer::Program(program) => match program.exit_code() {
+                Some(0) => SHELL_ENDS,
+                Some(SSH_FAILED) if program.is_ssh => "; try to log in with ssh itself",
+                Some(_) if program.is_ssh => ADMITS_OTHER_WORDS,
+                _ => "",
+            },
+        }
+    }
+
+    /// Returns what the user can do about other first bytes than those of the protocol.
+    pub(crate) fn advice_about_text(&self) -> &'static str {
+        match self {
+            Peer::Socket(_) => "",
+            Peer::Program(_) => SHELL_PRINTS,
         }
     }
 
@@ -174,6 +191,11 @@ impl Program {
         }
     }
 
+    /// Returns the exit code of a program that has ended.
+    fn exit_code(&self) -> Option<i32> {
+        wait(self.child.as_ref()?, Duration::ZERO)?.code()
+    }
+
     fn end_reason(&self) -> String {
         let status = self.child.as_ref().and_then(|child| wait(child, EXIT_WAIT));
         // Its last words follow at once.
@@ -189,6 +211,9 @@ impl Program {
                 "the other side has no such program{last}; install Nix there, or name the place of \
                  nix-daemon with ?remote-program=PROGRAM"
             ),
+            Some(status) if self.is_ssh && status.code() == Some(SSH_FAILED) => {
+                format!("ssh has failed{last}")
+            }
             Some(status) => format!("the program at the other end has ended ({status}){last}"),
             None => format!("the program at the other end has closed the connection{last}"),
         }
@@ -270,6 +295,21 @@ const LOG_WAIT: Duration = Duration::from_millis(200);
 
 /// The status of a shell that has not found a program.
 const NOT_FOUND: i32 = 127;
+
+/// The status of ssh for its own failures (ssh(1)).
+const SSH_FAILED: i32 = 255;
+
+/// The remedy for a shell that ends before the program starts.
+const SHELL_ENDS: &str = "; perhaps a start file of the shell there, such as .bashrc, ends with \
+                          exit";
+
+/// The remedy for a key that admits only the words that Nix sends.
+const ADMITS_OTHER_WORDS: &str = "; if the other side admits only the command of Nix, add \
+                                  ?remote-program=nix-daemon (nix-store for ssh://) to the URI";
+
+/// The remedy for a shell that prints something before the program starts.
+const SHELL_PRINTS: &str = "; probably the shell there printed them: remove the output of its \
+                            start files, such as .bashrc";
 
 /// How often floe looks whether a program has ended.
 const EXIT_POLL: Duration = Duration::from_millis(2);

@@ -2,6 +2,7 @@
 
 mod faults;
 mod hostile_daemons;
+mod interrupts;
 mod verify;
 
 use std::fs;
@@ -376,7 +377,16 @@ fn unreachable_stores_are_explained() {
             "ssh-ng://localhost?remote-program=/absent/nix-daemon",
             "there is no program /absent",
         ),
-        (banner, "Welcome to this host"),
+        (banner, "its first bytes are \"Welcome to this host"),
+        (banner, "probably the shell there printed them: remove"),
+        (
+            "ssh-ng://localhost?remote-program=true",
+            "(exit status: 0); perhaps a start file",
+        ),
+        (
+            "ssh-ng://none.invalid",
+            "ssh has failed: ssh: Could not resolve",
+        ),
         (
             "ssh-ng://localhost?remote-program=sh%20-c%20%22exit%20127%22",
             "install Nix there",

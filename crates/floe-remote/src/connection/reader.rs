@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use floe_transfer::{CANCEL_POLL, Events, plain_text};
 use floe_wire::worker::{DaemonError, LogMessage, Reply, ReplyKind};
-use floe_wire::{ClientEvent, ClientSession};
+use floe_wire::{ClientEvent, ClientSession, WireError};
 
 use super::nar_body::NarFeed;
 use super::{Pending, Recipient, Shared};
@@ -143,10 +143,7 @@ impl Reader {
 
     fn handle_events(&mut self) -> Result<(), RemoteError> {
         loop {
-            let fault = |fault| RemoteError::Protocol {
-                uri: self.shared.name.clone(),
-                fault,
-            };
+            let fault = |fault| protocol_error(&self.shared, fault);
             let event = match self.client.next_event() {
                 Ok(Some(ClientEvent::NarData(data))) => {
                     if self.nar.as_mut().is_none_or(|nar| nar.add(data)) {
@@ -247,11 +244,11 @@ impl Reader {
         let reason = self.shared.peer.end_reason();
         match self.client.error_at_end() {
             // Without a byte, the end itself is the cause.
-            Some(floe_wire::WireError::Magic { beginning }) if beginning.is_empty() => {
+            Some(WireError::Magic { beginning }) if beginning.is_empty() => {
                 let reason = format!("{reason}{}", self.shared.peer.advice_at_start());
                 RemoteError::Connect { uri, reason }
             }
-            Some(fault) => RemoteError::Protocol { uri, fault },
+            Some(fault) => protocol_error(&self.shared, fault),
             None => RemoteError::Ended { uri, reason },
         }
     }
@@ -261,6 +258,15 @@ impl Reader {
             opened();
         }
     }
+}
+
+fn protocol_error(shared: &Shared, fault: WireError) -> RemoteError {
+    let advice = match fault {
+        WireError::Magic { .. } => shared.peer.advice_about_text(),
+        _ => "",
+    };
+    let uri = shared.name.clone();
+    RemoteError::Protocol { uri, fault, advice }
 }
 
 /// The fault of a NAR that is longer than the metadata of its path says.
