@@ -13,6 +13,7 @@
 //! - `throttle` limits the failed attempts of each address.
 //! - `scopes` has the scope that each route needs.
 
+pub(crate) mod client_id;
 pub(crate) mod connection_login;
 mod credentials;
 pub mod expiry;

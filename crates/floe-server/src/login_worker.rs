@@ -16,7 +16,7 @@ pub(crate) fn work(shared: &ServerShared, queue: &LoginQueue) {
             continue;
         };
         if let Some(Verdict::Accepted(..)) = verdict {
-            logins.take_back(attempt.network);
+            logins.take_back(attempt.from);
         }
         for mut job in attempt.waiting {
             if let Some(verdict) = &verdict {

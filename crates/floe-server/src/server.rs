@@ -118,7 +118,8 @@ impl Server {
             }
             None => None,
         };
-        let tls = config.tls.map(TlsAcceptor::new).transpose()?;
+        let acceptor = |tls| TlsAcceptor::new(tls, config.warn.clone());
+        let tls = config.tls.map(acceptor).transpose()?;
         let open_logins = |path: PathBuf| Logins::open(&path, config.warn.clone());
         let logins = config.auth_file.map(open_logins).transpose()?;
         let login_counters = logins.as_ref().map(|logins| logins.counters.clone());

@@ -9,6 +9,7 @@ mod sni;
 pub(crate) mod stream;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,16 +22,16 @@ use rustls::server::{
 };
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::config::TlsOptions;
+use crate::config::{TlsOptions, Warn};
 use crate::error::TlsError;
 use credentials::{Credentials, read_client_ca};
 use sni::CertificatesByName;
 use stream::TlsStream;
 
 /// Begins the TLS connections of a server.
-#[derive(Debug)]
 pub(crate) struct TlsAcceptor {
     options: TlsOptions,
+    warn: Warn,
     current: Mutex<Arc<Settings>>,
 }
 
@@ -50,10 +51,14 @@ impl TlsAcceptor {
     /// Reads the certificates and keys.
     ///
     /// Errors: [`TlsError`], which names the file.
-    pub(crate) fn new(options: TlsOptions) -> Result<TlsAcceptor, TlsError> {
-        let settings = Arc::new(Settings::read(&options, None)?);
+    pub(crate) fn new(options: TlsOptions, warn: Warn) -> Result<TlsAcceptor, TlsError> {
+        let settings = Arc::new(Settings::read(&options, None, &warn)?);
         let current = Mutex::new(settings);
-        Ok(TlsAcceptor { options, current })
+        Ok(TlsAcceptor {
+            options,
+            warn,
+            current,
+        })
     }
 
     /// Begins a connection as the server. `None` if the library refuses its own settings.
@@ -72,7 +77,7 @@ impl TlsAcceptor {
     ///
     /// Errors: [`TlsError`], which names the file.
     pub(crate) fn read_again(&self) -> Result<Settings, TlsError> {
-        Settings::read(&self.options, Some(&self.settings()))
+        Settings::read(&self.options, Some(&self.settings()), &self.warn)
     }
 
     /// Whether settings accept the certificates of other clients than the present ones.
@@ -86,18 +91,38 @@ impl TlsAcceptor {
     }
 }
 
+impl fmt::Debug for TlsAcceptor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "TlsAcceptor({:?})", self.options)
+    }
+}
+
 impl Settings {
-    fn read(options: &TlsOptions, earlier: Option<&Settings>) -> Result<Settings, TlsError> {
+    fn read(
+        options: &TlsOptions,
+        earlier: Option<&Settings>,
+        warn: &Warn,
+    ) -> Result<Settings, TlsError> {
         let provider = Arc::new(default_provider());
         let now = SystemTime::now();
-        let read = |files| Credentials::read(files, &provider, now);
-        let credentials: Result<Vec<Credentials>, TlsError> =
-            options.certificates.iter().map(read).collect();
-        let credentials = credentials?;
-        let files = options.certificates.iter().map(|files| &files.certificate);
-        let files = files.map(|file| file.display().to_string());
-        let expiries = credentials.iter().map(|credentials| credentials.expires);
-        let expiries = files.zip(expiries).collect();
+        let mut credentials = Vec::with_capacity(options.certificates.len());
+        let mut expiries = BTreeMap::new();
+        for files in &options.certificates {
+            let read = Credentials::read(files, &provider)?;
+            let (file, name) = (&files.certificate, files.certificate.display().to_string());
+            // A reload must not replace a certificate by one that has expired. The one in use may
+            // have expired: a reload of the logins does not wait for its renewal.
+            let is_accepted = match earlier {
+                None => options.accepts_expired,
+                Some(earlier) => earlier.expiries.get(&name) == Some(&read.expires),
+            };
+            match read.check_expiry(file, now) {
+                Err(error) if is_accepted => warn(&format!("using it all the same: {error}")),
+                checked => checked?,
+            }
+            expiries.insert(name, read.expires);
+            credentials.push(read);
+        }
         let client_ca = options.client_ca.as_deref();
         let client_ca = client_ca
             .map(read_client_ca)

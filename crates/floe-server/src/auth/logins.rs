@@ -1,7 +1,6 @@
 //! Decides about the requests of a server that needs logins.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use ring::hmac;
 use ring::rand::SystemRandom;
 
+use super::client_id::ClientId;
 use super::connection_login::{ConnectionLogin, Verdict};
 use super::credentials::Credentials;
 use super::login::{Login, NAME_LEN_MAX};
@@ -134,7 +134,7 @@ impl Logins {
 
     /// Decides about a request. Does not wait.
     pub(crate) fn check(&self, request: &Request<'_>, route: &Route, client: Client<'_>) -> Access {
-        let Client { state, network } = client;
+        let Client { state, from } = client;
         state.begin_request();
         let scopes = required_scopes(route);
         if scopes.is_empty() {
@@ -145,7 +145,7 @@ impl Logins {
         };
         let generation = self.generation.load(Ordering::Acquire);
         if state.find(field, generation).is_none() {
-            match self.identify(field, state, network) {
+            match self.identify(field, state, from) {
                 Ok((login, generation)) => {
                     count(&self.counters.accepted);
                     state.accept(field, login, generation);
@@ -191,23 +191,23 @@ impl Logins {
     /// Errors: the address has to wait.
     pub(crate) fn count_attempt(
         &self,
-        network: Option<IpAddr>,
+        from: ClientId,
         name: Option<&str>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let counted = self.throttle.lock().count_attempt(network, now);
+        let counted = self.throttle.lock().count_attempt(from, now);
         counted.map_err(|throttled| {
             count(&self.counters.throttled);
             if throttled.is_warning_due {
-                self.warn_of_throttled(network, name);
+                self.warn_of_throttled(from, name);
             }
             Refusal::TooManyLogins
         })
     }
 
     /// Takes an attempt back that has succeeded.
-    pub(crate) fn take_back(&self, network: Option<IpAddr>) {
-        self.throttle.lock().take_back(network);
+    pub(crate) fn take_back(&self, from: ClientId) {
+        self.throttle.lock().take_back(from);
     }
 
     /// Finds the login of credentials that the connection has not used before.
@@ -215,7 +215,7 @@ impl Logins {
         &self,
         field: &str,
         state: &mut ConnectionLogin,
-        network: Option<IpAddr>,
+        from: ClientId,
     ) -> Result<(Arc<Login>, u64), Access> {
         let verdict = state.take_verdict();
         let current = self.current();
@@ -251,7 +251,7 @@ impl Logins {
                 against: current,
             })));
         }
-        let counted = self.count_attempt(network, logged.as_deref(), Instant::now());
+        let counted = self.count_attempt(from, logged.as_deref(), Instant::now());
         state.set_refused_name(logged);
         Err(Access::Refused(match counted {
             Ok(()) => {
@@ -303,12 +303,7 @@ impl Logins {
         }
     }
 
-    fn warn_of_throttled(&self, network: Option<IpAddr>, name: Option<&str>) {
-        let from = match network {
-            Some(IpAddr::V6(network)) => format!("the network {network}/64"),
-            Some(address) => format!("the address {address}"),
-            None => "clients of a Unix socket".into(),
-        };
+    fn warn_of_throttled(&self, from: ClientId, name: Option<&str>) {
         let name = name.map(|name| format!(", the last one as {name:?}"));
         (self.warn)(&format!(
             "refusing further logins from {from} for a while: {FAILURES_MAX} attempts have \
@@ -322,8 +317,8 @@ impl Logins {
 #[derive(Debug)]
 pub(crate) struct Client<'c> {
     pub(crate) state: &'c mut ConnectionLogin,
-    /// The address, or the network of an IPv6 address. `None` for a Unix socket.
-    pub(crate) network: Option<IpAddr>,
+    /// Whose failed attempts count together.
+    pub(crate) from: ClientId,
 }
 
 impl PasswordCheck {

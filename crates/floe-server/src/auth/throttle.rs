@@ -1,19 +1,18 @@
-//! Limits the failed attempts to log in of each address.
+//! Limits the failed attempts to log in of each address, and of each user of a Unix socket.
 //!
 //! An address may fail [`FAILURES_MAX`] times at once, and then once per [`FAILURE_INTERVAL`]. The
 //! attempts that are refused do not count, so an address waits for one interval at most.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use crate::auth::client_id::ClientId;
 use crate::lru::LruCache;
 
 /// The recent failures of the addresses.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    /// When the last failure of an address expires. `None` stands for the clients of Unix sockets,
-    /// which have no address.
-    forgotten_at: LruCache<Option<IpAddr>, Instant>,
+    /// When the last failure of an address expires.
+    forgotten_at: LruCache<ClientId, Instant>,
     warned_at: Option<Instant>,
 }
 
@@ -35,11 +34,7 @@ impl Throttle {
     /// Counts an attempt that has failed or may fail.
     ///
     /// Errors: the address has to wait, and the attempt is not counted.
-    pub(super) fn count_attempt(
-        &mut self,
-        from: Option<IpAddr>,
-        now: Instant,
-    ) -> Result<(), Throttled> {
+    pub(super) fn count_attempt(&mut self, from: ClientId, now: Instant) -> Result<(), Throttled> {
         let forgotten_at = self.forgotten_at.get(&from).unwrap_or(now).max(now) + FAILURE_INTERVAL;
         if forgotten_at > now + WINDOW {
             let due = |at: Instant| now.duration_since(at) >= WARNING_INTERVAL;
@@ -54,7 +49,7 @@ impl Throttle {
     }
 
     /// Takes an attempt back that was counted and has succeeded.
-    pub(super) fn take_back(&mut self, from: Option<IpAddr>) {
+    pub(super) fn take_back(&mut self, from: ClientId) {
         if let Some(forgotten_at) = self.forgotten_at.get(&from)
             && let Some(forgotten_at) = forgotten_at.checked_sub(FAILURE_INTERVAL)
         {
@@ -86,7 +81,7 @@ mod tests {
     #[test]
     fn address_waits_after_its_failures_and_others_do_not() {
         let (mut throttle, start) = (Throttle::new(), Instant::now());
-        let bad: Option<IpAddr> = Some([192, 0, 2, 1].into());
+        let bad = ClientId::Network([192, 0, 2, 1].into());
         for _ in 0..FAILURES_MAX {
             throttle.count_attempt(bad, start).unwrap();
         }
@@ -98,7 +93,8 @@ mod tests {
                 .unwrap_err()
                 .is_warning_due
         );
-        throttle.count_attempt(None, start).unwrap();
+        throttle.count_attempt(ClientId::User(1), start).unwrap();
+        throttle.count_attempt(ClientId::User(2), start).unwrap();
         // The attempts that were refused have not made the wait longer.
         throttle
             .count_attempt(bad, start + FAILURE_INTERVAL)
@@ -122,9 +118,9 @@ mod tests {
     fn successful_attempts_do_not_count() {
         let (mut throttle, now) = (Throttle::new(), Instant::now());
         for _ in 0..100 {
-            throttle.count_attempt(None, now).unwrap();
-            throttle.take_back(None);
+            throttle.count_attempt(ClientId::User(7), now).unwrap();
+            throttle.take_back(ClientId::User(7));
         }
-        throttle.take_back(Some([192, 0, 2, 1].into()));
+        throttle.take_back(ClientId::Network([192, 0, 2, 1].into()));
     }
 }

@@ -5,7 +5,6 @@
 //! and an address that has failed too often is refused.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -13,6 +12,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 
 use super::job_queue::Job;
+use crate::auth::client_id::ClientId;
 use crate::auth::connection_login::Verdict;
 use crate::auth::logins::{Logins, PasswordCheck};
 use crate::http::refusal::Refusal;
@@ -36,8 +36,8 @@ struct QueueState {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     check: Arc<PasswordCheck>,
-    /// The address whose attempt counts if the password is wrong.
-    pub(crate) network: Option<IpAddr>,
+    /// The client whose attempt counts if the password is wrong.
+    pub(crate) from: ClientId,
     pub(crate) waiting: Vec<Job>,
 }
 
@@ -70,7 +70,7 @@ impl LoginQueue {
         match state.find(&check) {
             Some(attempt) => attempt.waiting.push(job),
             None => state.attempts.push_back(Attempt {
-                network: job.connection.network(),
+                from: job.connection.client_id(),
                 check: Arc::from(check),
                 waiting: vec![job],
             }),
@@ -116,7 +116,7 @@ impl LoginQueue {
         now: Instant,
     ) -> Result<(), Refusal> {
         let is_full = state.connections() >= CONNECTIONS_MAX
-            || state.connections_of(job.connection.network()) >= CONNECTIONS_OF_ADDRESS_MAX;
+            || state.connections_of(job.connection.client_id()) >= CONNECTIONS_OF_ADDRESS_MAX;
         if is_full {
             return Err(Refusal::LoginQueueFull);
         }
@@ -128,8 +128,8 @@ impl LoginQueue {
             return Ok(());
         }
         let name = check.logged_name();
-        let network = job.connection.network();
-        self.logins.count_attempt(network, name.as_deref(), now)
+        let from = job.connection.client_id();
+        self.logins.count_attempt(from, name.as_deref(), now)
     }
 
     fn note_waiting(&self, state: &QueueState) {
@@ -145,11 +145,11 @@ impl QueueState {
         attempts.find(|attempt| attempt.check.key == check.key)
     }
 
-    /// Returns how many connections of an address wait.
-    fn connections_of(&self, network: Option<IpAddr>) -> usize {
+    /// Returns how many connections of a client wait.
+    fn connections_of(&self, client: ClientId) -> usize {
         let waiting = self.attempts.iter().flat_map(|attempt| &attempt.waiting);
         waiting
-            .filter(|job| job.connection.network() == network)
+            .filter(|job| job.connection.client_id() == client)
             .count()
     }
 

@@ -25,22 +25,13 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Reads a certificate and its key, and checks that clients can use them at `now`.
+    /// Reads a certificate and its key. The certificate may have expired.
     pub(super) fn read(
         files: &CertificateFiles,
         provider: &CryptoProvider,
-        now: SystemTime,
     ) -> Result<Credentials, TlsError> {
         let chain = read_certificates(&files.certificate)?;
         let expires = expiry(&files.certificate, &chain)?;
-        let end = SystemTime::UNIX_EPOCH + expires;
-        if end <= now {
-            let date = fmt_http_date(end);
-            return Err(unusable(
-                &files.certificate,
-                format!("the certificate expired on {date}; try to renew it"),
-            ));
-        }
         let key = read_key(&files.key)?;
         let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => TlsError::Mismatch {
@@ -57,6 +48,17 @@ impl Credentials {
         })?;
         let key = Arc::new(key);
         Ok(Credentials { key, expires })
+    }
+
+    /// Returns an error if the certificate has expired.
+    pub(super) fn check_expiry(&self, file: &Path, now: SystemTime) -> Result<(), TlsError> {
+        let end = SystemTime::UNIX_EPOCH + self.expires;
+        if end > now {
+            return Ok(());
+        }
+        let date = fmt_http_date(end);
+        let reason = format!("the certificate expired on {date}; try to renew it");
+        Err(unusable(file, reason))
     }
 }
 

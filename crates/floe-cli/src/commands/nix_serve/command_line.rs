@@ -133,6 +133,7 @@ impl Options {
             (Some(certificate), Some(key)) => Some(TlsOptions {
                 certificates: vec![CertificateFiles { certificate, key }],
                 client_ca: None,
+                accepts_expired: true,
             }),
             (None, None) if !self.wants_tls => None,
             _ => return Err(UsageError(messages::SSL_FILES.into())),

@@ -45,6 +45,9 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
     if let Some(file) = log.filter(|file| *file != Path::new("-")) {
         check_file(file).with_context(|| messages::log_file("access log", file))?;
     }
+    if let Some(tls) = &mut config.tls {
+        tls.accepts_expired = false;
+    }
     // A server with a cache of compressed NARs would create the directory and tidy it up.
     config.compress = Compress::Off;
     let server = Server::bind(config)?;

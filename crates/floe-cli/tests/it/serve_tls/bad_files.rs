@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use floe_testkit::run;
+use floe_testkit::{run, wait_until};
+use rustix::process::Signal;
 
 use super::{Fixture, text};
 use crate::serve_options::serve;
@@ -22,7 +23,6 @@ fn unusable_file_is_refused_at_start_and_named() {
     let [certificate, key] =
         [&good.certificate, &good.key].map(|file| fs::read_to_string(file).unwrap());
     let other = fixture.authority.issue("other", "IP:127.0.0.1", 2);
-    let expired = fixture.authority.issue("expired", "IP:127.0.0.1", -1);
     let half_certificate = write("half.pem", &certificate[..certificate.len() / 2]);
     let half_key = write("half.key", &key[..key.len() / 2]);
     let empty = write("empty.pem", "");
@@ -51,12 +51,6 @@ fn unusable_file_is_refused_at_start_and_named() {
         ),
         (&damaged, &good.key, &damaged, "cannot use the certificates"),
         (
-            &expired.certificate,
-            &expired.key,
-            &expired.certificate,
-            "expired on",
-        ),
-        (
             &good.certificate,
             &good.certificate,
             &good.certificate,
@@ -84,6 +78,39 @@ fn unusable_file_is_refused_at_start_and_named() {
             assert!(!ran.stderr.contains("PRIVATE"), "{}", ran.stderr);
         }
     }
+}
+
+#[test]
+fn expired_certificate_is_refused_by_check_and_served_with_a_warning() {
+    let Some(fixture) = Fixture::new("jq") else {
+        return;
+    };
+    let expired = fixture.authority.issue("expired", "IP:127.0.0.1", -1);
+    let files = [
+        "--tls-cert",
+        &expired.certificate,
+        "--tls-key",
+        &expired.key,
+    ];
+    let mut check = serve(&["serve", "--check", "--listen", "127.0.0.1:0", "--store"]);
+    check.arg(fixture.corpus.store()).args(files);
+    let ran = run(&mut check).expect(1).stderr_contains("expired on");
+    ran.stderr_contains(&expired.certificate);
+
+    // A server with other certificates and plain listeners must not stay down after a restart.
+    let server = fixture.serve(&files);
+    let warning = "using it all the same: cannot use the certificates";
+    let count = || server.stderr().matches(warning).count();
+    wait_until("the server warns", || count() == 1);
+    assert!(server.stderr().contains(&expired.certificate));
+    server.signal(Signal::HUP);
+    wait_until("the server reloads", || {
+        server
+            .stderr()
+            .contains("reloaded certificates, keys and logins")
+    });
+    wait_until("the server warns again", || count() == 2);
+    server.stop();
 }
 
 #[test]

@@ -90,13 +90,19 @@ fn broken_file_at_reload_keeps_all_earlier_ones() {
     fs::copy(&renewed.key, &fixture.server.key).unwrap();
     let whole = fs::read_to_string(&other.certificate).unwrap();
     let expired = fixture.authority.issue("expired", "DNS:other.test", -1);
-    let expired = fs::read_to_string(&expired.certificate).unwrap();
-    for (text, reason) in [
-        ("", "it has no certificate"),
-        (&whole[..whole.len() / 2], "cannot use the certificates"),
-        (&expired, "expired on"),
+    let text = |file: &str| fs::read_to_string(file).unwrap();
+    let (half, key) = (&whole[..whole.len() / 2], text(&other.key));
+    for (certificate, key, reason) in [
+        ("", &key, "it has no certificate"),
+        (half, &key, "cannot use the certificates"),
+        (
+            &text(&expired.certificate),
+            &text(&expired.key),
+            "expired on",
+        ),
     ] {
-        fs::write(&other.certificate, text).unwrap();
+        fs::write(&other.certificate, certificate).unwrap();
+        fs::write(&other.key, key).unwrap();
         let count = || server.stderr().matches("keeping the earlier").count();
         let before = count();
         server.signal(Signal::HUP);

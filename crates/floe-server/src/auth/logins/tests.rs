@@ -54,7 +54,7 @@ impl Fixture {
         };
         let client = Client {
             state: &mut self.state,
-            network: Some([192, 0, 2, 1].into()),
+            from: ClientId::Network([192, 0, 2, 1].into()),
         };
         self.logins.check(&request, &Route::CacheInfo, client)
     }

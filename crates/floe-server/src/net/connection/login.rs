@@ -1,10 +1,10 @@
 //! The login of a connection, and its way to the thread that verifies passwords and back.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use super::state::State;
 use super::{Connection, ThreadContext};
+use crate::auth::client_id::ClientId;
 use crate::auth::connection_login::Verdict;
 use crate::auth::logins::{Access, Client, Logins, PasswordCheck};
 use crate::http::request::{Request, ResponseMode};
@@ -16,9 +16,9 @@ impl Connection {
         self.login.user()
     }
 
-    /// Returns the address of the client, or its network for IPv6.
-    pub(crate) fn network(&self) -> Option<IpAddr> {
-        self.peer.network()
+    /// Returns the client whose failed attempts count together.
+    pub(crate) fn client_id(&self) -> ClientId {
+        self.peer.client_id()
     }
 
     /// Takes out the password that has to be verified. Then the connection waits for
@@ -48,9 +48,9 @@ impl Connection {
         let Some(logins) = logins else {
             return Access::Granted;
         };
-        let network = self.network();
+        let from = self.client_id();
         let state = &mut self.login;
-        logins.check(request, route, Client { state, network })
+        logins.check(request, route, Client { state, from })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::Connection;
+use crate::auth::client_id::ClientId;
 use crate::config::Limits;
 use crate::http::request::Request;
 use crate::http::route::RouteSet;
@@ -28,6 +29,8 @@ pub(crate) struct Peer {
 pub(crate) struct Client {
     /// `None` for the client of a Unix socket.
     pub(crate) address: Option<IpAddr>,
+    /// The user at the other end of a Unix socket.
+    pub(crate) user: Option<u32>,
     /// The address for the access log.
     pub(crate) name: String,
 }
@@ -39,7 +42,11 @@ impl Client {
             Some(address) => address.to_canonical().to_string(),
             None => "-".into(),
         };
-        Client { address, name }
+        Client {
+            address,
+            user: None,
+            name,
+        }
     }
 }
 
@@ -101,9 +108,14 @@ impl Peer {
         &self.client().name
     }
 
-    /// Returns the address of the client, or its network for IPv6.
-    pub(crate) fn network(&self) -> Option<IpAddr> {
-        self.client().address.map(network)
+    /// Returns the client whose failed attempts count together.
+    pub(crate) fn client_id(&self) -> ClientId {
+        let client = self.client();
+        match (client.address, client.user) {
+            (Some(address), _) => ClientId::Network(network(address)),
+            (None, Some(user)) => ClientId::User(user),
+            (None, None) => ClientId::Unknown,
+        }
     }
 
     fn client(&self) -> &Client {

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
+use rustix::net::sockopt::{set_tcp_nodelay, socket_peercred};
+use rustix::net::{SocketFlags, acceptfrom_with};
 
 use super::{EventLoop, LISTENERS, Slot};
 use crate::finish::{Finished, Subject, Summary};
@@ -75,7 +76,10 @@ impl EventLoop<'_> {
         let is_proxy = limits.trusted_proxies.contains(address);
         // The address of a monitoring program may be that of a proxy with many connections.
         let is_limited = !is_proxy && listener.routes != RouteSet::Monitoring;
-        let client = Client::new(address, self.shared.log.is_some());
+        let mut client = Client::new(address, self.shared.log.is_some());
+        if address.is_none() {
+            client.user = socket_peercred(&socket).ok().map(|peer| peer.uid.as_raw());
+        }
         let Some(mut transport) = self.transport(socket, listener) else {
             return;
         };

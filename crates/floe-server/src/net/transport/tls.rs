@@ -138,13 +138,15 @@ mod tests {
         let files = tempfile::tempdir().unwrap();
         let authority = Authority::create(&openssl, files.path(), "authority");
         let Issued { certificate, key } = authority.issue("server", "DNS:floe.test", 2);
-        let acceptor = TlsAcceptor::new(TlsOptions {
+        let options = TlsOptions {
             certificates: vec![CertificateFiles {
                 certificate: certificate.into(),
                 key: key.into(),
             }],
             client_ca: None,
-        });
+            accepts_expired: false,
+        };
+        let acceptor = TlsAcceptor::new(options, Arc::new(|_| {}));
         let mut roots = RootCertStore::empty();
         let trusted = CertificateDer::from_pem_file(authority.certificate()).unwrap();
         roots.add(trusted).unwrap();
