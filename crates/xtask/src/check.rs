@@ -21,6 +21,7 @@ mod licences;
 mod plain_threads;
 pub(crate) mod prose;
 mod retired;
+mod server_texts;
 mod shared_directories;
 mod sleeps;
 mod sources;

@@ -6,7 +6,7 @@
 use super::Fault;
 use super::code::Pattern::{Attribute, Letters, Path};
 use super::code::{Pattern, lines_with, tokens, without_tests};
-use super::{layers, plain_threads, shared_directories, written_files};
+use super::{layers, plain_threads, server_texts, shared_directories, written_files};
 use crate::generate::GENERATED;
 
 /// Crates of grammars and state machines alone.
@@ -129,6 +129,12 @@ const BANS: &[Ban] = &[
         applies: |place| place.is_shipped && plain_threads::applies(place.package),
         patterns: plain_threads::PATTERNS,
         why: plain_threads::WHY,
+    },
+    Ban {
+        rule: "texts",
+        applies: |place| place.is_shipped && server_texts::applies(place.package, place.file),
+        patterns: server_texts::PATTERNS,
+        why: server_texts::WHY,
     },
     Ban {
         rule: "listing",
