@@ -21,6 +21,15 @@ pub enum CacheError {
         /// The cause.
         reason: String,
     },
+    /// A server replies to queries with web pages.
+    #[error(
+        "cannot use {url} as a binary cache: it answers each query with a web page, perhaps of a \
+         login; check the URL"
+    )]
+    WebPages {
+        /// The URL without credentials.
+        url: String,
+    },
     /// A narinfo does not parse.
     #[error("cannot use the narinfo {url}: {source}")]
     NarInfo {
@@ -113,6 +122,7 @@ impl StoreFailure for CacheError {
     fn kind(&self) -> ErrorKind {
         match self {
             CacheError::NotACache { .. }
+            | CacheError::WebPages { .. }
             | CacheError::Write { .. }
             | CacheError::List { .. }
             | CacheError::Credentials { .. }
@@ -126,7 +136,7 @@ impl StoreFailure for CacheError {
 
     fn cause_name(&self) -> &'static str {
         match self {
-            CacheError::NotACache { .. } => "cache",
+            CacheError::NotACache { .. } | CacheError::WebPages { .. } => "cache",
             CacheError::NarInfo { .. } => "narinfo",
             CacheError::NarUrl { .. } => "nar-url",
             CacheError::Write { .. } => "write",

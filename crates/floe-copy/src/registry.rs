@@ -8,6 +8,7 @@ use floe_cache::S3CacheUri;
 use floe_cache::{FileCacheUri, HttpCacheUri};
 use floe_remote::{DaemonUri, SshUri};
 use floe_store::StoreLayout;
+use floe_transfer::url::redact_credentials;
 use floe_transfer::{Error, StoreConfig, StoreUri, UriContext};
 use rustix::fs::{Access, access};
 
@@ -63,7 +64,7 @@ fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, S
         #[cfg(feature = "s3")]
         "s3" => Arc::new(S3CacheUri::parse(uri, context)?),
         "" if is_existing_directory(&uri.address) => parse_local(uri, context)?,
-        "" => return Err(spelling::of_text(&uri.address)),
+        "" => return Err(spelling::of_text(&redact_credentials(&uri.address))),
         scheme => return Err(spelling::of_scheme(scheme)),
     })
 }

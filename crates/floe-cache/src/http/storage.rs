@@ -7,6 +7,7 @@ use std::time::Duration;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc as channel, watch};
@@ -226,6 +227,13 @@ impl ReadStorage for HttpStorage {
     }
 }
 
+/// Whether a server that decodes a path first would find `..` in it.
+fn climbs(path: &str) -> bool {
+    let decoded = percent_decode_str(path).collect::<Vec<u8>>();
+    let mut parts = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
+    parts.any(|part| part == b"..")
+}
+
 impl HttpCacheShared {
     /// Returns the URL of an object. A narinfo may name the object.
     ///
@@ -239,7 +247,7 @@ impl HttpCacheShared {
         // The parser has resolved `..`. The user's login or signature is for the cache alone.
         let below = self.base.path().trim_end_matches('/');
         let rest = url.path().strip_prefix(below);
-        if rest.is_some_and(|rest| rest.starts_with('/')) {
+        if rest.is_some_and(|rest| rest.starts_with('/') && !climbs(rest)) {
             return Ok(url);
         }
         Err(Error::InvalidStoreUri {

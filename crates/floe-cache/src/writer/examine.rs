@@ -8,6 +8,7 @@ use floe_transfer::{CachePolicy, Cancel, Error};
 
 use super::{BinaryCacheWriter, narinfo_name};
 use crate::binary_cache::NARINFO_SUFFIX;
+use crate::error::CacheError;
 use crate::storage::{
     Folder, GetResult, LenResult, ListStorage, ListedObject, REQUESTS_MAX, Replies,
 };
@@ -50,6 +51,7 @@ impl BinaryCacheWriter {
         let mut found: Vec<Presence> = paths.iter().map(|_| Presence::Missing).collect();
         let mut replies = Replies::new(cancel);
         let mut unsent = paths.iter().enumerate();
+        let mut pages = 0;
         loop {
             while replies.pending() < REQUESTS_MAX
                 && let Some((index, path)) = unsent.next()
@@ -59,13 +61,20 @@ impl BinaryCacheWriter {
                     .get(&narinfo_name(path), CachePolicy::Bypass, reply);
             }
             let Some(reply) = replies.next()? else {
-                return Ok(found);
+                let url = self.storage.name();
+                // One page may be damage of one narinfo.
+                return if pages == paths.len() && pages > 1 {
+                    Err(CacheError::WebPages { url }.into())
+                } else {
+                    Ok(found)
+                };
             };
             match reply {
                 Reply::NarInfo(index, text) => {
                     let Some(text) = text?.into_contents() else {
                         continue;
                     };
+                    pages += usize::from(text.trim_ascii_start().starts_with(b"<"));
                     match self.parse_narinfo(&paths[index], &text) {
                         Err(reason) => found[index] = Presence::Damaged(reason),
                         // A NAR outside of the cache is not examined.
@@ -86,7 +95,13 @@ impl BinaryCacheWriter {
                     }
                 }
                 Reply::NarLen(index, narinfo, len) => {
-                    found[index] = presence(*narinfo, len?);
+                    found[index] = match len {
+                        // Its URL leads out of the cache.
+                        Err(Error::InvalidStoreUri { reason, .. }) => {
+                            Presence::Damaged(format!("its URL cannot be used: {reason}"))
+                        }
+                        len => presence(*narinfo, len?),
+                    };
                 }
             }
         }

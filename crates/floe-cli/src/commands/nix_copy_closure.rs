@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use clap::Parser as _;
+use floe_transfer::url::redact_credentials;
 
 use crate::commands::{Cli, Command};
 use crate::exit::UsageError;
@@ -58,6 +59,7 @@ fn store_uri(host: &str) -> anyhow::Result<String> {
     let address = address.unwrap_or(host);
     // It comes from inventories, and must not set parameters, which name programs.
     if let Some(other) = address.chars().find(|it| "/?#".contains(*it)) {
+        let host = redact_credentials(host);
         bail!(UsageError(format!(
             "cannot use {host:?} as a host: it has the character {other:?}; use \
              [USER@]HOST[:PORT], or floe copy for a store URI"
@@ -92,6 +94,8 @@ mod tests {
             let error = store_uri(host).unwrap_err().to_string();
             assert!(error.contains("as a host"), "{error}");
         }
+        let error = store_uri("http://u:secret@h?x").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]

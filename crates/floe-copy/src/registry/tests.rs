@@ -86,6 +86,7 @@ fn invalid_uri_error_names_the_cause() {
         ("path://x", "unknown scheme"),
         ("auto://host", "no address"),
         ("http://", "no host"),
+        ("http:/u:secret@host", "use http://host"),
         ("file:///c?compression=lzma", "does not write"),
         ("https://c/?priority=high", "not a number"),
         ("file:///c?priority=high", "not a number"),

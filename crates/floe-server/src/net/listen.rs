@@ -152,8 +152,15 @@ fn is_unavailable(error: &io::Error) -> bool {
 }
 
 fn listen_address(address: SocketAddr) -> Listen {
+    let host = match address {
+        // A link-local address means nothing without its zone.
+        SocketAddr::V6(address) if address.scope_id() != 0 => {
+            format!("{}%{}", address.ip(), address.scope_id())
+        }
+        address => address.ip().to_string(),
+    };
     Listen::Tcp {
-        host: address.ip().to_string(),
+        host,
         port: address.port(),
     }
 }
@@ -221,6 +228,12 @@ mod tests {
             host: host.into(),
             port: 0,
         }
+    }
+
+    #[test]
+    fn link_local_address_keeps_its_zone() {
+        let address = "[fe80::1%3]:80".parse().unwrap();
+        assert_eq!(listen_address(address).to_string(), "[fe80::1%3]:80");
     }
 
     #[test]

@@ -89,19 +89,23 @@ fn push_repairs_a_damaged_bucket_of_many_paths() {
     }
 }
 
-/// Answers every request with 200 and a page. Returns the URL.
-fn page_server(page: &'static str) -> String {
+/// Answers every request with 200 and a page, except perhaps that for nix-cache-info. Returns the
+/// URL.
+fn page_server(page: &'static str, info: Option<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
         for client in listener.incoming() {
             let Ok(mut client) = client else { continue };
-            let len = page.len();
+            let mut request = [0; 4096];
+            // The client may be gone.
+            let _: Result<usize, _> = client.read(&mut request);
+            let is_info = request.starts_with(b"GET /nix-cache-info");
+            let body = info.filter(|_| is_info).unwrap_or(page);
+            let len = body.len();
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
-            // The client may be gone.
-            let _: Result<usize, _> = client.read(&mut [0; 4096]);
-            let _: Result<(), _> = client.write_all(format!("{head}{page}").as_bytes());
+            let _: Result<(), _> = client.write_all(format!("{head}{body}").as_bytes());
         }
     });
     url
@@ -116,7 +120,7 @@ fn page_for_every_request_is_no_cache() {
         "{\"login\": true}",
         "",
     ] {
-        let url = page_server(page);
+        let url = page_server(page, None);
         for command in ["push", "copy"] {
             let output = run(floe([command, "--to", &url, "--root", &root]).arg(&corpus.root));
             let output = output.expect(4).stderr_contains("nix-cache-info");
@@ -129,6 +133,16 @@ fn page_for_every_request_is_no_cache() {
             .expect(4)
             .stderr_contains("nix-cache-info");
     }
+}
+
+#[test]
+fn pages_instead_of_narinfos_are_no_cache() {
+    let Some(corpus) = corpus("jq") else { return };
+    let url = page_server("<html>log in</html>", Some("StoreDir: /nix/store\n"));
+    let root = source_root(&corpus);
+    let output = run(floe(["push", "--to", &url, "--root", &root]).arg(&corpus.root)).expect(4);
+    assert!(!output.stderr.contains("pushed"), "{}", output.stderr);
+    output.stderr_contains("answers each query with a web page");
 }
 
 /// A proxy may change every header that S3 does not demand to be signed.
@@ -244,7 +258,11 @@ fn narinfo_cannot_lead_out_of_its_cache() {
     let path = text
         .lines()
         .find_map(|line| line.strip_prefix("StorePath: "));
-    for url in ["../../other/private", "../nar/secret"] {
+    for url in [
+        "../../other/private",
+        "../nar/secret",
+        "nar/..%2f..%2fsecret",
+    ] {
         fs::create_dir_all(&prefix).unwrap();
         fs::copy(cache.join("nix-cache-info"), prefix.join("nix-cache-info")).unwrap();
         let lines = text.lines().map(|line| match line.split_once(": ") {
@@ -268,5 +286,12 @@ fn narinfo_cannot_lead_out_of_its_cache() {
         assert!(output.stderr.contains(said), "{url}: {}", output.stderr);
         let log = server.log();
         assert!(!log.contains("private") && !log.contains("secret"), "{url}");
+
+        // A push replaces such a narinfo.
+        let to = format!("{from}&addressing-style=path");
+        let damaged = push(&server, &to, &corpus, &[]).expect(0);
+        assert_eq!(damaged.json()["copied"], corpus.paths.len(), "{url}");
+        assert!(damaged.stderr.contains(said), "{url}: {}", damaged.stderr);
+        fs::remove_dir_all(&prefix).unwrap();
     }
 }
