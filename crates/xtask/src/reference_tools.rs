@@ -61,6 +61,11 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("procps", &["pkill"]),
     // Makes system calls fail.
     ("strace", &["strace"]),
+    // Complete command lines.
+    ("zsh", &["zsh"]),
+    ("fish", &["fish"]),
+    // Rates the units.
+    ("systemd", &["systemd-analyze"]),
     ("shellcheck", &["shellcheck"]),
     // Reads buckets.
     ("rclone", &["rclone"]),

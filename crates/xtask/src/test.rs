@@ -4,6 +4,7 @@
 //! stdout is `floe: N passed, N failed, N skipped`; programs read it.
 
 mod output;
+mod packages;
 pub(crate) mod program;
 mod quick;
 mod stages;
@@ -22,6 +23,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{Outcome, cargo, check, generate, in_ci, reference_tools, release};
 use output::{TestOutput, run_tests};
+use packages::{Verify, package_crates};
 use quick::Linted;
 use stages::{Options, STAGES};
 use times::Times;
@@ -88,33 +90,6 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// Many tests wait for servers, limits of time and disks. One test for each core would leave the
 /// cores idle.
 const THREADS_PER_CORE: usize = 2;
-
-/// Whether packaged crates are built out of their packages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verify {
-    Yes,
-    No,
-}
-
-/// Packages all public crates as for a registry, which needs no network.
-fn package_crates(root: &Path, verify: Verify) -> Result<()> {
-    let mut arguments = vec!["package", "--workspace", "--allow-dirty", "--offline"];
-    if verify == Verify::No {
-        arguments.push("--no-verify");
-    }
-    let helpers = ["xtask", "bench", "floe-testkit"];
-    let excluded = helpers.iter().flat_map(|name| ["--exclude", name]);
-    let mut package = cargo(root, &arguments);
-    let output = package.args(excluded).output();
-    let output = output.context("cannot run cargo package")?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(
-        output.status.success() && !stderr.contains("warning:"),
-        "cargo package: {}\n{stderr}",
-        output.status
-    );
-    Ok(())
-}
 
 fn heading(name: &str) {
     println!("\n=== {name}");
