@@ -44,6 +44,8 @@ pub(crate) enum Peer {
 pub(crate) struct Program {
     /// Whether it is ssh itself.
     is_ssh: bool,
+    /// The remedy if ssh itself fails.
+    ssh_advice: &'static str,
     /// `None` after its end was left to a thread.
     child: Option<Mutex<Child>>,
     /// The last lines of its standard error.
@@ -64,7 +66,12 @@ impl Stream {
     }
 
     /// Starts a program. The lines of its standard error become events, as messages of `name`.
-    pub(crate) fn start(mut command: Command, name: &str, events: &Events) -> io::Result<Stream> {
+    /// `advice` is what to do about a failure of ssh itself.
+    pub(crate) fn start(
+        (mut command, advice): (Command, &'static str),
+        name: &str,
+        events: &Events,
+    ) -> io::Result<Stream> {
         let is_ssh = command.get_program() == "ssh";
         command
             .stdin(Stdio::piped())
@@ -77,6 +84,7 @@ impl Stream {
         // From here on, an error ends the program.
         let peer = Peer::Program(Program {
             is_ssh,
+            ssh_advice: advice,
             child: Some(Mutex::new(child)),
             last_lines: last_lines.clone(),
             log: Mutex::new(log),
@@ -159,7 +167,7 @@ impl Peer {
             }
             Peer::Program(program) => match program.exit_code() {
                 Some(0) => SHELL_ENDS,
-                Some(SSH_FAILED) if program.is_ssh => "; try to log in with ssh itself",
+                Some(SSH_FAILED) if program.is_ssh => program.ssh_advice,
                 Some(_) if program.is_ssh => ADMITS_OTHER_WORDS,
                 _ => "",
             },

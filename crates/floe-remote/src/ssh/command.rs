@@ -77,6 +77,8 @@ impl SshCommand {
                 "-oGlobalKnownHostsFile=/dev/null",
                 "-oStrictHostKeyChecking=yes",
             ]);
+            // Otherwise ssh looks for the address that its configuration gives to this name.
+            command.arg(format!("-oHostKeyAlias={}", self.host));
         }
         command.args(&self.options);
         // Without this, a machine that has disappeared would hold up the copy for ever.

@@ -109,7 +109,11 @@ impl SshUri {
             reason: self.reason(error),
         };
         let (command, known_hosts) = self.ssh.build().map_err(|error| failed(&error))?;
-        let stream = Stream::start(command, &self.name, &session.events);
+        let advice = match &known_hosts {
+            Some(_) => OTHER_HOST_KEY,
+            None => TRY_SSH,
+        };
+        let stream = Stream::start((command, advice), &self.name, &session.events);
         let stream = stream.map_err(|error| failed(&error))?;
         // ssh has read the file when the connection is open.
         let opened = move || {
@@ -142,6 +146,11 @@ impl SshUri {
         }
     }
 }
+
+/// The remedies for a failure of ssh itself.
+const TRY_SSH: &str = "; try to log in with ssh itself";
+const OTHER_HOST_KEY: &str = "; perhaps the host has another key than the one of \
+                              base64-ssh-public-host-key";
 
 /// Splits `[USER@]HOST[:PORT]` into the destination for ssh, the host and the port.
 fn split_address(address: &str) -> Result<(String, String, Option<u16>), String> {
