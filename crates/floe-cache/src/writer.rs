@@ -15,6 +15,7 @@ mod examine;
 mod nar_file;
 mod options;
 mod publish;
+mod signatures;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -24,7 +25,7 @@ use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
-    ResumableTarget, Space, Target, TargetContext, TargetFacts, codec,
+    ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts, codec,
 };
 use parking_lot::Mutex;
 
@@ -37,6 +38,7 @@ use build_logs::BuildLogs;
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
 pub use options::CacheWriteOptions;
+use signatures::UnsignedNarInfos;
 
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub struct BinaryCacheWriter {
     elsewhere: Mutex<HashSet<StorePath>>,
     /// The build logs of the new paths, if the cache receives them too.
     build_logs: Option<BuildLogs>,
+    /// The narinfos that this copy has met and that lack a signature by one of the keys.
+    unsigned: Mutex<UnsignedNarInfos>,
 }
 
 impl BinaryCacheWriter {
@@ -130,6 +134,7 @@ impl BinaryCacheWriter {
             whole: Mutex::default(),
             elsewhere: Mutex::default(),
             build_logs: None,
+            unsigned: Mutex::default(),
         })
     }
 
@@ -159,7 +164,11 @@ impl BinaryCacheWriter {
                     self.whole.lock().insert(path.clone(), references);
                     continue;
                 }
-                Presence::Damaged(reason) => missing.damaged.push((path.clone(), reason)),
+                Presence::Damaged(reason) => {
+                    // Its new narinfo will be signed.
+                    self.unsigned.lock().remove(path);
+                    missing.damaged.push((path.clone(), reason));
+                }
                 Presence::Missing => {}
             }
             missing.paths.push(path.clone());
@@ -282,6 +291,10 @@ impl Target for BinaryCacheWriter {
         for path in paths {
             staged.remove(path);
         }
+    }
+
+    fn as_signing(&self) -> Option<&dyn SigningTarget> {
+        (!self.keys.is_empty()).then_some(self as &dyn SigningTarget)
     }
 
     /// Without records, the next run does not find the staged paths.

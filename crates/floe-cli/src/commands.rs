@@ -21,6 +21,7 @@ pub(crate) mod push;
 pub(crate) mod roots;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod sign;
 pub(crate) mod uninstall;
 pub(crate) mod verify;
 
@@ -79,12 +80,15 @@ pub(crate) enum Command {
     Verify(verify::args::VerifyArgs),
     /// Show the metadata of paths in a store or binary cache
     Info(info::args::InfoArgs),
+    /// Add signatures to paths of a binary cache or a local store
+    Sign(sign::args::SignArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
     Config(config::args::ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
     #[command(args_conflicts_with_subcommands = true)]
     Serve(Box<serve::args::ServeArgs>),
     /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
+    #[command(version)]
     NixCopyClosure(nix_copy_closure::args::NixCopyClosureArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]
@@ -139,6 +143,7 @@ impl Cli {
             Command::Optimise(args) => optimise::run(&args),
             Command::Verify(args) => verify::run(args),
             Command::Info(args) => info::run(args),
+            Command::Sign(args) => sign::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Serve(mut args) => {
                 args.log.log_format = args.log.log_format.or(self.log.log_format);
@@ -207,6 +212,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     optimise::page::PAGES,
     verify::page::PAGES,
     info::page::PAGES,
+    sign::page::PAGES,
     config::page::PAGES,
     serve::page::PAGES,
     nix_copy_closure::page::PAGES,

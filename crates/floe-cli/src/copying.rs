@@ -70,7 +70,9 @@ impl Follow {
             Follow::No => args.read()?,
             _ => args.named(),
         };
-        Ok(RequestedPaths::Named(settings.follow_links(&paths, stores)))
+        Ok(RequestedPaths::Named(
+            settings.follow_links(&paths, stores)?,
+        ))
     }
 }
 
@@ -144,7 +146,7 @@ impl Copying<'_> {
         request: &'a CopyRequest,
         observers: &'a CopyObservers,
     ) -> anyhow::Result<Opened<'a>> {
-        let args = self.args;
+        let (args, settings) = (self.args, self.settings);
         if let (Some(layout), false) = (request.target.layout(), request.options.dry_run) {
             // Must come before any other thread starts: such a thread would keep the read-only
             // mount.
@@ -153,7 +155,7 @@ impl Copying<'_> {
         check_key_parameters(&*request.target)?;
         let checked = request.check()?;
         let path_count = checked.path_count();
-        let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);
+        let check_gc_roots = |paths| GcRootLinks::check(args, settings, &*request.target, paths);
         let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
         let trace = args.trace.as_deref();
         let trace = trace.map(|file| Trace::create(file, self.action.name()));

@@ -3,16 +3,17 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ContextKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind as ClapError};
 use floe_config::ConfigError;
 use floe_server::ServeError;
 use floe_server::address::AddressError;
 use floe_store::StoreError;
-use floe_transfer::{Error, ErrorKind};
+use floe_transfer::{Error, ErrorKind, nearest_name};
 use serde_json::{Value, json};
 
 use crate::display::{self, Level, eprint_error};
 use crate::exit_code::code_and_name;
+use crate::nix_spellings::floe_spelling;
 
 /// The failure of a command that has reported it already; its exit code.
 #[derive(Debug, thiserror::Error)]
@@ -123,9 +124,39 @@ pub(crate) fn report_usage(
     mut error: clap::Error,
     arguments: impl Iterator<Item = OsString>,
 ) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.collect();
+    if matches!(
+        error.kind(),
+        ClapError::InvalidSubcommand | ClapError::UnknownArgument
+    ) && let Some(fix) = floe_spelling(&arguments)
+    {
+        let words: Vec<_> = arguments
+            .iter()
+            .skip(1)
+            .map(|it| it.to_string_lossy())
+            .collect();
+        return report(&anyhow::Error::from(UsageError(format!(
+            "cannot run floe {}: that is a spelling of Nix; try {fix}",
+            words.join(" ")
+        ))));
+    }
+    if error.kind() == ClapError::UnknownArgument
+        && let Some(name @ ("run" | "shell")) = arguments.get(1).and_then(|it| it.to_str())
+        && !arguments.contains(&"--".into())
+    {
+        let option = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(option)) => option.clone(),
+            _ => "the option".into(),
+        };
+        return report(&anyhow::Error::from(UsageError(format!(
+            "cannot use {option}: floe {name} has no such option; write -- before the arguments of \
+             the program"
+        ))));
+    }
     // For an unknown option, clap suggests to pass it as a path, which is never meant.
     error.remove(ContextKind::Suggested);
-    if error.use_stderr() && requests_json(arguments) {
+    remove_far_suggestions(&mut error);
+    if error.use_stderr() && requests_json(&arguments) {
         let message = error.render().to_string();
         write_error(ErrorKind::Usage, json!({ "message": message.trim_end() }));
     } else if error.use_stderr() && display::is_journal() {
@@ -144,8 +175,33 @@ pub(crate) fn report_usage(
     }
 }
 
-fn requests_json(arguments: impl Iterator<Item = OsString>) -> bool {
-    let arguments: Vec<OsString> = arguments.collect();
+/// Removes the similar names that are not similar enough to be meant.
+fn remove_far_suggestions(error: &mut clap::Error) {
+    for (typed, suggested) in [
+        (
+            ContextKind::InvalidSubcommand,
+            ContextKind::SuggestedSubcommand,
+        ),
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+    ] {
+        let texts = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => vec![text.clone()],
+            Some(ContextValue::Strings(texts)) => texts.clone(),
+            _ => Vec::new(),
+        };
+        let (typed, names) = (texts(typed), texts(suggested));
+        let is_near = |name: &str| {
+            let name = name.trim_start_matches('-');
+            let typed = typed.first().map(|text| text.trim_start_matches('-'));
+            typed.is_some_and(|typed| nearest_name(typed, [name]).is_some())
+        };
+        if !names.is_empty() && !names.iter().any(|name| is_near(name)) {
+            error.remove(suggested);
+        }
+    }
+}
+
+fn requests_json(arguments: &[OsString]) -> bool {
     let pair = ["--log-format", "json"];
     arguments.contains(&"--log-format=json".into()) || arguments.windows(2).any(|two| two == pair)
 }

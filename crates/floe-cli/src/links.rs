@@ -7,6 +7,8 @@ use std::path::{self, Component, Path, PathBuf};
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::StoreLayout;
 
+use crate::exit::UsageError;
+
 /// The names of a store: the store directory that paths name, and the directory with the files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreNames {
@@ -68,6 +70,20 @@ impl StoreNames {
         };
         in_store(path).or_else(|| in_store(&moved?))
     }
+}
+
+/// Checks that an argument which can only be a file of this machine exists.
+///
+/// Errors: it does not exist.
+pub(crate) fn check_exists(text: &str, store_dir: &StoreDir) -> Result<(), UsageError> {
+    let is_file = text.starts_with(['/', '.', '~']) && text.contains('/');
+    let is_elsewhere = !Path::new(text).starts_with(store_dir.as_str());
+    if is_file && is_elsewhere && fs::symlink_metadata(text).is_err() {
+        return Err(UsageError(format!(
+            "cannot use {text}: there is no such file"
+        )));
+    }
+    Ok(())
 }
 
 /// Returns the path of a file in the working directory, which the user may mean by a bare name.

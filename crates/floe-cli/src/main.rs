@@ -4,15 +4,18 @@ mod args;
 mod commands;
 mod completions;
 mod copying;
+mod default_profile;
 mod display;
 mod exit;
 mod exit_code;
 mod links;
 mod messages;
+mod nix_spellings;
 mod open_files;
 mod options;
 mod page;
 mod path_lines;
+mod path_names;
 mod root_links;
 mod signals;
 mod stdout;
@@ -31,7 +34,7 @@ fn main() -> ExitCode {
         return exit_code(commands::nix_serve::run(&args));
     }
     // A shell asks for completions by this variable.
-    CompleteEnv::with_factory(commands::command_line)
+    CompleteEnv::with_factory(|| completions::with_values(commands::command_line()))
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
     let line = commands::nix_copy_closure::command_line(std::env::args_os());

@@ -12,7 +12,8 @@ use floe_transfer::{Cancel, ClosureLimit, Error, StoreConfig, UriContext, parse_
 
 use crate::args::{OptionArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
-use crate::links::{StoreNames, existing_file};
+use crate::exit::UsageError;
+use crate::links::{StoreNames, check_exists, existing_file};
 use crate::messages::{counted, waiting_for_resource};
 use crate::open_files::{self, limit_connections};
 use crate::root_links::warn_of_unreadable;
@@ -48,11 +49,13 @@ impl Settings {
 
     /// Replaces arguments that lead into one of the local stores among `stores`, else into the
     /// configured store directory.
+    ///
+    /// Errors: an argument names a file that does not exist.
     pub(crate) fn follow_links(
         &self,
         arguments: &[String],
         stores: &[&dyn StoreConfig],
-    ) -> Vec<String> {
+    ) -> Result<Vec<String>, UsageError> {
         let layouts = stores.iter().filter_map(|store| store.layout());
         let mut names: Vec<StoreNames> = layouts.map(StoreNames::from).collect();
         if names.is_empty() {
@@ -63,9 +66,13 @@ impl Settings {
         }
         let followed = arguments.iter().map(|text| {
             let followed = names.iter().find_map(|names| names.follow_one(text));
-            followed
-                .or_else(|| existing_file(text))
-                .unwrap_or_else(|| text.clone())
+            if let Some(found) = followed.or_else(|| existing_file(text)) {
+                return Ok(found);
+            }
+            for names in &names {
+                check_exists(text, &names.store_dir)?;
+            }
+            Ok(text.clone())
         });
         followed.collect()
     }

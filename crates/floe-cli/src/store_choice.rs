@@ -98,6 +98,17 @@ fn ignored_substituter(error: &Error) -> String {
     format!("ignoring substituter: {error}")
 }
 
+/// Returns why a command for local stores cannot use a store of another kind.
+pub(crate) fn why_not_local(store: &dyn StoreConfig) -> &'static str {
+    // Only a store with substituters of its own is behind a daemon.
+    if store.facts().can_substitute {
+        "it is a store behind a daemon, which has no such command; leave out --store for the store \
+         of this machine, or run floe on the machine of the store"
+    } else {
+        "it is a binary cache; name a store with --root or --store"
+    }
+}
+
 /// Warns of parameters of store URIs that have no effect.
 pub(crate) fn warn_of_ignored(parameters: &[IgnoredParameter]) {
     parameters.iter().for_each(warn);
@@ -119,8 +130,8 @@ impl LocalStore {
         let config = settings.store(args.local.choice(), StoreAccess::Read)?;
         let Some(layout) = config.layout().cloned() else {
             bail!(UsageError(format!(
-                "cannot read the roots of {config}: it is a binary cache; name a store with \
-                 --root or --store"
+                "cannot use {config}: {}",
+                why_not_local(&*config)
             )));
         };
         Ok(LocalStore {

@@ -19,6 +19,7 @@ mod order;
 mod plan;
 mod receive;
 mod resolve;
+mod signatures;
 mod summary;
 mod transfer;
 mod trust;
@@ -137,6 +138,7 @@ impl ClosureCopy<'_> {
             self.discard_recovered(&|_| false);
         }
         requested_paths.retain(|path| !missing.contains(path));
+        self.add_signatures(&mut summary)?;
         summary.requested_paths = requested_paths;
         Ok(summary)
     }
@@ -208,11 +210,7 @@ impl ClosureCopy<'_> {
     fn check_store_dirs(&self) -> Result<(), Error> {
         let dir = self.target.store_dir();
         let sources = &self.sources.list;
-        // The target has all requested paths.
-        if sources.is_empty() && !self.sources.unavailable.is_empty() {
-            return Ok(());
-        }
-        if sources.iter().any(|source| source.is_for(dir)) {
+        if self.sources.are_unneeded || sources.iter().any(|source| source.is_for(dir)) {
             return Ok(());
         }
         Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?))

@@ -1,5 +1,6 @@
 //! A copy as a front end requests it: the command line and libfloe use the same.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -192,31 +193,33 @@ impl<'a> CheckedRequest<'a> {
         })
     }
 
-    /// Opens the sources. A local store as target opens while they connect, and is returned too. If
-    /// it has all requested paths, it needs no source.
+    /// Opens the sources, unless a local store as target has all requested paths. A new store opens
+    /// while they connect. Returns the store, too.
     fn open_sources(
         &self,
         session: &Session,
     ) -> Result<(Sources, Option<Result<WritableTarget, Error>>), Error> {
         let request = self.request;
-        let opening = Sources::begin_open(&request.sources, request.order, session)?;
         // A local store does not depend on the sources.
         let is_independent = request.target.layout().is_some();
-        let target = is_independent.then(|| self.open_target(None, session));
-        let error = match opening.wait() {
-            Ok(sources) => return Ok((sources, target)),
-            Err(Error::Cancelled) => return Err(Error::Cancelled),
-            Err(error) => error,
-        };
+        let may_have_all = is_independent && !request.target.is_new();
+        let mut target = may_have_all.then(|| self.open_target(None, session));
         if let Some(Ok(found)) = &target
             && self.has_all(&*found.opened.target)?
         {
-            let names: Vec<String> = request.sources.iter().map(ToString::to_string).collect();
-            let sources = Sources::none_needed(names.join(", "), error);
-            return Ok((sources, target));
+            return Ok((Sources::none_needed(), target));
         }
+        let opening = Sources::begin_open(&request.sources, request.order, session)?;
+        if is_independent && target.is_none() {
+            target = Some(self.open_target(None, session));
+        }
+        let error = match opening.wait() {
+            Ok(sources) => return Ok((sources, target)),
+            Err(error) => error,
+        };
         if let Some(Ok(target)) = target
             && let Some(store) = target.opened.local_store
+            && !matches!(error, Error::Cancelled)
         {
             store.remove_if_unused();
         }
@@ -272,8 +275,20 @@ impl<'a> CheckedRequest<'a> {
                 },
             });
         }
-        let missing = target.add_temp_roots_and_query_missing(&valid)?;
-        Ok(missing.paths.is_empty())
+        let mut seen = BTreeSet::new();
+        while !valid.is_empty() {
+            let missing = target.add_temp_roots_and_query_missing(&valid)?;
+            if !missing.paths.is_empty() {
+                return Ok(false);
+            }
+            // A store with damaged paths has to look at whole closures.
+            seen.extend(valid);
+            valid = missing.unchecked_references;
+            valid.retain(|path| !seen.contains(path));
+            valid.sort_unstable();
+            valid.dedup();
+        }
+        Ok(true)
     }
 }
 

@@ -64,7 +64,11 @@ fn parse(uri: &StoreUri, context: &UriContext) -> Result<Arc<dyn StoreConfig>, S
         #[cfg(feature = "s3")]
         "s3" => Arc::new(S3CacheUri::parse(uri, context)?),
         "" if is_existing_directory(&uri.address) => parse_local(uri, context)?,
-        "" => return Err(spelling::of_text(&redact_credentials(&uri.address))),
+        // Only a text with a colon may have a password.
+        "" if uri.address.contains(':') => {
+            return Err(spelling::of_text(&redact_credentials(&uri.address)));
+        }
+        "" => return Err(spelling::of_text(&uri.address)),
         scheme => return Err(spelling::of_scheme(scheme)),
     })
 }

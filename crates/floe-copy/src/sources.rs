@@ -15,6 +15,8 @@ pub struct Sources {
     /// The sources that could not be opened, by their store URIs without credentials, with the
     /// causes.
     pub unavailable: Vec<(String, Arc<Error>)>,
+    /// Whether the target has everything, so that no source was opened.
+    pub(crate) are_unneeded: bool,
     /// When a failed transfer is repeated.
     retry: RetryPolicy,
     /// The faults of each source in transfers.
@@ -57,16 +59,18 @@ impl Sources {
         Sources {
             list,
             unavailable: Vec::new(),
+            are_unneeded: false,
             retry,
             faults,
         }
     }
 
-    /// Makes an empty list for a target that has everything, with the reason why it is empty.
-    pub(crate) fn none_needed(names: String, error: Error) -> Sources {
-        let mut sources = Sources::new(Vec::new(), RetryPolicy::default());
-        sources.unavailable.push((names, Arc::new(error)));
-        sources
+    /// Makes an empty list for a target that has everything.
+    pub(crate) fn none_needed() -> Sources {
+        Sources {
+            are_unneeded: true,
+            ..Sources::new(Vec::new(), RetryPolicy::default())
+        }
     }
 
     /// Returns the policy for transfers from one source.

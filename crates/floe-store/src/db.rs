@@ -27,6 +27,7 @@ pub(crate) use open::AccessMode;
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use tables::{MissingTables, has_no_trees};
 pub(crate) use write::Registration;
+pub use write::Signing;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};

@@ -16,7 +16,7 @@ use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
 use advice::{
-    advice, advice_on_database, advice_on_full_collection, advice_on_obstacle,
+    advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, describe_absent,
     describe_no_generation, describe_non_profile, join_paths,
 };
 
@@ -190,11 +190,13 @@ pub enum StoreError {
         target: Option<PathBuf>,
     },
     /// There is no profile at a place.
-    #[error(
-        "cannot read the profile {0}: there is none; name one with --profile, or make one by \
-         floe install --profile {0} PATH"
-    )]
-    NoProfile(PathBuf),
+    #[error("cannot read the profile {path}: {}", describe_absent(path, target))]
+    NoProfile {
+        /// The place.
+        path: PathBuf,
+        /// The target of a link without generations.
+        target: Option<PathBuf>,
+    },
     /// A profile has no such generation.
     #[error("cannot switch or change {profile}: {}", describe_no_generation(*wanted, *current))]
     NoGeneration {

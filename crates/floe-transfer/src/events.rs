@@ -154,6 +154,14 @@ pub enum Event<'a> {
         /// The reason.
         error: &'a Error,
     },
+    /// A present path gets no signature, because the target has other facts about it than the
+    /// source.
+    NotSigned {
+        /// The path.
+        path: &'a StorePath,
+        /// The fact that differs, such as `NAR hash`.
+        what: &'static str,
+    },
     /// A local store has rows that do not parse. The copy goes on without them.
     SkippedRows {
         /// The rows, at least one.

@@ -58,8 +58,8 @@ pub use store_config::{
 };
 pub use store_uri::StoreUri;
 pub use target::{
-    CollectedTarget, CommitOutcome, MissingPaths, ResumableTarget, RootRegistry, Target,
-    TargetFacts,
+    CollectedTarget, CommitOutcome, MissingPaths, ResumableTarget, RootRegistry, SigningOutcome,
+    SigningTarget, Target, TargetFacts,
 };
 pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};
 pub use url::redact_credentials;

@@ -78,6 +78,10 @@ impl PathSpec {
 /// Returns why a text is not a path spec.
 fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
     let is_elsewhere = format!("it is not in {store_dir}");
+    let base_name = text.rsplit('/').next().unwrap_or_default();
+    if base_name.starts_with("HASH-") || base_name == "HASH" {
+        return "HASH stands for the 32 characters of a store path".into();
+    }
     match error {
         StorePathError::NameCharacter {
             character: character @ ('^' | '!'),

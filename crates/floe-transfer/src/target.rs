@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-use floe_format::{HashPart, StoreDir, StorePath};
+use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
 
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
@@ -87,6 +87,11 @@ pub trait Target: Debug + Send + Sync {
         None
     }
 
+    /// Returns the operations that sign present paths, if the target has keys of its own.
+    fn as_signing(&self) -> Option<&dyn SigningTarget> {
+        None
+    }
+
     /// Returns the registration of GC roots, if another process does that for the target.
     fn as_root_registry(&self) -> Option<&dyn RootRegistry> {
         None
@@ -160,6 +165,36 @@ pub trait CollectedTarget {
     fn query_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error>;
 }
 
+/// A target that signs paths with keys of its own.
+pub trait SigningTarget {
+    /// Returns the present paths that this copy has met and that lack a signature by a key.
+    fn unsigned_paths(&self) -> Vec<StorePath>;
+
+    /// Signs those of [`unsigned_paths`](SigningTarget::unsigned_paths) whose facts in the target
+    /// are those in `infos`, the paths of the source.
+    ///
+    /// Errors: those of the target; [`Error::Cancelled`].
+    fn add_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error>;
+
+    /// Signs those of `paths` that are present and lack a signature by a key.
+    ///
+    /// Errors: those of the target; [`Error::Cancelled`].
+    fn sign(&self, paths: &[StorePath]) -> Result<SigningOutcome, Error>;
+}
+
+/// The outcome of a request for signatures. It lists no path that had all of them.
+#[derive(Debug, Default)]
+pub struct SigningOutcome {
+    /// The signed paths.
+    pub signed: Vec<StorePath>,
+    /// The paths that were not signed, because the target has other facts, and which of them.
+    pub different: Vec<(StorePath, &'static str)>,
+    /// The paths that the target does not have.
+    pub absent: Vec<StorePath>,
+    /// The paths whose metadata cannot be used, with the reason.
+    pub unusable: Vec<(StorePath, String)>,
+}
+
 /// A target whose GC roots another process registers, such as a daemon.
 pub trait RootRegistry {
     /// Registers a link on this machine to a path as an indirect root.
@@ -197,6 +232,8 @@ pub struct CommitOutcome {
     /// How many of them clients refuse, because they have neither a signature nor a content
     /// address. A target that is a store needs none.
     pub unsigned: u64,
+    /// The sizes of the NAR files that a cache has got for them, in bytes.
+    pub sent_bytes: u64,
     /// Still staged: another process has locked them. The pipeline commits them again.
     pub busy: Vec<StorePath>,
     /// Still staged, with the references that are not valid.

@@ -67,10 +67,7 @@ impl UriParameters {
 }
 
 /// Returns the known name that is most similar to a name, if any is similar enough to be meant.
-pub fn nearest_name(
-    name: &str,
-    known: impl IntoIterator<Item = &'static str>,
-) -> Option<&'static str> {
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let similarity = |it: &str| strsim::normalized_damerau_levenshtein(it, name);
     let rated = known.into_iter().map(|it| (similarity(it), it));
     let best = rated.max_by(|a, b| a.0.total_cmp(&b.0));

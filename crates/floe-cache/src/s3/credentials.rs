@@ -69,6 +69,11 @@ impl Credentials {
         Ok((credentials, region))
     }
 
+    /// Whether requests have no signature, because there are no credentials.
+    pub(super) fn are_anonymous(&self) -> bool {
+        matches!(self.provider.get(), Some(None))
+    }
+
     /// Returns valid credentials; `None` for a request without signature.
     ///
     /// Errors: [`CacheError::Credentials`].

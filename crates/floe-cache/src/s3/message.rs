@@ -21,7 +21,10 @@ fn advice(code: &str) -> &'static str {
             "; name the region of the bucket with region= in the URL"
         }
         "PermanentRedirect" => "; name the region of the bucket with region= or endpoint=",
-        "InvalidAccessKeyId" | "SignatureDoesNotMatch" => "; check the credentials",
+        // versitygw has the second code.
+        "InvalidAccessKeyId" | "XAdminUserNotFound" | "SignatureDoesNotMatch" => {
+            "; check the credentials"
+        }
         "ExpiredToken" | "InvalidToken" => "; get new credentials",
         "NoSuchBucket" => "; check the name of the bucket",
         "RequestTimeTooSkewed" => "; set the clock of this machine",

@@ -87,7 +87,11 @@ impl Dialect for S3Signer {
     }
 
     fn explain(&self, body: &[u8]) -> Option<Explanation> {
-        explain(body)
+        let mut explained = explain(body)?;
+        if explained.is_denial && self.credentials.are_anonymous() {
+            explained.advice = NO_CREDENTIALS;
+        }
+        Some(explained)
     }
 
     /// S3 begins the reply to the end of a multipart upload before it knows the result.
@@ -106,6 +110,9 @@ fn is_below(url: &Url, bucket: &Url) -> bool {
 
 /// The beginning of the names of the headers that S3 demands to be signed, beside `host`.
 const SIGNED_PREFIX: &str = "x-amz-";
+
+const NO_CREDENTIALS: &str = "; no credentials were found: set AWS_ACCESS_KEY_ID and \
+                              AWS_SECRET_ACCESS_KEY, or name a profile with profile= in the URL";
 
 const INVALID_URL: Error = Error::Internal("a URL of a bucket is not a URI");
 

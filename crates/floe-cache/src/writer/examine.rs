@@ -79,9 +79,11 @@ impl BinaryCacheWriter {
                         Err(reason) => found[index] = Presence::Damaged(reason),
                         // A NAR outside of the cache is not examined.
                         Ok(narinfo) if narinfo.url.contains("://") => {
+                            self.note_signatures(&narinfo, &text);
                             found[index] = Presence::Whole(narinfo.info.references);
                         }
                         Ok(narinfo) => {
+                            self.note_signatures(&narinfo, &text);
                             let url = narinfo.url.clone();
                             // An object that a list lacks may have another name in it.
                             if let Some(Some(len)) = nars.len_of(&url) {
@@ -146,25 +148,62 @@ impl BinaryCacheWriter {
             Some(_) if must_read => None,
             Some(_) => Some(Presence::Whole(BTreeSet::new())),
         };
-        let known: Vec<Option<Presence>> = paths.iter().map(known).collect();
-        let unknown = paths
-            .iter()
-            .zip(&known)
-            .filter(|(_, known)| known.is_none());
-        let unknown: Vec<StorePath> = unknown.map(|(path, _)| path.clone()).collect();
-        let examined = self.examine_with(&unknown, &nars, &self.cancel)?;
-        let mut examined = examined.into_iter();
-        let found = known.into_iter().map(|known| {
-            // One for each unknown path.
-            known
-                .or_else(|| examined.next())
-                .unwrap_or(Presence::Missing)
-        });
-        Ok(found.collect())
+        let mut known: Vec<Option<Presence>> = paths.iter().map(known).collect();
+        // The narinfos of the others are read.
+        let listed =
+            (0..paths.len()).filter(|index| matches!(known[*index], Some(Presence::Whole(_))));
+        let listed: Vec<usize> = listed.collect();
+        self.examine_unknown(paths, &mut known, &nars)?;
+        self.examine_signatures(paths, (&mut known, listed), &nars)?;
+        let found = known.into_iter();
+        Ok(found.map(|it| it.unwrap_or(Presence::Missing)).collect())
+    }
+
+    /// Examines the paths whose state is not known.
+    fn examine_unknown(
+        &self,
+        paths: &[StorePath],
+        known: &mut [Option<Presence>],
+        nars: &Listed,
+    ) -> Result<(), Error> {
+        let unknown = (0..paths.len()).filter(|index| known[*index].is_none());
+        let unknown: Vec<usize> = unknown.collect();
+        let names: Vec<StorePath> = unknown.iter().map(|index| paths[*index].clone()).collect();
+        let examined = self.examine_with(&names, nars, &self.cancel)?;
+        for (index, presence) in unknown.into_iter().zip(examined) {
+            known[index] = Some(presence);
+        }
+        Ok(())
+    }
+
+    /// Reads the narinfos of present paths, so that a copy with a key finds those that lack its
+    /// signature: of many paths a sample first, and all if one of these lacks it.
+    fn examine_signatures(
+        &self,
+        paths: &[StorePath],
+        (known, listed): (&mut [Option<Presence>], Vec<usize>),
+        nars: &Listed,
+    ) -> Result<(), Error> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let step = listed.len().div_ceil(SAMPLE_LEN).max(1);
+        let (sample, rest): (Vec<_>, Vec<_>) = listed
+            .into_iter()
+            .enumerate()
+            .partition(|(number, _)| number % step == 0);
+        for part in [sample, rest] {
+            part.iter().for_each(|(_, index)| known[*index] = None);
+            self.examine_unknown(paths, known, nars)?;
+            if self.unsigned.lock().is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Parses the narinfo of a path. The error says why it cannot be used.
-    fn parse_narinfo(&self, path: &StorePath, text: &[u8]) -> Result<NarInfo, String> {
+    pub(super) fn parse_narinfo(&self, path: &StorePath, text: &[u8]) -> Result<NarInfo, String> {
         let narinfo = NarInfo::parse(text, &self.store_dir).map_err(|error| error.to_string())?;
         if narinfo.info.path == *path {
             Ok(narinfo)
@@ -242,6 +281,9 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
         _ => None,
     }
 }
+
+/// As many narinfos are read in one or two round trips.
+const SAMPLE_LEN: usize = 100;
 
 const LIST_PANICKED: &str = "the thread of a list panicked";
 

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::{NarInfo, StorePath};
 use floe_transfer::{Cancel, CommitOutcome, Error};
 
 use super::examine::Presence;
@@ -51,9 +51,12 @@ impl BinaryCacheWriter {
             for nar in std::mem::take(&mut waiting.ready) {
                 self.write_narinfo(nar, &mut writes);
             }
-            let Some((info, written)) = writes.next()? else {
+            let Some((narinfo, written)) = writes.next()? else {
                 break;
             };
+            let NarInfo {
+                info, file_size, ..
+            } = narinfo;
             let is_unsigned = info.signatures.is_empty() && info.ca.is_none();
             let path = info.path;
             match written {
@@ -71,6 +74,7 @@ impl BinaryCacheWriter {
             self.whole.lock().insert(path.clone(), info.references);
             waiting.release(&path);
             outcome.unsigned += u64::from(is_unsigned);
+            outcome.sent_bytes += file_size.unwrap_or(0);
             outcome.valid.push(path);
         }
         // Their references were refused.
@@ -191,7 +195,7 @@ impl BinaryCacheWriter {
         logs.write(&*self.storage, deriver, reply)
     }
 
-    fn write_narinfo(&self, nar: StagedNar, writes: &mut Writes<PathInfo>) {
+    fn write_narinfo(&self, nar: StagedNar, writes: &mut Writes<NarInfo>) {
         let mut narinfo = nar.narinfo;
         narinfo.info.ultimate = false;
         for key in &self.keys {
@@ -199,7 +203,7 @@ impl BinaryCacheWriter {
         }
         let text = narinfo.to_text(&self.store_dir);
         let name = narinfo_name(&narinfo.info.path);
-        let reply = writes.callback(|written| (narinfo.info, written));
+        let reply = writes.callback(|written| (narinfo, written));
         self.storage
             .put(&name, text.into(), Durability::Synced, reply);
     }

@@ -13,6 +13,11 @@ use crate::stdout::print;
 use args::ConfigArgs;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
+    // `nix config show` has one word more.
+    let names = match args.names.as_slice() {
+        [first, names @ ..] if first == "show" => names,
+        names => names,
+    };
     let settings = Settings::load(&args.options, None)?;
     let store_note = store_note(&settings);
     let mut config = settings.config;
@@ -21,18 +26,18 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     }
     let network = config.network();
     let proxies = config.proxies.clone();
-    let proxies = named_proxies(&proxies).filter(|_| args.names.is_empty());
+    let proxies = named_proxies(&proxies).filter(|_| names.is_empty());
     let mut entries = config.entries();
-    if !args.names.is_empty() {
+    if !names.is_empty() {
         let is = |entry: &SettingEntry<'_>, name: &str| {
             entry.name == name || entry.aliases.contains(&name)
         };
-        for name in &args.names {
+        for name in names {
             if !entries.iter().any(|entry| is(entry, name)) {
                 return Err(ConfigError::Unknown(name.clone()).into());
             }
         }
-        entries.retain(|entry| args.names.iter().any(|name| is(entry, name)));
+        entries.retain(|entry| names.iter().any(|name| is(entry, name)));
     }
     if args.json {
         let mut object = Map::new();

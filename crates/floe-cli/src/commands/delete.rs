@@ -16,8 +16,8 @@ use serde_json::json;
 use super::gc::{StoreProgress, dead_to_json, gc_settings, print_dead, report};
 use crate::args::read_paths;
 use crate::display::warn;
-use crate::links::StoreNames;
 use crate::messages::{escaped, kept_rows};
+use crate::path_names;
 use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -66,8 +66,7 @@ fn show(args: &DeleteArgs, dead: &[DeadFile], dir: &StoreDir) -> anyhow::Result<
 /// Parses the paths. A path that is not valid may be on disk.
 fn parse_paths(texts: &[String], reader: &StoreReader) -> anyhow::Result<Vec<StorePath>> {
     let layout = reader.layout();
-    let names = StoreNames::from(layout);
-    let texts = names.follow(texts);
+    let texts = path_names::follow(layout, texts)?;
     let paths = texts.iter().map(|text| {
         let spec = PathSpec::parse(text, &layout.store_dir)?;
         Ok(spec.find_in_store(reader)?)

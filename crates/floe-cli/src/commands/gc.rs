@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use floe_store::{Collector, FileSystem, Garbage, GcSettings, StoreLayout};
-use floe_transfer::Cancel;
+use floe_transfer::{Cancel, Size};
 use serde_json::{Value, json};
 
 use crate::display::warn;
@@ -62,7 +62,18 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     let progress = StoreProgress::start(cancel, "deleted").announced();
     let (results, collected) = collector.collect(&gc_settings, max_freed, &progress);
     drop(progress);
-    report(&results, collected, args.store.json)
+    report(&results, collected, args.store.json)?;
+    if let Some(wanted) = args.free
+        && let Some(free) = FileSystem::of(&layout.real_store_dir)?.free_bytes
+        && free < wanted.0
+    {
+        warn(format_args!(
+            "{} are free, less than the wanted {}: all other paths are alive",
+            Size(free),
+            Size(wanted.0)
+        ));
+    }
+    Ok(())
 }
 
 /// Returns the settings of a collection.

@@ -10,6 +10,7 @@ use floe_cache::Network;
 use floe_config::StoreAccess;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{HashPart, NarInfo, StorePath};
+use floe_store::StoreLayout;
 use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Session, Source};
 use serde_json::{Map, Value};
 
@@ -17,13 +18,14 @@ use crate::args::PathArgs;
 use crate::display::{Display, eprint_error};
 use crate::links::StoreNames;
 use crate::options::Settings;
+use crate::path_names;
 use crate::stdout::print;
 use args::InfoArgs;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
     let store_config = settings.store_or(args.from.as_deref(), &args.local, StoreAccess::Read)?;
-    let names = store_config.layout().map(StoreNames::from);
+    let layout = store_config.layout().cloned();
     let events = Events::new(Arc::new(Display::default()));
     let session = Session::new(Cancel::default(), events)
         .with_options::<Network>(settings.network(args.refresh));
@@ -31,7 +33,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let roots = requested(&args.paths, &**source, names)?;
+    let roots = requested(&args.paths, &**source, layout.as_ref())?;
     let QueriedClosure { found, absent } = source.query_closure(
         &roots,
         args.recursive,
@@ -67,11 +69,11 @@ fn print_all(
     }
 }
 
-/// Returns the requested paths. `names` are those of a local store.
-fn requested(
+/// Returns the requested paths. `layout` is that of a local store.
+pub(super) fn requested(
     args: &PathArgs,
     source: &dyn Source,
-    names: Option<StoreNames>,
+    layout: Option<&StoreLayout>,
 ) -> anyhow::Result<Vec<PathSpec>> {
     if args.all {
         let source_name = source.name();
@@ -80,11 +82,16 @@ fn requested(
         return Ok(all.into_iter().map(PathSpec::Path).collect());
     }
     let store_dir = source.store_dir();
-    let names = names.unwrap_or_else(|| StoreNames {
-        store_dir: store_dir.clone(),
-        real_store_dir: None,
-    });
-    let texts = names.follow(&args.read()?);
+    let texts = match layout {
+        Some(layout) => path_names::follow(layout, &args.read()?)?,
+        None => {
+            let names = StoreNames {
+                store_dir: store_dir.clone(),
+                real_store_dir: None,
+            };
+            names.follow(&args.read()?)
+        }
+    };
     let specs = texts.iter().map(|text| PathSpec::parse(text, store_dir));
     Ok(specs.collect::<Result<_, _>>()?)
 }
@@ -107,7 +114,10 @@ fn requested_first(roots: &[PathSpec], mut found: BTreeMap<StorePath, NarInfo>) 
 /// Returns the lines of the narinfo, for a store without the fields about a file to fetch.
 fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     let text = narinfo.to_text(source.store_dir());
-    let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
+    let is_about_file = |line: &&str| {
+        let fields = ["URL:", "Compression:", "FileHash:", "FileSize:"];
+        fields.iter().any(|field| line.starts_with(field))
+    };
     let has_files = source.facts().has_nar_files;
     let lines = text
         .lines()

@@ -22,7 +22,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     if !args.paths.all {
         let stores = [&request.target].into_iter().chain(&request.sources);
         let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
-        let paths = settings.follow_links(&args.paths.read()?, &stores);
+        let paths = settings.follow_links(&args.paths.read()?, &stores)?;
         request.paths = RequestedPaths::Named(paths);
     }
     if args.repair

@@ -6,12 +6,20 @@ pub(crate) mod page;
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Parser as _;
+use floe_config::StoreAccess;
+use floe_format::Derivation;
+use floe_format::derivation::DERIVATION_LEN_MAX;
+use floe_store::{StoreReader, read_regular_file};
+use floe_transfer::PathSpec;
 use floe_transfer::url::redact_credentials;
 
 use crate::commands::{Cli, Command};
+use crate::display::warn;
 use crate::exit::UsageError;
+use crate::options::Settings;
+use crate::path_names;
 use args::NixCopyClosureArgs;
 
 /// Returns the command line of floe. If the program was called as `nix-copy-closure`, that is the
@@ -20,36 +28,88 @@ pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec
     let mut line: Vec<OsString> = arguments.into_iter().collect();
     let name = line.first().and_then(|name| Path::new(name).file_name());
     if name.is_some_and(|name| name == NAME) {
-        line.insert(1, NAME.into());
+        // `--help` shows both words.
+        line.splice(..1, ["floe".into(), NAME.into()]);
     }
     line
 }
 
 pub(crate) fn run(args: &NixCopyClosureArgs) -> anyhow::Result<()> {
-    if args.include_outputs {
-        bail!(UsageError(
-            "cannot use --include-outputs: floe does not read derivations for it; name the outputs"
-                .into()
-        ));
-    }
     let mut uri = store_uri(&args.host)?;
-    if args.gzip {
+    if args.bzip2 || args.xz {
+        warn("ssh has one compression: --bzip2 and --xz mean --gzip, as in Nix");
+    }
+    if args.gzip || args.bzip2 || args.xz {
         uri += "?compress=true";
+    }
+    let mut paths = args.paths.clone();
+    if args.include_outputs {
+        paths.extend(outputs(args)?);
     }
     let direction = if args.from { "--from" } else { "--to" };
     // Nix's command demands no signatures either.
     let mut line = vec!["floe", "copy", "--no-check-sigs", direction, &uri];
-    line.extend(
-        args.use_substitutes
-            .then_some("--substitute-on-destination"),
-    );
+    if args.use_substitutes && args.from {
+        warn("ignoring --use-substitutes: floe fetches all paths from the named machine");
+    } else if args.use_substitutes {
+        line.push("--substitute-on-destination");
+    }
     line.extend(args.dry_run.then_some("--dry-run"));
+    let root = args.local.root.as_ref();
+    let root = root.map(|root| root.display().to_string());
+    line.extend(root.iter().flat_map(|root| ["--root", root]));
+    let store = args.local.store.iter();
+    line.extend(store.flat_map(|store| ["--store", store]));
+    let options = args.options.pairs().into_iter();
+    line.extend(options.flat_map(|(name, value)| ["--option", name, value]));
     line.push("--");
-    line.extend(args.paths.iter().map(String::as_str));
+    line.extend(paths.iter().map(String::as_str));
     match Cli::try_parse_from(line)?.command {
         Command::Copy(copy) => super::copy::run(copy),
         _ => bail!("floe copy is another command"),
     }
+}
+
+/// Returns the valid outputs of the derivations in the closures.
+fn outputs(args: &NixCopyClosureArgs) -> anyhow::Result<Vec<String>> {
+    if args.from {
+        bail!(UsageError(
+            "cannot use --include-outputs with --from: floe reads derivations only here; name the \
+             outputs"
+                .into()
+        ));
+    }
+    let settings = Settings::load(&args.options, None)?;
+    let store = settings.store(args.local.choice(), StoreAccess::Read)?;
+    let Some(layout) = store.layout() else {
+        bail!(UsageError(format!(
+            "cannot use --include-outputs: {store} is not a local store"
+        )));
+    };
+    let reader = StoreReader::open(layout.clone())?;
+    let dir = &layout.store_dir;
+    let named = path_names::follow(layout, &args.paths)?;
+    let named = named.iter().map(|text| {
+        let spec = PathSpec::parse(text, dir)?;
+        Ok::<_, anyhow::Error>(spec.find_in_store(&reader)?)
+    });
+    let closure = reader.closure_paths(&named.collect::<Result<Vec<_>, _>>()?)?;
+    let mut outputs = Vec::new();
+    for path in &closure {
+        let Ok(name) = Derivation::name_from_path(path) else {
+            continue;
+        };
+        let file = reader.real_path(path);
+        let text = read_regular_file(&file, DERIVATION_LEN_MAX as u64)
+            .with_context(|| format!("cannot read the derivation {}", file.display()))?;
+        let derivation = Derivation::parse(&text, dir, name)?;
+        for output in derivation.output_paths(dir, name).into_values().flatten() {
+            if reader.is_valid(&output)? {
+                outputs.push(dir.full_path(&output));
+            }
+        }
+    }
+    Ok(outputs)
 }
 
 /// Returns the URI of the store of `[USER@]HOST[:PORT]`. As with Nix, `ssh://` may stand before it.
@@ -101,7 +161,7 @@ mod tests {
     #[test]
     fn program_name_selects_the_command() {
         let line = |words: &[&str]| command_line(words.iter().map(OsString::from));
-        let expected = ["/bin/nix-copy-closure", "nix-copy-closure", "host"];
+        let expected = ["floe", "nix-copy-closure", "host"];
         assert_eq!(line(&["/bin/nix-copy-closure", "host"]), expected);
         assert_eq!(line(&["floe", "copy"]), ["floe", "copy"]);
         assert!(line(&[]).is_empty());

@@ -2,7 +2,6 @@
 
 pub(crate) mod args;
 mod closure_diff;
-mod default_profile;
 pub(crate) mod page;
 
 use std::collections::BTreeSet;
@@ -12,6 +11,7 @@ use anyhow::bail;
 use floe_store::{Generation, GenerationSpec, Generations, Profile, StoreReader};
 use serde_json::{Value, json};
 
+use crate::default_profile::DefaultProfile;
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::options;
@@ -21,7 +21,6 @@ use crate::store_choice::LocalStore;
 use crate::times;
 use args::{ProfileArgs, ProfileCommand};
 use closure_diff::closure_diff;
-pub(in crate::commands) use default_profile::default_profile;
 
 pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
     let args = command.args();
@@ -52,7 +51,7 @@ fn profile(args: &ProfileArgs) -> anyhow::Result<Profile> {
     let store = LocalStore::find(&args.store)?;
     Ok(match &args.profile {
         Some(path) => Profile::at(path)?,
-        None => default_profile(&store.layout, &store.settings)?,
+        None => DefaultProfile::find(&store.layout, &store.settings)?.profile,
     })
 }
 
@@ -179,6 +178,9 @@ fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {
     }
     let profile = profile.path().display();
     eprint_line(match before {
+        Some(before) if before == now => {
+            format!("nothing to do: {profile} is at generation {now}")
+        }
         Some(before) => format!("switched {profile} from generation {before} to {now}"),
         None => format!("switched {profile} to generation {now}"),
     });

@@ -10,8 +10,8 @@ use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
 use crate::display::eprint_line;
-use crate::links::StoreNames;
 use crate::messages::{counted, escaped};
+use crate::path_names;
 use crate::root_links::{warn_of_skipped_rows, warn_of_stale};
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -59,7 +59,7 @@ fn explain(
 ) -> anyhow::Result<()> {
     let dir = &store.layout().store_dir;
     let mut explained = Vec::new();
-    for text in StoreNames::from(store.layout()).follow(&args.why) {
+    for text in path_names::follow(store.layout(), &args.why)? {
         let path = PathSpec::parse(&text, dir)?.find_in_store(store)?;
         if !store.is_valid(&path)? {
             let path = dir.full_path(&path);

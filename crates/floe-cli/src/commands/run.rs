@@ -28,9 +28,12 @@ use floe_store::{LockWait, StoreLayout};
 use floe_transfer::PathSpec;
 
 use crate::copying::{CopyAction, Copying, Follow};
+use crate::display::warn;
 use crate::exit::UsageError;
 use crate::open_files;
 use crate::options::{self, Settings};
+use crate::path_names;
+use crate::store_choice::why_not_local;
 use args::{ProgramArgs, RunArgs, ShellArgs};
 use main_program::{file_in, main_program};
 use mount_store::{mount_store, warn_of_hidden_files};
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
 
 pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
     let installed = Installed::new(&args.program, &args.paths)?;
+    installed.check_programs()?;
     let directory = |path| PathBuf::from(installed.layout.store_dir.full_path(path)).join("bin");
     let directories = installed.paths.iter().map(directory);
     let before = env::var_os("PATH").filter(|path| !path.is_empty());
@@ -106,11 +110,11 @@ impl Installed {
         let target = settings.store(args.local.choice(), StoreAccess::Read)?;
         let Some(layout) = target.layout().cloned() else {
             bail!(UsageError(format!(
-                "cannot run programs of {target}: it is a binary cache; name a store with --root \
-                 or --store"
+                "cannot run programs of {target}: {}",
+                why_not_local(&*target)
             )));
         };
-        let texts = settings.follow_links(paths, &[&*target]);
+        let texts = path_names::resolve(&layout, settings.follow_links(paths, &[&*target])?)?;
         let specs = texts
             .iter()
             .map(|text| PathSpec::parse(text, &layout.store_dir));
@@ -141,6 +145,30 @@ impl Installed {
         };
         command.run(request)?;
         start_again()
+    }
+
+    /// Warns of paths without programs. With such a path, the shell finds the programs of the host.
+    ///
+    /// Errors: none of the paths has programs.
+    fn check_programs(&self) -> anyhow::Result<()> {
+        let has_programs = |path: &&StorePath| self.layout.real_path(path).join("bin").is_dir();
+        let without = self.paths.iter().filter(|path| !has_programs(path));
+        let without: Vec<String> = without
+            .map(|path| self.layout.store_dir.full_path(path))
+            .collect();
+        if without.len() == self.paths.len() {
+            bail!(
+                "cannot use programs of {}: it has no directory bin; give the path of a package \
+                 with programs",
+                without.join(" and ")
+            );
+        }
+        for path in without {
+            warn(format_args!(
+                "{path} has no directory bin, so the shell finds no program of it"
+            ));
+        }
+        Ok(())
     }
 
     /// Replaces this process by the program.

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use floe_format::StorePath;
-use floe_format::drv_name::name_and_version;
 use floe_store::{
     GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader, is_trusted_owner,
 };
@@ -22,6 +21,7 @@ use crate::exit::UsageError;
 use crate::links::StoreNames;
 use crate::messages::{counted, escaped};
 use crate::options;
+use crate::path_names::{ambiguous, has_name};
 use crate::root_links::{link_path, profile_generation, warn_of_skipped_rows};
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -99,43 +99,32 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
         let path = path.find_in_store(store)?;
         if of_path(&path).is_empty() {
             let path = layout.store_dir.full_path(&path);
-            bail!(UsageError(format!(
+            bail!(
                 "cannot uninstall {path}: no link and no profile keeps it; floe roots --why {path} \
                  shows what else does"
-            )));
+            );
         }
         return own_links(name, of_path(&path));
     }
     if name.contains('/') || name.is_empty() {
-        bail!(UsageError(format!(
+        bail!(
             "cannot uninstall {name:?}: it is not a root of this store; floe list shows the links, \
              and a store path removes all links to it"
-        )));
+        );
     }
     let with_name: BTreeSet<&StorePath> = links
         .iter()
         .map(|root| &root.path)
-        .filter(|path| has_name(path.name(), name))
+        .filter(|path| has_name(path, name))
         .collect();
-    match Vec::from_iter(with_name).as_slice() {
-        [] => bail!(UsageError(format!(
+    match Vec::from_iter(with_name.iter().copied()).as_slice() {
+        [] => bail!(
             "cannot uninstall {name}: no root or profile keeps a path of this name; floe list \
              shows all"
-        ))),
+        ),
         [path] => own_links(name, of_path(path)),
-        several => {
-            let paths = several.iter().map(|path| layout.store_dir.full_path(path));
-            bail!(UsageError(format!(
-                "cannot uninstall {name}: several paths have this name; give one of {}",
-                Vec::from_iter(paths).join(", ")
-            )))
-        }
+        _ => bail!(ambiguous("uninstall", name, &with_name, layout)),
     }
-}
-
-/// Whether a user may mean a path with this name: with or without the version.
-fn has_name(name: &str, text: &str) -> bool {
-    name == text || name_and_version(name).0 == text
 }
 
 /// Returns the links that root or this user owns. Links of other users, and those whose owner is
@@ -254,15 +243,4 @@ fn report(
         ),
     });
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_match_with_and_without_version() {
-        assert!(has_name("jq-1.6", "jq") && has_name("jq-1.6", "jq-1.6"));
-        assert!(!has_name("jq-tool-1.6", "jq") && !has_name("jq-1.6", "jq-1"));
-    }
 }

@@ -27,9 +27,9 @@ use crate::args::read_paths;
 use crate::copying::warn_of_unavailable;
 use crate::display::{Display, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
-use crate::links::StoreNames;
 use crate::messages::counted;
 use crate::options::{self, Settings};
+use crate::path_names;
 use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::warn_of_ignored;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let paths = read_paths(&args.paths, args.stdin)?;
     // No path at all means all paths, but an empty stdin means none.
     let is_none = paths.is_empty() && (args.stdin || !args.paths.is_empty());
-    let paths = StoreNames::from(store.layout()).follow(&paths);
+    let paths = path_names::follow(store.layout(), &paths)?;
     let paths = paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = if is_none {
         Verification::default()
@@ -105,6 +105,8 @@ fn report(
     (repaired, kind): (usize, ErrorKind),
     began: Instant,
 ) -> anyhow::Result<()> {
+    let failed = found.problems.len();
+    let is_solved = failed == repaired;
     if args.json {
         let mut result = json!({
             "paths": found.paths,
@@ -118,20 +120,31 @@ fn report(
         }
         print(result)?;
     } else {
-        found.problems.iter().try_for_each(print)?;
+        let problems = found.problems.iter();
+        problems
+            .map(|problem| line(problem, is_solved))
+            .try_for_each(print)?;
     }
-    let failed = found.problems.len();
-    let mut line = verified(found);
+    let mut sum = verified(found);
     if args.repair {
-        line = format!("{line}, {repaired} repaired");
+        sum = format!("{sum}, {repaired} repaired");
     }
-    if failed == repaired || !is_json() {
-        eprint_line(&line);
+    if is_solved || !is_json() {
+        eprint_line(&sum);
     }
-    if failed == repaired {
+    if is_solved {
         return Ok(());
     }
-    Err(exit::reported_failures(&line, failed - repaired, kind))
+    Err(exit::reported_failures(&sum, failed - repaired, kind))
+}
+
+/// Returns the line of a problem. If all problems are solved, it says that.
+fn line(problem: &VerifyProblem, are_all_solved: bool) -> String {
+    if are_all_solved {
+        format!("repaired {}: {}", problem.path, problem.cause)
+    } else {
+        problem.to_string()
+    }
 }
 
 fn verified(found: &Verification) -> String {

@@ -32,9 +32,10 @@ pub(crate) struct TransferArgs {
     /// on
     #[arg(value_hint = ValueHint::AnyPath, long, short, value_name = "LINK")]
     pub(crate) out_link: Option<PathBuf>,
-    /// Make the path the newest generation of this profile
-    #[arg(value_hint = ValueHint::AnyPath, long, value_name = "LINK")]
-    pub(crate) profile: Option<PathBuf>,
+    /// Make the path the newest generation of this profile [default: that of nix-env, to which
+    /// ~/.nix-profile leads]
+    #[arg(value_hint = ValueHint::AnyPath, long, value_name = "LINK", num_args = 0..=1)]
+    pub(crate) profile: Option<Option<PathBuf>>,
     /// Write a timeline of every path to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(value_hint = ValueHint::FilePath, long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

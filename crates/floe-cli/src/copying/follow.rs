@@ -44,7 +44,13 @@ pub(super) fn run(opened: &mut Opened<'_>, lines: &Lines) -> anyhow::Result<Copy
         let Some(batch) = next_batch(lines, &opened.open.options.cancel)? else {
             return Ok(sum);
         };
-        let batch = settings.follow_links(&batch, &stores);
+        let followed = batch.iter().map(|line| {
+            let followed = settings.follow_links(std::slice::from_ref(line), &stores);
+            // A line that names no path is reported with the reason.
+            let followed = followed.ok().and_then(|mut only| only.pop());
+            followed.unwrap_or_else(|| line.clone())
+        });
+        let batch: Vec<String> = followed.collect();
         request(&mut opened.open, &batch, &mut sum);
     }
 }

@@ -12,13 +12,22 @@ use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 use floe_transfer::{Error, StoreConfig, Target};
 
 use super::TransferArgs;
+use crate::default_profile::{self, DefaultProfile};
 use crate::exit::UsageError;
+use crate::options::Settings;
 
 /// The links to make. The place of each was free, or held a link that it may replace.
 #[derive(Debug, Default)]
 pub(crate) struct GcRootLinks {
     links: Vec<IndirectGcRoot>,
-    profile: Option<Profile>,
+    profile: Option<ProfileChange>,
+}
+
+/// A profile that gets a generation.
+#[derive(Debug)]
+enum ProfileChange {
+    Named(Profile),
+    Default(DefaultProfile),
 }
 
 impl GcRootLinks {
@@ -27,6 +36,7 @@ impl GcRootLinks {
     /// Errors: a place that is taken, a target without garbage collection.
     pub(crate) fn check(
         args: &TransferArgs,
+        settings: &Settings,
         target: &dyn StoreConfig,
         paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
@@ -50,7 +60,7 @@ impl GcRootLinks {
         let links = places.map(|place| IndirectGcRoot::check(layout, &place));
         Ok(GcRootLinks {
             links: links.collect::<Result<_, _>>()?,
-            profile: profile(args, layout, paths)?,
+            profile: profile(args, settings, layout, paths)?,
         })
     }
 
@@ -88,7 +98,14 @@ impl GcRootLinks {
             store.add_gc_root(link, path)?;
         }
         if let (Some(profile), [path]) = (&self.profile, paths) {
-            store.set_profile(profile, path)?;
+            match profile {
+                ProfileChange::Named(profile) => store.set_profile(profile, path)?,
+                ProfileChange::Default(default) => {
+                    let generation = store.set_profile(&default.profile, path)?;
+                    default.make_link()?;
+                    generation
+                }
+            };
         }
         Ok(())
     }
@@ -96,17 +113,31 @@ impl GcRootLinks {
 
 fn profile(
     args: &TransferArgs,
+    settings: &Settings,
     layout: &StoreLayout,
     paths: usize,
-) -> anyhow::Result<Option<Profile>> {
+) -> anyhow::Result<Option<ProfileChange>> {
     match (&args.profile, paths) {
         (None, _) => Ok(None),
-        (Some(place), 1) => Ok(Some(Profile::check(layout, place)?)),
+        (Some(Some(place)), 1) if !is_default(place, settings) => {
+            Ok(Some(ProfileChange::Named(Profile::check(layout, place)?)))
+        }
+        (Some(_), 1) => {
+            let default = DefaultProfile::find(layout, settings)?;
+            Profile::check(layout, default.profile.path())?;
+            Ok(Some(ProfileChange::Default(default)))
+        }
         (Some(_), _) => bail!(UsageError(format!(
             "cannot set a profile to {paths} paths: it takes one; merge them into one path, or use \
              --out-link"
         ))),
     }
+}
+
+/// Whether a place is that of the link to the default profile.
+fn is_default(place: &Path, settings: &Settings) -> bool {
+    let place = std::path::absolute(place).ok();
+    place.is_some() && place == default_profile::link(settings)
 }
 
 /// Returns the name of a link as Nix chooses it: the first one has no number.
@@ -122,6 +153,7 @@ fn numbered_link(link: &Path, number: usize) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+    use floe_config::{Config, Environment, ProcessUser};
     use floe_copy::resolve_store_uri;
     use floe_transfer::UriContext;
 
@@ -130,7 +162,12 @@ mod tests {
     #[track_caller]
     fn check(target: &str, args: &TransferArgs, paths: usize, expected: &Expect) {
         let target = resolve_store_uri(target, &UriContext::default()).unwrap();
-        let error = GcRootLinks::check(args, &*target, paths).unwrap_err();
+        let environment = Environment::new([], ProcessUser::current());
+        let settings = Settings {
+            config: Config::load(&environment, &[]).unwrap(),
+            context: UriContext::default(),
+        };
+        let error = GcRootLinks::check(args, &settings, &*target, paths).unwrap_err();
         expected.assert_eq(&error.to_string());
     }
 
@@ -149,7 +186,7 @@ mod tests {
             ],
         );
         let profile = TransferArgs {
-            profile: Some("profile".into()),
+            profile: Some(Some("profile".into())),
             ..TransferArgs::default()
         };
         check(

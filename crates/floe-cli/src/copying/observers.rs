@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 
 use super::CopyAction;
 use crate::display::trace::Trace;
-use crate::display::{Display, RepeatLimit, StepTimes, eprint_line, is_json, warn};
+use crate::display::{Display, RepeatLimit, StepTimes, eprint_error, eprint_line, is_json, warn};
 use crate::messages::counted;
 
 /// Runs the copy, and prints what its display has left out. `action` is that of the command.
@@ -35,6 +35,15 @@ pub(super) fn run_with_display(
             "floe: {} for the same causes; --log-format json prints all",
             counted(failures, "more failure")
         ));
+    }
+    let (consequences, first) = observers.limit.consequences();
+    first.iter().for_each(eprint_error);
+    if consequences > 0 {
+        let (paths, need) = (
+            counted(consequences, "other path"),
+            if consequences == 1 { "needs" } else { "need" },
+        );
+        eprint_line(format_args!("floe: {paths} {need} them; -v lists all"));
     }
     if matches!(result, Err(Error::Cancelled)) {
         let registered = match planned {

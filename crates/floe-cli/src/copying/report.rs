@@ -72,7 +72,9 @@ pub(super) fn done(
                 "message": line,
                 "copied": summary.copied,
                 "unsigned": summary.unsigned,
+                "signed": summary.signed,
                 "downloadBytes": summary.download_bytes,
+                "sentBytes": summary.sent_bytes,
                 "narBytes": summary.nar_bytes,
                 "seconds": time.as_secs_f64(),
             }),
@@ -90,16 +92,27 @@ fn done_line(
     time: Duration,
     target: impl Display,
 ) -> String {
+    if summary.copied == 0 && summary.signed > 0 {
+        let present = counted(present, "present path");
+        return format!("signed {} of {present} in {target}", summary.signed);
+    }
     if summary.copied == 0 {
         return nothing_to_do(present);
     }
     let unpacked = Size(summary.nar_bytes);
-    let amount = match summary.download_bytes {
-        0 => format!("{unpacked} unpacked"),
-        bytes => format!("{} fetched, {unpacked} unpacked", Size(bytes)),
-    };
+    let amounts = [
+        (summary.download_bytes, "fetched"),
+        (summary.sent_bytes, "sent"),
+    ];
+    let amounts = amounts.into_iter().filter(|(bytes, _)| *bytes > 0);
+    let amounts = amounts.map(|(bytes, what)| format!("{} {what}, ", Size(bytes)));
+    let amount = format!("{}{unpacked} unpacked", amounts.collect::<String>());
     let (paths, time) = (counted(summary.copied, "path"), Elapsed(time));
-    format!("{participle} {paths} ({amount}) in {time} into {target}")
+    let mut line = format!("{participle} {paths} ({amount}) in {time} into {target}");
+    if summary.signed > 0 {
+        line += &format!(", and signed {} present ones", summary.signed);
+    }
+    line
 }
 
 /// Tells that clients refuse the copied paths of a cache, if they do.
@@ -209,8 +222,10 @@ pub(super) fn print_json(
         "paths": paths.map(|path| dir.full_path(path)).collect::<Vec<_>>(),
         "copied": summary.copied,
         "unsigned": summary.unsigned,
+        "signed": summary.signed,
         "alreadyValid": already_valid,
         "downloadBytes": summary.download_bytes,
+        "sentBytes": summary.sent_bytes,
         "narBytes": summary.nar_bytes,
         "reusedPaths": summary.reused,
         "reusedNarBytes": summary.reused_nar_bytes,

@@ -61,6 +61,10 @@ pub(super) fn event_warning(event: &Event<'_>) -> Option<String> {
         Event::PassedOverSource { source, error } => {
             format!("using the other sources instead of {source}: {error}")
         }
+        Event::NotSigned { path, what } => format!(
+            "not signing {path}: its {what} in the cache is another one than here; delete its \
+             narinfo there and push it again"
+        ),
         Event::NotReused { path, place, error } => {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")

@@ -7,9 +7,16 @@ use std::mem::{Discriminant, discriminant};
 use floe_transfer::{Error, Event};
 use parking_lot::Mutex;
 
+use super::stderr::is_verbose;
+use super::verbosity::Verbosity;
+
 /// Counts the failures and warnings of a copy.
 #[derive(Debug, Default)]
-pub(crate) struct RepeatLimit(Mutex<HashMap<Cause, usize>>);
+pub(crate) struct RepeatLimit {
+    counts: Mutex<HashMap<Cause, usize>>,
+    /// The failures that follow from others: their number, and the first one.
+    consequences: Mutex<(usize, Option<String>)>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Cause {
@@ -24,13 +31,21 @@ impl RepeatLimit {
     pub(crate) fn allows(&self, event: &Event<'_>) -> bool {
         let cause = match event {
             Event::Failed {
+                error: error @ Error::MissingReferences { .. },
+            } if !is_verbose(Verbosity::Paths) => {
+                let mut consequences = self.consequences.lock();
+                consequences.0 += 1;
+                consequences.1.get_or_insert_with(|| error.to_string());
+                return false;
+            }
+            Event::Failed {
                 error: Error::OfKind(failure),
             } => Cause::StoreFailure(failure.cause_name()),
             Event::Failed { error } => Cause::Failure(discriminant(*error)),
             Event::DroppedSignatures { .. } => Cause::DroppedSignatures,
             _ => return true,
         };
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         let count = counts.entry(cause).or_default();
         *count += 1;
         *count <= LINES_MAX
@@ -38,7 +53,23 @@ impl RepeatLimit {
 
     /// Begins to count again.
     pub(crate) fn reset(&self) {
-        self.0.lock().clear();
+        self.counts.lock().clear();
+        *self.consequences.lock() = (0, None);
+    }
+
+    /// Returns how many failures follow from others and were not shown. The first one is to be
+    /// shown if no failure is its cause.
+    pub(crate) fn consequences(&self) -> (usize, Option<String>) {
+        let has_cause = self
+            .counts
+            .lock()
+            .keys()
+            .any(|cause| *cause != Cause::DroppedSignatures);
+        let (count, first) = std::mem::take(&mut *self.consequences.lock());
+        match first.filter(|_| !has_cause) {
+            Some(first) => (count - 1, Some(first)),
+            None => (count, None),
+        }
     }
 
     /// Returns how many failures were not shown.
@@ -52,7 +83,7 @@ impl RepeatLimit {
     }
 
     fn hidden(&self, is_counted: impl Fn(Cause) -> bool) -> usize {
-        let counts = self.0.lock();
+        let counts = self.counts.lock();
         let counts = counts.iter().filter(|(cause, _)| is_counted(**cause));
         counts
             .map(|(_, count)| count.saturating_sub(LINES_MAX))
@@ -95,7 +126,17 @@ mod tests {
         assert!(limit.allows(&Event::KeptForResume { paths: 1 }));
         assert_eq!(limit.hidden_failures(), 6);
         assert_eq!(limit.hidden_signatures(), 0);
+        let missing_references = |name: &str| Error::MissingReferences {
+            path: floe_format::StorePath::parse(&format!("{}-{name}", "0".repeat(32))).unwrap(),
+            missing: std::collections::BTreeSet::new(),
+        };
+        assert!(!failed(&missing_references("a")));
+        assert!(!failed(&missing_references("b")));
+        assert_eq!(limit.consequences(), (2, None));
         limit.reset();
+        assert!(!failed(&missing_references("a")));
+        let (others, first) = limit.consequences();
+        assert!(others == 0 && first.unwrap().contains("-a"));
         assert!(failed(&not_found(0)));
         assert_eq!(limit.hidden_failures(), 0);
     }

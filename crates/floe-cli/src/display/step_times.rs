@@ -70,7 +70,10 @@ impl Sums {
         let times = self.receive;
         let connections = match self.connections {
             0 => "no connection".to_owned(),
-            number => format!("{}, with TLS", counted(number, "connection")),
+            number => format!(
+                "{}, with TLS if the URL demands it",
+                counted(number, "connection")
+            ),
         };
         let steps = [
             ("connect", self.connect, connections),

@@ -159,3 +159,59 @@ fn corrupt_narinfo_is_untrusted() {
     let from = fixture.cache_url();
     fixture.expect(&from, &fixture.corpus.root, 3, "cannot use the narinfo");
 }
+
+/// A path that a store lacks or keeps is no mistake of the command line.
+#[test]
+fn state_of_a_store_is_no_usage_error() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let root = fixture.scratch.join("store").display().to_string();
+    let mut install = floe(["install", "--from", &fixture.cache_url(), "--root", &root]);
+    install.args([
+        "--trusted-public-keys",
+        &fixture.corpus.key,
+        &fixture.corpus.root,
+    ]);
+    install.arg("-o").arg(fixture.scratch.join("link"));
+    run(install
+        .arg("--profile")
+        .arg(fixture.scratch.join("profile")))
+    .expect(0);
+    let (kept, absent) = (
+        &*fixture.corpus.root,
+        format!("/nix/store/{}-x", "0".repeat(32)),
+    );
+    let library = fixture
+        .corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("libonig"));
+    let profile = fixture.scratch.join("profile").display().to_string();
+    let certificate = fixture.scratch.join("absent.pem").display().to_string();
+    for words in [
+        &["delete", kept][..],
+        &["info", &absent],
+        &["roots", "--why", &absent],
+        &["uninstall", "unknown"],
+        &["uninstall", "./unknown"],
+        &["uninstall", &absent],
+        &["uninstall", library.unwrap()],
+        &["profile", "switch", "9", "--profile", &profile],
+        &["profile", "rollback", "--profile", &profile],
+        &["profile", "delete-generations", "9", "--profile", &profile],
+        &["profile", "list", "--profile", &certificate],
+    ] {
+        let ran = run(floe(words).args(["--root", &root]));
+        assert_eq!(ran.code, Some(1), "{words:?}: {}", ran.stderr);
+    }
+    let mut serve = floe([
+        "serve",
+        "--check",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        &root,
+    ]);
+    run(serve.args(["--tls-cert", &certificate, "--tls-key", &certificate])).expect(1);
+}

@@ -110,11 +110,42 @@ fn directory_of_a_cache_as_a_store_gets_a_hint() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let cache = fixture.corpus.cache("zstd");
+    let cache = fixture.corpus.cache_copy("zstd", fixture.scratch.path());
+    let (dir, path) = (cache.to_str().unwrap(), &*fixture.corpus.root);
+    let hint = format!("it is a binary cache; use file://{dir}");
     let root = fixture.scratch.join("new").display().to_string();
-    let mut install = floe(["install", "--root", &root, &fixture.corpus.root, "--from"]);
-    let hint = format!("it is a binary cache; use file://{}", cache.display());
-    run(install.arg(&cache)).expect(2).stderr_contains(&hint);
+    let from = format!("file://{dir}");
+    for arguments in [
+        &["install", "--root", &root, "--from", dir, path][..],
+        &["install", "--root", dir, "--from", &from, path],
+        &["install", "--store", dir, "--from", &from, path],
+        &[
+            "copy",
+            "--no-check-sigs",
+            "--from",
+            &from,
+            "--to",
+            dir,
+            path,
+        ],
+        &["push", "--to", "file:///absent", "--root", dir, path],
+        &["info", "--root", dir, path],
+        &["run", "--root", dir, path],
+        &["shell", "--root", dir, path],
+        &["gc", "--root", dir],
+        &["list", "--root", dir],
+        &["roots", "--store", dir],
+        &["delete", "--root", dir, path],
+        &["uninstall", "--root", dir, "jq"],
+        &["optimise", "--root", dir],
+        &["verify", "--root", dir],
+        &["profile", "list", "--root", dir],
+        &["serve", "--check", "--store", dir],
+    ] {
+        let ran = run(&mut floe(arguments)).expect(2);
+        ran.stderr_contains(&hint);
+    }
+    assert!(!cache.join("nix").exists());
 }
 
 #[test]

@@ -347,3 +347,49 @@ fn default_profile_is_that_of_nix_env() {
         .expect(1)
         .stderr_contains("absent");
 }
+
+/// Nix and floe make the default profile at the same place, with the same link to it.
+#[test]
+fn default_profile_is_made_as_nix_env_makes_it() {
+    let Some(profiles) = profiles() else { return };
+    let (home, root) = (profiles.scratch.join("home"), &profiles.root);
+    fs::create_dir(&home).unwrap();
+    let link = home.join(".nix-profile");
+    let install = |profile: &[&Path], path: &str| {
+        let mut command = floe(["install", "--from", &profiles.corpus.file_url("zstd")]);
+        command.args(["--trusted-public-keys", &profiles.corpus.key, "--root"]);
+        command.arg(root).arg(path).arg("--profile").args(profile);
+        run(command.env("HOME", &home)).expect(0)
+    };
+    install(&[&link], &profiles.corpus.paths[0]);
+    let place = fs::read_link(&link).unwrap();
+    let expected = if rustix::process::geteuid().is_root() {
+        root.join("nix/var/nix/profiles/per-user/root/profile")
+    } else {
+        home.join(".local/state/nix/profiles/profile")
+    };
+    assert_eq!(place, expected);
+    install(&[], &profiles.corpus.paths[1]);
+    install(&[&link], &profiles.corpus.paths[2]);
+    let mut list = floe(["profile", "list", "--root"]);
+    let list = run(list.arg(root).env("HOME", &home)).expect(0).stdout;
+    assert_eq!(list.lines().count(), 3, "{list}");
+    for nix in nixes() {
+        let mut theirs = nix.command("nix-env", ["--list-generations", "--profile"]);
+        let theirs = run(theirs.arg(&place).arg("--store").arg(root)).expect(0);
+        assert_eq!(theirs.stdout, list, "{}", nix.version);
+    }
+}
+
+#[test]
+fn link_without_generations_is_no_profile() {
+    let Some(profiles) = profiles() else { return };
+    profiles.make("listed", 1);
+    let link = profiles.path("listed").with_file_name("profile-1-link");
+    for command in ["list", "history", "rollback", "wipe-history"] {
+        let mut command = floe(["profile", command, "--profile"]);
+        let ran = run(command.arg(&link).arg("--root").arg(&profiles.root)).expect(1);
+        let ran = ran.stderr_contains("has no generations");
+        ran.stderr_contains(&format!("cannot read the profile {}", link.display()));
+    }
+}

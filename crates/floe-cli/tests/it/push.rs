@@ -6,6 +6,7 @@ mod faults;
 mod interrupts;
 mod readers;
 mod server_faults;
+mod signatures;
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -213,7 +214,7 @@ fn refused_requests_name_the_bucket_and_no_secret() {
     refused(&profile, &[], "have no profile");
     server.let_all_read("team");
     let anonymous = [("AWS_EC2_METADATA_DISABLED", "true")];
-    let reader = "AccessDenied: Access Denied.); check whether this user may write there";
+    let reader = "AccessDenied: Access Denied.); no credentials were found: set AWS_ACCESS_KEY_ID";
     refused(&server.uri("team"), &anonymous, reader);
 }
 

@@ -174,20 +174,36 @@ fn nix_copy_closure_copies_both_ways() {
         let name = place.scratch.join("nix-copy-closure");
         std::os::unix::fs::symlink(floe([""; 0]).get_program(), &name).unwrap();
         let options = format!("{} -p {}", server.options(), server.port());
-        let copy = |local: &Path, direction: &str| {
+        let copy = |words: &[&str]| {
             let mut command = Command::new(&name);
-            command.args([direction, "--gzip", "127.0.0.1", &place.corpus.root]);
+            command.args(words).args(["127.0.0.1", &place.corpus.root]);
             hide_nix_conf(&mut command);
-            command
-                .env("NIX_REMOTE", local)
-                .env("NIX_SSHOPTS", &options);
-            run(&mut command).expect(0)
+            run(command.env("NIX_SSHOPTS", &options)).expect(0)
         };
-        copy(&place.corpus.store(), "--to");
+        // Each option that Nix documents.
+        let local = place.corpus.store().display().to_string();
+        let flags = ["--gzip", "--show-progress", "-s", "--include-outputs", "-v"];
+        copy(&[&["--to", "--store", &local][..], &flags].concat());
         place.nix.verify(&root, place.corpus.paths.len());
         let back = place.scratch.join("back");
-        copy(&back, "--from");
+        let back_text = back.display().to_string();
+        let ran = copy(&[
+            "--from",
+            "--bzip2",
+            "--use-substitutes",
+            "--root",
+            &back_text,
+        ]);
+        assert!(ran.stderr.contains("mean --gzip"), "{}", ran.stderr);
         place.nix.verify(&back, place.corpus.paths.len());
+        let version = run(Command::new(&name).arg("--version")).expect(0).stdout;
+        assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+        let help = run(Command::new(&name).arg("--help")).expect(0).stdout;
+        assert_eq!(
+            help.matches("nix-copy-closure [OPTIONS]").count(),
+            1,
+            "{help}"
+        );
     });
 }
 
@@ -232,21 +248,28 @@ fn machine_without_nix_is_explained() {
 fn ssh_uses_the_key_and_the_host_key_of_the_uri() {
     let Some(server) = sshd() else { return };
     with_places(|place| {
-        let base = place.program_uri("ssh-ng", &server.address(), "");
+        let config = place.scratch.join("ssh_config");
+        let (port, file) = (server.port(), config.display().to_string());
+        let lines = format!("Host web1\nHostName 127.0.0.1\nPort {port}\n");
+        fs::write(&config, lines).unwrap();
         let encode = |key: &str| floe_format::base64::encode(key.as_bytes()).replace('+', "%2B");
-        let copy = |host_key: &str| {
+        let copy = |authority: &str, options: &str, host_key: &str| {
+            let base = place.program_uri("ssh-ng", authority, "");
             let (key, host_key) = (server.key(), encode(host_key));
             let uri = format!("{base}&ssh-key={key}&base64-ssh-public-host-key={host_key}");
             let mut command = floe(["copy", "--no-check-sigs", "--to", &uri, "--from"]);
             command.arg(place.corpus.store()).arg(&place.corpus.root);
-            command.env("NIX_SSHOPTS", "-F none -o BatchMode=yes");
+            command.env("NIX_SSHOPTS", format!("-F {options} -o BatchMode=yes"));
             run(&mut command)
         };
         let other = fs::read_to_string(format!("{}.pub", server.key())).unwrap();
-        let refused = copy(&other);
-        assert_ne!(refused.code, Some(0));
-        assert!(refused.stderr.contains("ost key"), "{}", refused.stderr);
-        copy(&server.host_key()).expect(0);
+        for (authority, options) in [(&*server.address(), "none"), ("web1", &*file)] {
+            let refused = copy(authority, options, &other);
+            assert_ne!(refused.code, Some(0));
+            let said = "perhaps the host has another key than the one of base64-ssh-public";
+            assert!(refused.stderr.contains(said), "{}", refused.stderr);
+            copy(authority, options, &server.host_key()).expect(0);
+        }
         place.nix.verify(&place.root(), place.corpus.paths.len());
     });
 }

@@ -323,6 +323,7 @@ impl<'a> Commit<'a> {
         let committed = self.copy.target.commit(&batch)?;
         let progress = committed.valid.len() + committed.refused.len();
         self.summary.unsigned += committed.unsigned;
+        self.summary.sent_bytes += committed.sent_bytes;
         for path in &committed.valid {
             self.copy.events.event(Event::Valid { path });
             self.summary.copied += 1;

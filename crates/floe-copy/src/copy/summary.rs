@@ -21,6 +21,10 @@ pub struct CopySummary {
     /// The number of copied paths in a cache that have neither a signature nor a content address,
     /// so that clients refuse them.
     pub unsigned: u64,
+    /// The sizes of the NAR files that a cache has got, in bytes.
+    pub sent_bytes: u64,
+    /// The number of paths that were there before and have got a signature.
+    pub signed: u64,
     /// The number of bytes that were fetched for them.
     pub download_bytes: u64,
     /// The sum of their NAR sizes, in bytes.
@@ -58,6 +62,8 @@ impl CopySummary {
             already_valid,
             copied,
             unsigned,
+            sent_bytes,
+            signed,
             download_bytes,
             nar_bytes,
             reused,
@@ -71,6 +77,8 @@ impl CopySummary {
         self.already_valid += already_valid;
         self.copied += copied;
         self.unsigned += unsigned;
+        self.sent_bytes += sent_bytes;
+        self.signed += signed;
         self.download_bytes += download_bytes;
         self.nar_bytes += nar_bytes;
         self.reused += reused;

@@ -119,7 +119,7 @@ fn without_root(store_dir: StoreDir, context: &UriContext) -> StoreLayout {
     layout
 }
 
-/// Refuses a root directory that is a part of a store, or the URI of one.
+/// Refuses a root directory that is a part of a store, a binary cache, or the URI of a store.
 ///
 /// Errors: the text says what to use instead.
 pub fn check_root(root: &Path) -> Result<(), String> {
@@ -136,8 +136,17 @@ pub fn check_root(root: &Path) -> Result<(), String> {
             outer.display()
         )),
         (None, true) => Err("it is a URI and not a directory; name stores with --store".into()),
+        (None, false) if is_only_cache(root) => Err(format!(
+            "it is a binary cache; use file://{} for the cache, or another directory for a store",
+            root.display()
+        )),
         (None, false) => Ok(()),
     }
+}
+
+/// Whether a directory is a binary cache, and has no store besides.
+fn is_only_cache(root: &Path) -> bool {
+    root.join("nix-cache-info").exists() && !root.join("nix/var/nix/db").exists()
 }
 
 /// Refuses a store whose URI forbids changes.
@@ -195,21 +204,6 @@ impl fmt::Display for LocalStoreUri {
     }
 }
 
-impl LocalStoreUri {
-    /// Finds out whether the directory of a store that does not exist is a binary cache.
-    fn explain(&self, error: StoreError) -> Error {
-        let root = self.layout.real_store_dir.ancestors().nth(2);
-        let cache = root.filter(|root| root.join("nix-cache-info").exists());
-        match (error, cache) {
-            (StoreError::NoStore { .. }, Some(cache)) => Error::InvalidStoreUri {
-                text: cache.display().to_string(),
-                reason: format!("it is a binary cache; use file://{}", cache.display()),
-            },
-            (error, _) => error.into(),
-        }
-    }
-}
-
 impl StoreConfig for LocalStoreUri {
     fn facts(&self) -> StoreFacts<'_> {
         StoreFacts {
@@ -235,9 +229,8 @@ impl StoreConfig for LocalStoreUri {
         let report = move |what: &_| waiting.event(Event::WaitingForDatabase { what });
         let lock_wait = LockWait::new(cancel.flag(), report);
         let reader = StoreReader::open_with(self.layout.clone(), lock_wait);
-        let reader = reader.map_err(|error| self.explain(error))?;
         Ok(Arc::new(LocalSource {
-            reader: Arc::new(reader),
+            reader: Arc::new(reader?),
             priority: self.priority,
             is_trusted: self.trusted,
             events: events.clone(),

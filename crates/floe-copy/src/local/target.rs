@@ -151,6 +151,7 @@ impl Target for LocalTarget {
         let put = |(path, missing)| (self.put(path), missing);
         Ok(CommitOutcome {
             unsigned: 0,
+            sent_bytes: 0,
             valid: outcome.valid,
             busy: busy.map(|path| self.put(path)).collect(),
             missing_references: missing_references.map(put).collect(),

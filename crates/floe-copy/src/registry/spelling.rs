@@ -37,6 +37,9 @@ pub(super) fn of_scheme(scheme: &str) -> String {
 fn of_relative_path(text: &str) -> String {
     let cause = "it is neither a URI nor a directory that exists";
     let first = text.split('/').next().unwrap_or_default();
+    if text.contains('@') && !text.contains('/') {
+        return format!("{cause}; use ssh-ng://{text} for another machine");
+    }
     if first.trim_matches('.').contains('.') {
         format!("{cause}; use https://{text} for a binary cache, or ./{text}")
     } else {

@@ -295,8 +295,8 @@ fn advice(reason: &str) -> &'static str {
     let is_unsigned =
         ["lacks a signature", "lacks a valid signature"].map(|it| reason.contains(it));
     if is_unsigned.contains(&true) {
-        "; sign it with a key that the store trusts, or try --no-check-sigs as a user that the \
-             store trusts"
+        "; add the key of its cache to trusted-public-keys in nix.conf there as root and restart \
+         the daemon, or sign the path, or try --no-check-sigs as a user that the store trusts"
     } else {
         ""
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::{PathInfo, SecretKey, StorePath};
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension as _, Statement, Transaction, TransactionBehavior,
     params,
@@ -58,6 +58,48 @@ impl Database {
         };
         self.retry_when_full(|| self.query("update a path in", text, update))?;
         Ok(())
+    }
+
+    /// Adds signatures by keys to paths, in one transaction.
+    ///
+    /// Errors leave the database unchanged.
+    pub(crate) fn sign(
+        &self,
+        paths: &[StorePath],
+        keys: &[SecretKey],
+    ) -> Result<Vec<Signing>, StoreError> {
+        let error = |source| super::database_error("sign paths in", &self.file, source);
+        let behavior = TransactionBehavior::Immediate;
+        self.retry_when_full(|| {
+            let transaction = Transaction::new_unchecked(&self.connection, behavior);
+            let transaction = transaction.map_err(error)?;
+            let signed = paths.iter().map(|path| self.sign_path(path, keys));
+            let signed = signed.collect::<Result<_, StoreError>>()?;
+            transaction.commit().map_err(error)?;
+            Ok(signed)
+        })
+    }
+
+    fn sign_path(&self, path: &StorePath, keys: &[SecretKey]) -> Result<Signing, StoreError> {
+        let Some(mut info) = self.path_info(path)? else {
+            return Ok(Signing::Absent);
+        };
+        if info.nar_size == 0 {
+            return Ok(Signing::NoNarSize);
+        }
+        let before = info.signatures.len();
+        for key in keys {
+            info.sign(&self.layout.store_dir, key);
+        }
+        if info.signatures.len() == before {
+            return Ok(Signing::Present);
+        }
+        let text = "update ValidPaths set sigs = ?2 where path = ?1";
+        let path = self.layout.store_dir.full_path(path);
+        self.query("sign a path in", text, |query| {
+            query.execute(params![path, signatures(&info)])
+        })?;
+        Ok(Signing::Added)
     }
 
     /// Deletes the rows of paths in one transaction, referrers first. Returns for each path whether
@@ -121,6 +163,19 @@ impl Database {
         transaction.commit()?;
         Ok(true)
     }
+}
+
+/// The result of a request for signatures of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signing {
+    /// It has got a signature.
+    Added,
+    /// It had all of them.
+    Present,
+    /// It is not valid.
+    Absent,
+    /// The database does not know its NAR size, which a signature covers.
+    NoNarSize,
 }
 
 /// A path to register.

@@ -25,6 +25,20 @@ pub(super) fn describe_no_generation(wanted: Option<u64>, current: Option<u64>) 
     }
 }
 
+/// Describes the place of a profile that has no generations, and the fix.
+pub(super) fn describe_absent(path: &Path, target: &Option<PathBuf>) -> String {
+    match target {
+        Some(target) => format!(
+            "it is a link to {} and has no generations; name a profile with --profile",
+            target.display()
+        ),
+        None => format!(
+            "there is none; name one with --profile, or make one by floe install --profile {} PATH",
+            path.display()
+        ),
+    }
+}
+
 /// Describes the file at the place of a profile, and the fix.
 pub(super) fn describe_non_profile(target: &Option<PathBuf>) -> String {
     match target {

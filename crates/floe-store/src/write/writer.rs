@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use floe_format::{HashPart, PathInfo, StorePath};
+use floe_format::{HashPart, PathInfo, SecretKey, StorePath};
 use parking_lot::Mutex;
 
 use super::derivation_checks::DerivationChecks;
 use super::restart_check::{check_after_restart, sync_without_boot_id};
-use crate::db::LockedDatabase;
+use crate::db::{LockedDatabase, Signing};
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
 use crate::events::StoreEvents;
@@ -146,6 +146,17 @@ impl StoreWriter {
         // A collector that began after the first call may have read the permanent roots before the
         // link existed. The second call makes sure that it knows the temporary root.
         self.add_temp_roots([path].into_iter())
+    }
+
+    /// Adds signatures by keys to valid paths, and returns what that did for each path.
+    ///
+    /// Errors: those of the database, which is unchanged then.
+    pub fn sign(
+        &self,
+        paths: &[StorePath],
+        keys: &[SecretKey],
+    ) -> Result<Vec<Signing>, StoreError> {
+        self.database().sign(paths, keys)
     }
 
     /// Makes a path the newest generation of a profile and switches to it. Returns the number of

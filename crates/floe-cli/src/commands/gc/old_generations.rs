@@ -8,9 +8,10 @@ use floe_store::{
     FoundProfiles, Generation, GenerationSpec, LockWait, Profile, StoreError, StoreLayout,
 };
 
-use super::super::profile::{default_profile, parse_older_than, report_deleted};
+use super::super::profile::{parse_older_than, report_deleted};
 use super::IgnoredLinks;
 use crate::commands::gc::args::GcArgs;
+use crate::default_profile::DefaultProfile;
 use crate::display::warn;
 use crate::options::{self, Settings};
 
@@ -120,8 +121,8 @@ fn profiles(
     if local.root.is_none() && local.store.is_none() {
         let state = options::environment().nix_state_home();
         directories.extend(state.map(|state| state.join("profiles")));
-        let default = default_profile(layout, settings).ok();
-        let parent = default.and_then(|it| it.path().parent().map(Path::to_path_buf));
+        let default = DefaultProfile::find(layout, settings).ok();
+        let parent = default.and_then(|it| it.profile.path().parent().map(Path::to_path_buf));
         directories.extend(parent);
     }
     let mut profiles = FoundProfiles::default();

@@ -5,6 +5,7 @@ use std::io;
 
 use anyhow::{Error, Result, anyhow};
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
@@ -49,7 +50,23 @@ fn no_user_namespace(error: nix::Error) -> Error {
         Some(command) => format!("allow them as root by {command:?}, {INSTEAD}"),
         None => INSTEAD.to_owned(),
     };
-    anyhow!("cannot mount the store: the system forbids user namespaces ({error}); {fix}")
+    // unshare(2): EPERM has this reason besides those of the system's settings.
+    let cause = match error {
+        nix::Error::EPERM if is_chroot() => "the kernel refuses user namespaces in a chroot",
+        _ => "the system forbids user namespaces",
+    };
+    anyhow!("cannot mount the store: {cause} ({error}); {fix}")
+}
+
+/// Whether the root directory of this process is no mount point, as in most chroots.
+fn is_chroot() -> bool {
+    let root = statx(CWD, "/", AtFlags::empty(), StatxFlags::empty());
+    root.is_ok_and(|root| {
+        let known = root
+            .stx_attributes_mask
+            .contains(StatxAttributes::MOUNT_ROOT);
+        known && !root.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+    })
 }
 
 fn no_mounts(error: Errno) -> String {

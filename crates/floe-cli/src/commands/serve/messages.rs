@@ -22,7 +22,7 @@ pub(crate) fn listening(url: impl Display) -> String {
 }
 
 pub(crate) const ONLY_THIS_MACHINE: &str =
-    "only programs on this machine can connect; --listen '*:5000' lets other machines connect too";
+    "only programs on this machine can connect; --listen '*:PORT', or --host '*', lets others too";
 
 pub(crate) fn serving_metrics(url: impl Display) -> String {
     format!("serving metrics on {url}")

@@ -19,14 +19,16 @@ fn add_options(command: &clap::Command, options: &mut BTreeSet<String>) {
 }
 
 /// Adds the source files below a directory, but for tests and for the options of starman, which
-/// clap does not parse.
+/// clap does not parse, and those of Nix that floe recognizes.
 fn add_sources(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         if path.is_dir() && !["tests", "nix_serve"].contains(&name) {
             add_sources(&path, files);
-        } else if path.extension().is_some_and(|it| it == "rs") && name != "tests" {
+        } else if path.extension().is_some_and(|it| it == "rs")
+            && !["tests", "nix_spellings"].contains(&name)
+        {
             files.push(path);
         }
     }
@@ -39,7 +41,7 @@ fn named_options(source: &str) -> Vec<(String, String)> {
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));
     let text: String = lines.map(|line| format!("{line}\n")).collect();
-    let is_end = |c: char| !c.is_ascii_lowercase() && c != '-';
+    let is_end = |c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '-';
     text.match_indices("--")
         .filter(|(at, _)| text[..*at].ends_with([' ', '"', '(', '`', '|']))
         .map(|(at, _)| {

@@ -46,7 +46,7 @@ fn missing_narinfo_fails_its_referrers() {
     ] {
         let server = FaultServer::start(&cache.cache);
         server.fail(&narinfo, Fault::Status(status));
-        let says = [path.as_str(), said, "its references are missing"];
+        let says = [path.as_str(), said, "2 other paths need them"];
         cache.assert_install_fails_for(&server.url(), &[&path], code, &says);
         assert_fault_count(&server, &narinfo, &Fault::Status(status), 1);
     }

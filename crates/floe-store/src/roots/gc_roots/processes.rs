@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -47,6 +48,14 @@ impl Dirs {
     }
 }
 
+/// Whether processes of other users may use the paths of a store. Those of a user's own store are
+/// seldom of use to others.
+fn others_may_use(layout: &StoreLayout) -> bool {
+    let user = rustix::process::geteuid();
+    let owner = fs::metadata(&layout.real_store_dir).map(|found| found.uid());
+    user.is_root() || owner.map_or(true, |owner| owner != user.as_raw())
+}
+
 /// Returns the store paths that processes use.
 pub(super) fn roots(layout: &StoreLayout, unreadable: &mut Vec<Unreadable>) -> Vec<Candidate> {
     let dirs = &Dirs::of(layout);
@@ -67,7 +76,7 @@ pub(super) fn roots(layout: &StoreLayout, unreadable: &mut Vec<Unreadable>) -> V
         found.extend(process.found);
         denied += usize::from(process.is_denied);
     }
-    if denied > 0 {
+    if denied > 0 && others_may_use(layout) {
         unreadable.push(Unreadable::Processes(denied));
     }
     for file in ["modprobe", "fbsplash", "poweroff_cmd"] {

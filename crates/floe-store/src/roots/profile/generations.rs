@@ -63,8 +63,7 @@ pub enum GenerationSpec {
 impl Profile {
     /// Lists the generations.
     ///
-    /// Errors: [`StoreError::NoProfile`] if there is neither a profile nor a generation, and those
-    /// of the system.
+    /// Errors: [`StoreError::NoProfile`], and those of the system.
     pub fn generations(&self) -> Result<Generations, StoreError> {
         self.generations_in(&*self.existing_directory()?)
     }
@@ -76,8 +75,11 @@ impl Profile {
         }
         all.sort_unstable_by_key(|generation| generation.number);
         let current = directory.entry(self.name()).read_link().ok();
-        if all.is_empty() && current.is_none() {
-            return Err(StoreError::NoProfile(self.place.clone()));
+        if all.is_empty() {
+            return Err(StoreError::NoProfile {
+                path: self.place.clone(),
+                target: current,
+            });
         }
         let current = current.and_then(|target| self.generation_number(&target));
         Ok(Generations { all, current })
@@ -210,7 +212,10 @@ impl Profile {
     fn existing_directory(&self) -> Result<Arc<Directory>, StoreError> {
         match self.directory() {
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Err(StoreError::NoProfile(self.place.clone()))
+                Err(StoreError::NoProfile {
+                    path: self.place.clone(),
+                    target: None,
+                })
             }
             directory => directory,
         }

@@ -1,0 +1,91 @@
+//! The profile of nix-env (`getDefaultProfile` of profiles.cc). A command that only reads makes no
+//! link.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use floe_store::{Profile, StoreLayout, is_trusted_owner};
+use rustix::process::geteuid;
+
+use crate::exit::UsageError;
+use crate::options::{self, Settings};
+
+/// The default profile, and the link in the home directory that leads to it.
+#[derive(Debug)]
+pub(crate) struct DefaultProfile {
+    pub(crate) profile: Profile,
+    /// `None` if `NIX_PROFILE` names the profile.
+    link: Option<PathBuf>,
+}
+
+impl DefaultProfile {
+    /// Finds the profile that `NIX_PROFILE` names, or that of the link in the home directory.
+    ///
+    /// Errors: there is no home directory, or another user owns the link.
+    pub(crate) fn find(layout: &StoreLayout, settings: &Settings) -> Result<DefaultProfile> {
+        if let Some(profile) = options::environment().profile() {
+            let profile = Profile::at(&profile)?;
+            return Ok(DefaultProfile {
+                profile,
+                link: None,
+            });
+        }
+        let link = link(settings).ok_or_else(no_home)?;
+        Ok(DefaultProfile {
+            profile: profile_of(&link, layout)?,
+            link: Some(link),
+        })
+    }
+
+    /// Makes the link in the home directory, if nothing is at its place.
+    pub(crate) fn make_link(&self) -> Result<()> {
+        let Some(link) = &self.link else {
+            return Ok(());
+        };
+        match symlink(self.profile.path(), link) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.with_context(|| format!("cannot create the link {}", link.display())),
+        }
+    }
+}
+
+/// Returns the place of the link to the default profile. `None` without a home directory.
+pub(crate) fn link(settings: &Settings) -> Option<PathBuf> {
+    let environment = options::environment();
+    if *settings.config.use_xdg_base_directories.get() {
+        Some(environment.nix_state_home()?.join("profile"))
+    } else {
+        Some(environment.home()?.join(".nix-profile"))
+    }
+}
+
+fn no_home() -> anyhow::Error {
+    anyhow!(UsageError(
+        "cannot find the default profile: HOME is not set; name a profile with --profile".into()
+    ))
+}
+
+/// Returns the profile to which a link leads, or is to lead.
+fn profile_of(link: &Path, layout: &StoreLayout) -> Result<Profile> {
+    if let Ok(target) = fs::read_link(link) {
+        let is_own = fs::symlink_metadata(link).is_ok_and(|it| is_trusted_owner(it.uid()));
+        if !is_own {
+            bail!(
+                "cannot use the profile of {}: another user owns this link and could redirect it; \
+                 try --profile PROFILE, or running as that user",
+                link.display()
+            );
+        }
+        let directory = link.parent().unwrap_or(Path::new("/"));
+        return Ok(Profile::at(&directory.join(target))?);
+    }
+    let directory = if geteuid().is_root() {
+        layout.state_dir.join("profiles/per-user/root")
+    } else {
+        let state = options::environment().nix_state_home();
+        state.ok_or_else(no_home)?.join("profiles")
+    };
+    Ok(Profile::at(&directory.join("profile"))?)
+}

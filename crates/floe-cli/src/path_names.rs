@@ -1,0 +1,143 @@
+//! The names of paths as arguments: those of paths that `floe list` shows, else of any valid path.
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use floe_format::drv_name::name_and_version;
+use floe_format::{HashPart, StorePath};
+use floe_store::{StoreLayout, StoreReader};
+
+use crate::exit::UsageError;
+use crate::links::{StoreNames, check_exists};
+use crate::root_links::link_path;
+
+/// Replaces links into a store by the paths that they name, and names of paths by these paths.
+/// Other arguments stay as they are.
+///
+/// Errors: several paths have a name; those of the store.
+pub(crate) fn follow(layout: &StoreLayout, arguments: &[String]) -> anyhow::Result<Vec<String>> {
+    let followed = StoreNames::from(layout).follow(arguments);
+    for text in &followed {
+        check_exists(text, &layout.store_dir)?;
+    }
+    resolve(layout, followed)
+}
+
+/// Replaces names of paths by the paths. Other arguments stay as they are, and also all of them if
+/// there is no store.
+///
+/// Errors: several paths have a name; those of the store.
+pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Result<Vec<String>> {
+    if !texts.iter().any(|text| is_name(text)) {
+        return Ok(texts);
+    }
+    let Ok(store) = StoreReader::open(layout.clone()) else {
+        return Ok(texts);
+    };
+    let resolved = texts.into_iter().map(|text| {
+        let found = if is_name(&text) {
+            find(&store, &text)?
+        } else {
+            None
+        };
+        Ok(found.map_or(text, |path| layout.store_dir.full_path(&path)))
+    });
+    resolved.collect()
+}
+
+/// Whether a user may mean a path with this name: with or without the version.
+pub(crate) fn has_name(path: &StorePath, text: &str) -> bool {
+    path.name() == text || name_and_version(path.name()).0 == text
+}
+
+/// Returns the error for a name that several paths have.
+pub(crate) fn ambiguous(
+    action: &str,
+    name: &str,
+    paths: &BTreeSet<&StorePath>,
+    layout: &StoreLayout,
+) -> UsageError {
+    let shown = paths.iter().take(SHOWN_MAX);
+    let shown: Vec<String> = shown.map(|path| layout.store_dir.full_path(path)).collect();
+    UsageError(format!(
+        "cannot {action} {name}: several paths have this name; give one of {}{}",
+        shown.join(", "),
+        if paths.len() > SHOWN_MAX { ", …" } else { "" }
+    ))
+}
+
+/// Whether a text can only be the name of a path.
+fn is_name(text: &str) -> bool {
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._?=".contains(&byte);
+    !text.is_empty()
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(is_name_byte)
+        && StorePath::parse(text).is_err()
+        && HashPart::parse(text).is_none()
+}
+
+fn find(store: &StoreReader, name: &str) -> anyhow::Result<Option<StorePath>> {
+    let links = store.find_links()?.roots;
+    let links = links.iter().filter(|root| link_path(&root.place).is_some());
+    let kept: BTreeSet<&StorePath> = links.map(|root| &root.path).collect();
+    if let Some(path) = only(kept.into_iter(), name, store)? {
+        return Ok(Some(path));
+    }
+    let all = store.valid_paths()?;
+    only(all.iter(), name, store)
+}
+
+/// Returns the only path with a name.
+fn only<'a>(
+    paths: impl Iterator<Item = &'a StorePath>,
+    name: &str,
+    store: &StoreReader,
+) -> anyhow::Result<Option<StorePath>> {
+    let named: BTreeSet<&StorePath> = paths.filter(|path| has_name(path, name)).collect();
+    if named.len() > 1 {
+        bail!(ambiguous("use", name, &named, store.layout()));
+    }
+    Ok(named.into_iter().next().cloned())
+}
+
+/// The number of paths in an error.
+const SHOWN_MAX: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_other_arguments() {
+        for name in ["jq", "jq-1.6", "libc6-2.36-9+deb12u13", "a?b=c"] {
+            assert!(is_name(name), "{name}");
+        }
+        let hash_part = "0".repeat(32);
+        for other in [
+            "",
+            "-",
+            ".",
+            "./jq",
+            "/nix/store/jq",
+            "nixpkgs#jq",
+            "s3:x",
+            &hash_part,
+            &format!("{hash_part}-jq"),
+        ] {
+            assert!(!is_name(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn version_may_be_left_out() {
+        let path = StorePath::parse(&format!("{}-jq-1.6", "0".repeat(32))).unwrap();
+        for (text, expected) in [
+            ("jq", true),
+            ("jq-1.6", true),
+            ("jq-1", false),
+            ("j", false),
+        ] {
+            assert_eq!(has_name(&path, text), expected, "{text}");
+        }
+    }
+}

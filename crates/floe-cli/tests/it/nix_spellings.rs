@@ -1,0 +1,83 @@
+//! Users of Nix type its spellings: floe has them too, or says which of its own to type.
+
+use floe_testkit::run;
+
+use crate::support::floe;
+
+/// Command lines of users of Nix, and the commands that floe names instead.
+const HINTS: &[(&str, &str)] = &[
+    ("path-info /nix/store/x", "try floe info"),
+    ("path-info -r ./result", "try floe info"),
+    ("store gc", "try floe gc"),
+    ("store verify --all", "try floe verify"),
+    ("store delete /nix/store/x", "try floe delete"),
+    ("store optimise", "try floe optimise"),
+    ("store info", "try floe config store"),
+    ("store sign -k key --all", "try floe sign"),
+    ("nix-collect-garbage -d", "try floe gc --keep-generations 1"),
+    ("nix-collect-garbage", "try floe gc"),
+    ("gc -d", "try floe gc --keep-generations 1"),
+    ("gc --delete-old", "try floe gc --keep-generations 1"),
+    ("nix-store -r /nix/store/x", "try floe install"),
+    ("nix-store --realise /nix/store/x", "try floe install"),
+    ("realise /nix/store/x", "try floe install"),
+    ("nix-store -qR ./result", "try floe info --recursive"),
+    ("query ./result", "try floe info --recursive"),
+    ("why-depends ./a ./b", "try floe roots --why"),
+    ("profile install ./a", "try floe install --profile"),
+    ("profile add ./a", "try floe install --profile"),
+    ("profile remove a", "try floe uninstall"),
+    ("shell ./result -c jq", "try floe shell PATH -- COMMAND"),
+    ("key generate-secret --key-name x", "try floe key generate"),
+    ("key convert-secret-to-public", "try floe key public"),
+    ("show-config", "try floe config"),
+    ("remove jq", "try floe uninstall"),
+    ("rollback", "try floe profile rollback"),
+    ("list-generations", "try floe profile list"),
+    ("version", "try floe --version"),
+    ("daemon", "try floe serve"),
+    ("search jq", "floe evaluates no Nix expressions"),
+    ("fetch /nix/store/x", "try floe install"),
+    ("copy-sigs ./a", "try floe sign"),
+    (
+        "run ./result -x",
+        "write -- before the arguments of the program",
+    ),
+    (
+        "shell ./result jq --version",
+        "write -- before the arguments of the program",
+    ),
+    (
+        "install nixpkgs#jq",
+        "floe does not evaluate Nix expressions",
+    ),
+    ("copy --to u@web1 ./a", "ssh-ng://u@web1"),
+    ("copy --to ssh:web1 ./a", "ssh-ng://HOST"),
+    ("copy --to s3:cache ./a", "s3://BUCKET"),
+    (
+        "install --from cache.nixos.org x",
+        "https://cache.nixos.org",
+    ),
+];
+
+#[test]
+fn spellings_of_nix_get_the_command_of_floe() {
+    for (line, hint) in HINTS {
+        let ran = run(&mut floe(line.split(' '))).expect(2);
+        assert!(ran.stderr.contains(hint), "{line}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("similar"), "{line}: {}", ran.stderr);
+    }
+}
+
+/// A name that is far from all others gets no suggestion, and one that is near gets it.
+#[test]
+fn only_near_names_are_suggested() {
+    let far = run(&mut floe(["frobnicate"])).expect(2);
+    assert!(!far.stderr.contains("similar"), "{}", far.stderr);
+    let near = run(&mut floe(["instal"])).expect(2);
+    near.stderr_contains("similar").stderr_contains("install");
+    let near = run(&mut floe(["gc", "--dry-rum"])).expect(2);
+    near.stderr_contains("--dry-run");
+    let shown = run(&mut floe(["config", "show", "store"])).expect(0).stdout;
+    assert!(shown.starts_with("store ="), "{shown}");
+}

@@ -1,0 +1,188 @@
+//! Signatures that are added to paths which a cache or a store has already.
+
+use std::fs;
+use std::path::Path;
+
+use floe_testkit::{CommandOutput, Corpus, corpus, nixes, run, s3_server, scratch};
+
+use super::{floe_with_keys, key, nix_copies, source_root};
+use crate::support::floe;
+
+/// Pushes into a directory.
+fn push(corpus: &Corpus, cache: &Path, more: &[&str]) -> CommandOutput {
+    let (to, root) = (format!("file://{}", cache.display()), source_root(corpus));
+    let mut command = floe(["push", "--json", "--to", &to, "--root", &root]);
+    run(command.args(more).arg(&corpus.root)).expect(0)
+}
+
+/// Installs from a cache with the keys that Nix's format lists. Returns the output.
+fn install(corpus: &Corpus, from: &str, keys: &str, root: &Path) -> CommandOutput {
+    let args = ["install", "--from", from, "--trusted-public-keys", keys];
+    run(floe(args).arg("--root").arg(root).arg(&corpus.root))
+}
+
+#[test]
+fn second_push_with_a_key_signs_present_paths() {
+    // Paths that are queried one by one, and paths that are listed.
+    for name in ["jq", "curl"] {
+        let (Some(corpus), Some(server)) = (corpus(name), s3_server("team")) else {
+            return;
+        };
+        let scratch = scratch();
+        let (file, public) = key(&scratch);
+        let (to, root) = (server.uri("team"), source_root(&corpus));
+        let push = |more: &[&str]| {
+            let args = ["push", "--json", "--to", &to, "--root", &root, &corpus.root];
+            run(floe_with_keys(&server, &args).args(more)).expect(0)
+        };
+        let count = corpus.paths.len();
+        assert_eq!(push(&[]).json()["unsigned"], count);
+        let from = format!("s3://team?endpoint={}", server.endpoint());
+        let mut refused = floe_with_keys(&server, &["install", "--from", &from]);
+        refused.args(["--trusted-public-keys", &public, "--root"]);
+        run(refused.arg(scratch.join("refused")).arg(&corpus.root)).expect(3);
+
+        let signed = push(&["--secret-key-file", &file]);
+        assert_eq!(
+            (&signed.json()["signed"], &signed.json()["copied"]),
+            (&count.into(), &0.into())
+        );
+        let said = format!("signed {count} of {count} present paths");
+        assert!(signed.stderr.contains(&said), "{}", signed.stderr);
+        let puts = || server.log().matches("PUT").count();
+        let before = puts();
+        let again = push(&["--secret-key-file", &file]);
+        assert_eq!((&again.json()["signed"], puts()), (&0.into(), before));
+        let mut accepted = floe_with_keys(&server, &["install", "--from", &from]);
+        accepted.args(["--trusted-public-keys", &public, "--root"]);
+        run(accepted.arg(scratch.join("accepted")).arg(&corpus.root)).expect(0);
+    }
+}
+
+#[test]
+fn push_signs_present_paths_beside_new_ones() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (file, public) = key(&scratch);
+    let cache = scratch.join("cache");
+    push(&corpus, &cache, &[]);
+    let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap();
+    fs::remove_file(cache.join(format!("{hash_part}.narinfo"))).unwrap();
+    let output = push(&corpus, &cache, &["--secret-key-file", &file]);
+    let json = output.json();
+    assert_eq!(
+        (&json["copied"], &json["signed"]),
+        (&1.into(), &(corpus.paths.len() - 1).into())
+    );
+    let from = format!("file://{}", cache.display());
+    install(&corpus, &from, &public, &scratch.join("root")).expect(0);
+    for (number, nix) in nixes().iter().enumerate() {
+        let by_nix = scratch.join(&format!("by-nix-{number}"));
+        nix_copies(nix, &from, by_nix.to_str().unwrap(), &corpus);
+        nix.verify(&by_nix, corpus.paths.len());
+    }
+}
+
+/// A narinfo with other facts than those of the local path is not signed.
+#[test]
+fn push_does_not_sign_other_contents() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (file, _) = key(&scratch);
+    let cache = scratch.join("cache");
+    push(&corpus, &cache, &[]);
+    let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap();
+    let narinfo = cache.join(format!("{hash_part}.narinfo"));
+    let text = fs::read_to_string(&narinfo).unwrap();
+    let other: String = text
+        .lines()
+        .filter(|line| !line.starts_with("References: "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_ne!(other, text);
+    fs::write(&narinfo, &other).unwrap();
+    let output = push(&corpus, &cache, &["--secret-key-file", &file]);
+    assert!(
+        output.stderr.contains("warning: not signing"),
+        "{}",
+        output.stderr
+    );
+    assert!(
+        output.stderr.contains("its references in the cache"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(output.json()["signed"], corpus.paths.len() - 1);
+    assert_eq!(fs::read_to_string(&narinfo).unwrap(), other);
+}
+
+/// A key is replaced: both keys sign for a time.
+#[test]
+fn sign_adds_the_signature_of_a_new_key() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let (file, public) = key(&scratch);
+    let cache = scratch.join("cache");
+    floe_testkit::copy_tree(&corpus.cache("zstd"), &cache);
+    let uri = format!("file://{}", cache.display());
+    let sign = |more: &[&str]| run(floe(["sign", "--json", "--key-file", &file, &uri]).args(more));
+    let one = sign(&[&corpus.root]).expect(0).json();
+    assert_eq!((&one["paths"], &one["signed"]), (&1.into(), &1.into()));
+    let closure = sign(&["--recursive", &corpus.root]).expect(0).json();
+    let count = corpus.paths.len();
+    assert_eq!(
+        (&closure["paths"], &closure["signed"]),
+        (&count.into(), &(count - 1).into())
+    );
+    let all = sign(&["--all"]).expect(0);
+    assert_eq!(all.json()["signed"], 0);
+    assert!(all.stderr.contains("nothing to do"), "{}", all.stderr);
+    // The old signatures stay.
+    for (number, keys) in [&public, &corpus.key].into_iter().enumerate() {
+        install(
+            &corpus,
+            &uri,
+            keys,
+            &scratch.join(&format!("root-{number}")),
+        )
+        .expect(0);
+    }
+    let absent = "/nix/store/00000000000000000000000000000000-absent";
+    let absent = sign(&[absent]).expect(1);
+    assert!(
+        absent.stderr.contains("does not have it"),
+        "{}",
+        absent.stderr
+    );
+}
+
+#[test]
+fn sign_writes_the_database_of_a_local_store() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (file, public) = key(&scratch);
+    let root = scratch.join("root");
+    let from = corpus.file_url("zstd");
+    install(&corpus, &from, &corpus.key, &root).expect(0);
+    let store = root.display().to_string();
+    let mut sign = floe(["sign", "--json", "-k", &file, &store, "-r", &corpus.root]);
+    let count = corpus.paths.len();
+    assert_eq!(run(&mut sign).expect(0).json()["signed"], count);
+    assert_eq!(run(&mut sign).expect(0).json()["signed"], 0);
+    // Another store accepts the paths by the new key alone, and so does Nix.
+    let args = [
+        "copy",
+        "--from",
+        &store,
+        "--trusted-public-keys",
+        &public,
+        "--to",
+    ];
+    run(floe(args).arg(scratch.join("other")).arg(&corpus.root)).expect(0);
+    for nix in nixes() {
+        nix.verify(&root, count);
+    }
+    let new = scratch.join("absent").display().to_string();
+    run(floe(["sign", "-k", &file, &new]).arg(&corpus.root)).expect(4);
+    assert!(!scratch.join("absent").exists());
+}
