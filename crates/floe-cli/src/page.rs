@@ -1,4 +1,5 @@
-//! The parts of a manual page that the arguments do not give: examples, files and related pages.
+//! The parts of a manual page that the arguments do not give: description, examples, files and
+//! related pages.
 //! Each command has them in its folder. The examples are also at the end of its `--help`.
 
 /// The parts of one page.
@@ -6,6 +7,8 @@
 pub(crate) struct Page {
     /// The name of the page, such as `floe-install`.
     pub(crate) name: &'static str,
+    /// The paragraphs that explain the command.
+    pub(crate) description: &'static [&'static str],
     pub(crate) examples: &'static [Example],
     pub(crate) files: &'static [File],
     /// The related pages with their sections, beside floe(1).

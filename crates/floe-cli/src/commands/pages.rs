@@ -20,6 +20,11 @@ pub(crate) fn examples(page: &str) -> Vec<Example> {
     find(page).map_or(Vec::new(), |it| it.examples.to_vec())
 }
 
+/// Returns the paragraphs that explain a command.
+pub(crate) fn description(page: &str) -> &'static [&'static str] {
+    find(page).map_or(&[], |it| it.description)
+}
+
 /// Returns the files on a page.
 pub(crate) fn files(page: &str) -> &'static [File] {
     if page == MAIN {
@@ -92,6 +97,18 @@ mod tests {
                     page.name
                 );
             }
+        }
+    }
+
+    #[test]
+    fn each_page_explains_its_command() {
+        for page in pages() {
+            let text = page.description.join(" ");
+            assert!(
+                text.len() > 80 && text.ends_with('.'),
+                "{}: {text}",
+                page.name
+            );
         }
     }
 

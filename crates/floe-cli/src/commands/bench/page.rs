@@ -6,12 +6,20 @@ use crate::page::{Example, Page};
 pub(crate) const PAGES: &[Page] = &[
     Page {
         name: "floe-bench",
+        description: &[
+            "Measures how long programs take for the same work, in turns, and compares them. \
+                 Each result is checked before its time counts.",
+        ],
         examples: &[COPY],
         files: &[],
         see_also: &["floe-bench-copy(1)"],
     },
     Page {
         name: "floe-bench-copy",
+        description: &[
+            "Copies closures with several programs or several versions of floe in turns, \
+                 checks each result, and prints medians and ratios with their intervals.",
+        ],
         examples: &[COPY],
         files: &[],
         see_also: &["perf(1)"],

@@ -5,6 +5,13 @@ use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-copy",
+    description: &[
+        "Copies the paths with their closures from one store or binary cache to another: a \
+             local store, file://, http://, https://, s3://, ssh-ng://, ssh:// or a Nix daemon. \
+             Paths that the target has are left out.",
+        "Into a store, a path needs the signature of a trusted key, or comes from a store of \
+             this machine.",
+    ],
     examples: &[
         Example::new(
             "Copy paths to a cache as a build prints them",

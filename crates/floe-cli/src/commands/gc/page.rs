@@ -5,6 +5,12 @@ use crate::page::{Example, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-gc",
+    description: &[
+        "Deletes the valid paths that no GC root needs, and the files of the store directory \
+             that are not valid. Roots are the links of floe install --out-link and --profile, \
+             those of Nix, and the paths that running processes use: floe roots lists them.",
+        "A collection may run beside any number of other programs of Nix and floe.",
+    ],
     examples: &[
         Example::new(
             "Show what a collection would delete in a store of your own",

@@ -5,6 +5,10 @@ use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-info",
+    description: &[
+        "Prints the metadata of paths in a store or binary cache, in the form of narinfo \
+             files or as the JSON of nix path-info.",
+    ],
     examples: &[
         Example::new(
             "Ask a cache for a path",

@@ -5,6 +5,13 @@ use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-install",
+    description: &[
+        "Fetches the paths and all that they need from binary caches, checks the signature \
+             and the hash of each, and registers them in a local store, which Nix then accepts. \
+             Valid paths are not fetched again.",
+        "Nothing keeps the paths from a collection unless --out-link or --profile makes a GC \
+             root of them.",
+    ],
     examples: &[
         Example::new(
             "Install a program from cache.nixos.org into a store of your own",

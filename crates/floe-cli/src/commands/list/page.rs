@@ -5,6 +5,11 @@ use crate::page::{Example, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-list",
+    description: &[
+        "Shows what links and profiles keep, with the size of each path, the size of its \
+             closure, and since when. With --all it shows all valid paths. The names in the first \
+             column stand for the paths in other commands.",
+    ],
     examples: &[Example::new(
         "List what links and profiles keep in a store of your own",
         "floe list --root ~/nix-root",

@@ -19,7 +19,10 @@ pub(super) fn render(command: &Command) -> anyhow::Result<String> {
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
     synopsis::of_command(command).to_writer(&mut page)?;
-    man.render_description_section(&mut page)?;
+    match page::description(name(command)) {
+        [] => man.render_description_section(&mut page)?,
+        paragraphs => description(paragraphs).to_writer(&mut page)?,
+    }
     if name(command) == nix_serve::NAME {
         nix_serve::options().to_writer(&mut page)?;
     } else {
@@ -27,6 +30,16 @@ pub(super) fn render(command: &Command) -> anyhow::Result<String> {
     }
     common_sections(command).to_writer(&mut page)?;
     Ok(to_ascii(&String::from_utf8(page)?))
+}
+
+fn description(paragraphs: &[&str]) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["DESCRIPTION"]);
+    for paragraph in paragraphs {
+        roff.control("PP", []);
+        roff.text([roman(*paragraph)]);
+    }
+    roff
 }
 
 /// Returns the sections after the options.

@@ -62,6 +62,9 @@ fn argument_parts(argument: &Arg) -> Vec<Inline> {
             parts.push(italic(value));
         }
     }
+    if argument.is_last_set() {
+        parts.insert(0, roman("-- "));
+    }
     if !argument.is_required_set() {
         parts.insert(0, roman("["));
         parts.push(roman("]"));

@@ -5,6 +5,11 @@ use crate::page::{Example, Page, STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "nix-serve",
+    description: &[
+        "Serves the valid paths of a live store as a binary cache, with the options, \
+             variables and defaults of nix-serve and nix-serve-ng, so that it can take their \
+             place. floe-serve(1) has more settings.",
+    ],
     examples: &[
         Example::new(
             "Serve the store of this machine on port 8080 of all addresses",

@@ -5,6 +5,11 @@ use crate::page::{AWS, Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STO
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-push",
+    description: &[
+        "Copies closures of the local store into a binary cache, compresses and signs them. \
+             The cache is asked which paths it has, and only the others are sent. Present paths \
+             that lack the signature of a key get it.",
+    ],
     examples: &[
         Example::new(
             "Push the result of a build to a bucket of S3, signed",

@@ -5,6 +5,13 @@ use crate::page::{AWS, Example, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-sign",
+    description: &[
+        "Adds the signatures of keys to paths that a binary cache or a local store has \
+             already: the named ones, with -r their closures, or all. Other signatures stay. The \
+             contents are not read, so sign only what you trust.",
+        "To replace a key, sign all paths with the new one, give its public key to the \
+             clients, and remove the old one from the clients.",
+    ],
     examples: &[
         Example::new(
             "Add the signature of a new key to all paths of a bucket",

@@ -5,6 +5,11 @@ use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-verify",
+    description: &[
+        "Hashes the contents of the paths of a store and compares them with the database, and \
+             compares the database with the disk. Without --repair it changes nothing. With \
+             --repair it fetches damaged and missing paths again.",
+    ],
     examples: &[
         Example::new(
             "Check all paths of a store",
