@@ -279,7 +279,10 @@ impl Opened<'_> {
             (target, is_kept),
         )?;
         if let (Some(layout), []) = (target.layout(), summary.failures.as_slice()) {
-            report::dangling_links(layout, &self.gc_roots.made(&summary.requested_paths));
+            let data_home = self.command.settings.context.data_home.as_deref();
+            let is_default = *layout == StoreLayout::auto(data_home);
+            let made = self.gc_roots.made(&summary.requested_paths);
+            report::dangling_links(layout, is_default, &made);
         }
         if let Some(store) = &self.open.local_store {
             // The user has the result meanwhile.

@@ -151,14 +151,20 @@ fn failed_line(count: usize) -> String {
 }
 
 /// Tells how to use links to a store that is not at the place that its paths name.
-pub(super) fn dangling_links(layout: &StoreLayout, links: &[(PathBuf, StorePath)]) {
+///
+/// `is_default` tells whether commands without `--root` mean the store.
+pub(super) fn dangling_links(
+    layout: &StoreLayout,
+    is_default: bool,
+    links: &[(PathBuf, StorePath)],
+) {
     if layout.place_elsewhere().is_none() {
         return;
     }
     let root = layout.real_store_dir.ancestors().nth(2);
     let is_in_root = layout.real_store_dir.ends_with("nix/store");
     let options = root
-        .filter(|_| is_in_root)
+        .filter(|_| is_in_root && !is_default)
         .map(|root| format!("--root {} ", root.display()));
     for (link, path) in links {
         let (link, place) = (link.display(), layout.real_path(path));

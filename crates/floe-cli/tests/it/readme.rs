@@ -53,6 +53,8 @@ fn session_in_readme_is_real() {
         // In the environment, the path would be a root for the collections of other tests.
         shell.args(["-c", &format!("JQ={}; {command} 2>&1", corpus.root)]);
         shell.env("HOME", &home);
+        // The store of an ordinary user on a machine without Nix, also for root and beside Nix.
+        shell.env("NIX_REMOTE", home.join(".local/share/nix/root"));
         shell.env("KEY", &corpus.key).current_dir(&home);
         let path = std::env::var("PATH").unwrap();
         shell.env(
