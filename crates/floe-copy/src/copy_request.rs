@@ -180,6 +180,7 @@ impl<'a> CheckedRequest<'a> {
             stores => Sources::open(stores, SourceOrder::AsListed, &session)?.list,
         };
         Ok(OpenCopy {
+            request,
             options: &request.options,
             upstreams,
             may_skip_requested: request.may_skip_requested,
@@ -303,6 +304,7 @@ struct WritableTarget {
 /// A copy whose sources and target are open.
 #[derive(Debug)]
 pub struct OpenCopy<'a> {
+    request: &'a CopyRequest,
     /// The options of the copy.
     pub options: &'a CopyOptions,
     /// The sources.
@@ -328,13 +330,11 @@ impl OpenCopy<'_> {
     /// before and that no other process uses. See [`ClosureCopy::run`].
     pub fn run(&self) -> Result<CopySummary, Error> {
         self.skip_paths_of_upstreams()?;
-        let copy = ClosureCopy {
-            sources: &self.sources,
-            target: &*self.target,
-            options: self.options,
-            events: &self.session.events,
+        let result = if self.sources.are_unneeded {
+            self.run_without_sources()
+        } else {
+            self.run_from(&self.sources, &self.session.events)
         };
-        let result = copy.run(&self.specs);
         let is_failed = |summary: &CopySummary| !summary.failures.is_empty();
         if let Some(store) = &self.local_store
             && result.as_ref().map_or(true, is_failed)
@@ -342,6 +342,28 @@ impl OpenCopy<'_> {
             store.remove_if_unused();
         }
         result
+    }
+
+    fn run_from(&self, sources: &Sources, events: &Events) -> Result<CopySummary, Error> {
+        let copy = ClosureCopy {
+            sources,
+            target: &*self.target,
+            options: self.options,
+            events,
+        };
+        copy.run(&self.specs)
+    }
+
+    /// Runs the copy into a target that had all paths when it was opened. A collector before Nix
+    /// 2.36 may delete them nevertheless. Then the copy needs its sources.
+    fn run_without_sources(&self) -> Result<CopySummary, Error> {
+        let summary = self.run_from(&self.sources, &Events::default())?;
+        if summary.failures.is_empty() {
+            return Ok(summary);
+        }
+        let CopyRequest { sources, order, .. } = self.request;
+        let sources = Sources::open(sources, *order, &self.session)?;
+        self.run_from(&sources, &self.session.events)
     }
 
     /// Tells the target which paths it need not have.

@@ -282,8 +282,8 @@ fn nar_defect(narinfo: &NarInfo, len: Option<u64>) -> Option<String> {
     }
 }
 
-/// As many narinfos are read in one or two round trips.
-const SAMPLE_LEN: usize = 100;
+/// As many narinfos are read in one round trip.
+const SAMPLE_LEN: usize = 16;
 
 const LIST_PANICKED: &str = "the thread of a list panicked";
 

@@ -106,7 +106,12 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
         }
         return own_links(name, of_path(&path));
     }
-    if name.contains('/') || name.is_empty() {
+    if name.is_empty() {
+        bail!(UsageError(
+            "cannot uninstall \"\": the name is empty".into()
+        ));
+    }
+    if name.contains('/') {
         bail!(
             "cannot uninstall {name:?}: it is not a root of this store; floe list shows the links, \
              and a store path removes all links to it"
@@ -167,20 +172,20 @@ fn removal(root: &Root) -> anyhow::Result<Removal> {
         return match (generation.is_current, count) {
             (false, _) => Ok(Removal::Generation(generation.profile, generation.number)),
             (true, 1) => Ok(Removal::Profile(generation.profile)),
-            (true, _) => bail!(UsageError(format!(
+            (true, _) => bail!(
                 "cannot remove generation {} of {profile}: it is the current one; switch to \
                  another one first (floe profile rollback --profile {profile})",
                 generation.number,
                 profile = generation.profile.path().display()
-            ))),
+            ),
         };
     }
     match link_path(&root.place) {
         Some(link) => Ok(Removal::Link(link.clone())),
-        None => bail!(UsageError(format!(
+        None => bail!(
             "cannot uninstall {}: it is not a link; end the process that uses the path",
             root.place
-        ))),
+        ),
     }
 }
 

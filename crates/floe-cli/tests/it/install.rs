@@ -189,11 +189,7 @@ fn second_install_fetches_nothing() {
         .skip(asked)
         .map(str::to_owned)
         .collect();
-    assert_eq!(
-        requests.len(),
-        1,
-        "requested more than nix-cache-info: {requests:?}"
-    );
+    assert!(requests.is_empty(), "{requests:?}");
 }
 
 #[test]
@@ -321,7 +317,7 @@ fn link_into_store_names_its_path_in_every_command() {
     for (text, says) in [
         ("hello", "floe does not evaluate"),
         ("nixpkgs#hello", "floe does not evaluate"),
-        ("./absent", "it is not in /nix/store"),
+        ("./absent", "there is no such file"),
         ("/etc", "it is not in /nix/store"),
     ] {
         in_scratch(&[&install[..], &[text]].concat())

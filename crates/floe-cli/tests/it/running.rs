@@ -203,7 +203,7 @@ fn program_is_chosen_by_name_file_or_link() {
             2,
             "its programs are other, sh",
         ),
-        (&["./absent"], 2, "cannot parse"),
+        (&["./absent"], 2, "there is no such file"),
     ];
     for (arguments, _, message) in refused {
         let arguments = [&["run", "--root", &root], arguments].concat();

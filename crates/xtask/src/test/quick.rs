@@ -69,6 +69,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "serve_responses::existing_resources_have_documented_headers",
     ),
     (
+        "sign",
+        "push::signatures::sign_adds_the_signature_of_a_new_key",
+    ),
+    (
         "uninstall",
         "managed_roots::names_of_uninstall_are_exact_or_refused",
     ),

@@ -159,11 +159,7 @@ fn range_with_other_bytes_is_never_valid() {
         return;
     };
     let ran = cache.install(&server.url()).expect(3);
-    assert!(
-        ran.stderr.contains("cannot copy") && ran.stderr.contains("libc6"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("libc6"), "{}", ran.stderr);
     assert_fault_count(&server, &nar, &Fault::OtherRange, 1);
     assert_eq!(server.requests_for(&nar)[1].status, 206);
     let complete = cache.complete_paths();

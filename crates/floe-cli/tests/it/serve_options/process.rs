@@ -447,7 +447,7 @@ fn server_without_address_serves_this_machine_with_hint() {
     assert_eq!(server.get("/nix-cache-info").status, 200);
     server.signal(Signal::TERM);
     let ended = server.wait();
-    let hint = "only programs on this machine can connect; --listen '*:5000' ";
+    let hint = "only programs on this machine can connect; --listen '*:PORT'";
     assert!(ended.stderr.contains(hint), "{}", ended.stderr);
 
     let configured = RunningServer::start(&mut floe_serve(&corpus), 1);
