@@ -38,7 +38,6 @@ use build_logs::BuildLogs;
 use examine::Presence;
 use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
 pub use options::CacheWriteOptions;
-use signatures::UnsignedNarInfos;
 
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]
@@ -60,8 +59,8 @@ pub struct BinaryCacheWriter {
     elsewhere: Mutex<HashSet<StorePath>>,
     /// The build logs of the new paths, if the cache receives them too.
     build_logs: Option<BuildLogs>,
-    /// The narinfos that this copy has met and that lack a signature by one of the keys.
-    unsigned: Mutex<UnsignedNarInfos>,
+    /// The paths that this copy has met and whose narinfos lack a signature by one of the keys.
+    unsigned: Mutex<BTreeSet<StorePath>>,
 }
 
 impl BinaryCacheWriter {

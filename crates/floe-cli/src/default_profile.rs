@@ -33,6 +33,13 @@ impl DefaultProfile {
             });
         }
         let link = link(settings).ok_or_else(no_home)?;
+        if fs::symlink_metadata(&link).is_ok_and(|found| !found.is_symlink()) {
+            bail!(
+                "cannot use the default profile: {} is no link; move it away, or name a profile \
+                 with --profile",
+                link.display()
+            );
+        }
         Ok(DefaultProfile {
             profile: profile_of(&link, layout)?,
             link: Some(link),
@@ -54,16 +61,19 @@ impl DefaultProfile {
 /// Returns the place of the link to the default profile. `None` without a home directory.
 pub(crate) fn link(settings: &Settings) -> Option<PathBuf> {
     let environment = options::environment();
-    if *settings.config.use_xdg_base_directories.get() {
-        Some(environment.nix_state_home()?.join("profile"))
+    let link = if *settings.config.use_xdg_base_directories.get() {
+        environment.nix_state_home()?.join("profile")
     } else {
-        Some(environment.home()?.join(".nix-profile"))
-    }
+        environment.home()?.join(".nix-profile")
+    };
+    // With an empty HOME it would be in the working directory.
+    link.is_absolute().then_some(link)
 }
 
 fn no_home() -> anyhow::Error {
     anyhow!(UsageError(
-        "cannot find the default profile: HOME is not set; name a profile with --profile".into()
+        "cannot find the default profile: HOME is no absolute path; name a profile with --profile"
+            .into()
     ))
 }
 

@@ -4,10 +4,9 @@ use std::ffi::OsString;
 
 /// Returns what to type instead of a command line that floe does not know.
 pub(crate) fn floe_spelling(arguments: &[OsString]) -> Option<&'static str> {
-    let words: Vec<&str> = arguments
-        .iter()
-        .skip(1)
-        .filter_map(|it| it.to_str())
+    let words = arguments.iter().skip(1).filter_map(|it| it.to_str());
+    let words: Vec<&str> = words
+        .skip_while(|word| GLOBAL_WORDS.contains(word))
         .collect();
     let matching = SPELLINGS.iter().find(|(nix, _)| {
         let mut nix = nix.split(' ');
@@ -19,6 +18,22 @@ pub(crate) fn floe_spelling(arguments: &[OsString]) -> Option<&'static str> {
     });
     matching.map(|(_, floe)| *floe)
 }
+
+/// The options that may stand before a command, and their values.
+const GLOBAL_WORDS: &[&str] = &[
+    "-q",
+    "-v",
+    "-vv",
+    "--quiet",
+    "--verbose",
+    "--color",
+    "auto",
+    "always",
+    "never",
+    "--log-format",
+    "json",
+    "text",
+];
 
 /// The words of Nix, the more special spellings first, and those of floe.
 const SPELLINGS: &[(&str, &str)] = &[
@@ -125,6 +140,7 @@ mod tests {
             Some("floe gc --keep-generations 1")
         );
         assert_eq!(spelling("floe store gc"), Some("floe gc"));
+        assert_eq!(spelling("floe -v --color never store gc"), Some("floe gc"));
         assert_eq!(spelling("floe store other"), Some("floe --help"));
         assert_eq!(
             spelling("floe shell P -c jq"),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use floe_format::drv_name::name_and_version;
 use floe_format::{HashPart, StorePath};
-use floe_store::{StoreLayout, StoreReader};
+use floe_store::{StoreError, StoreLayout, StoreReader};
 
 use crate::exit::UsageError;
 use crate::links::{StoreNames, check_exists};
@@ -31,8 +31,9 @@ pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Resul
     if !texts.iter().any(|text| is_name(text)) {
         return Ok(texts);
     }
-    let Ok(store) = StoreReader::open(layout.clone()) else {
-        return Ok(texts);
+    let store = match StoreReader::open(layout.clone()) {
+        Err(StoreError::NoStore { .. } | StoreError::NoTables { .. }) => return Ok(texts),
+        store => store?,
     };
     let resolved = texts.into_iter().map(|text| {
         let found = if is_name(&text) {

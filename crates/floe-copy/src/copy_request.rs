@@ -9,8 +9,8 @@ use floe_format::{StoreDir, StorePath};
 use floe_hash::hash_pool::HashPool;
 use floe_store::{StoreError, StoreWriter, WriteOptions};
 use floe_transfer::{
-    CopyOptions, Error, Events, OpenTarget, PathSpec, Session, Source, StoreConfig, Target,
-    TargetContext, UriContext,
+    CopyOptions, Error, Event, EventSink, Events, OpenTarget, PathSpec, Session, Source,
+    StoreConfig, Target, TargetContext, UriContext,
 };
 
 use crate::copy::{ClosureCopy, CopySummary};
@@ -344,7 +344,7 @@ impl OpenCopy<'_> {
         result
     }
 
-    fn run_from(&self, sources: &Sources, events: &Events) -> Result<CopySummary, Error> {
+    fn run_from(&self, sources: &Sources, events: &dyn EventSink) -> Result<CopySummary, Error> {
         let copy = ClosureCopy {
             sources,
             target: &*self.target,
@@ -357,7 +357,8 @@ impl OpenCopy<'_> {
     /// Runs the copy into a target that had all paths when it was opened. A collector before Nix
     /// 2.36 may delete them nevertheless. Then the copy needs its sources.
     fn run_without_sources(&self) -> Result<CopySummary, Error> {
-        let summary = self.run_from(&self.sources, &Events::default())?;
+        let quiet = WithoutFailures(&self.session.events);
+        let summary = self.run_from(&self.sources, &quiet)?;
         if summary.failures.is_empty() {
             return Ok(summary);
         }
@@ -381,6 +382,17 @@ impl OpenCopy<'_> {
         let present = present_in(&self.upstreams, &closure, &self.options.cancel)?;
         self.target.assume_present(&present);
         Ok(())
+    }
+}
+
+/// Passes all events but failures, which a second attempt may mend.
+struct WithoutFailures<'a>(&'a Events);
+
+impl EventSink for WithoutFailures<'_> {
+    fn event(&self, event: Event<'_>) {
+        if !matches!(event, Event::Failed { .. }) {
+            self.0.event(event);
+        }
     }
 }
 

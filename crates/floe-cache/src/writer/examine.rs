@@ -79,11 +79,11 @@ impl BinaryCacheWriter {
                         Err(reason) => found[index] = Presence::Damaged(reason),
                         // A NAR outside of the cache is not examined.
                         Ok(narinfo) if narinfo.url.contains("://") => {
-                            self.note_signatures(&narinfo, &text);
+                            self.note_signatures(&narinfo);
                             found[index] = Presence::Whole(narinfo.info.references);
                         }
                         Ok(narinfo) => {
-                            self.note_signatures(&narinfo, &text);
+                            self.note_signatures(&narinfo);
                             let url = narinfo.url.clone();
                             // An object that a list lacks may have another name in it.
                             if let Some(Some(len)) = nars.len_of(&url) {

@@ -1,97 +1,132 @@
 //! Adds signatures to narinfos that a cache has already.
 
 use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
+use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::{NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_transfer::{Cancel, Error, SigningOutcome, SigningTarget};
 
 use super::{BinaryCacheWriter, narinfo_name};
+use crate::binary_cache::CACHE_INFO;
+use crate::error::file_error;
 use crate::storage::{Durability, REQUESTS_MAX, Replies, WriteStorage, get_all};
 
-/// The narinfos that lack a signature, by their paths.
-pub(super) type UnsignedNarInfos = BTreeMap<StorePath, UnsignedNarInfo>;
+impl BinaryCacheWriter {
+    /// Remembers a path whose narinfo lacks a signature by one of the keys.
+    pub(super) fn note_signatures(&self, narinfo: &NarInfo) {
+        if !missing_signatures(&narinfo.info, &self.store_dir, &self.keys).is_empty() {
+            self.unsigned.lock().insert(narinfo.info.path.clone());
+        }
+    }
 
-/// A narinfo in a cache that lacks a signature.
-#[derive(Debug)]
-pub(super) struct UnsignedNarInfo {
-    info: PathInfo,
-    /// The text in the cache, which may have fields that floe does not know.
-    text: Vec<u8>,
+    /// Reads the narinfos of paths, and writes those that lack a signature at once: another process
+    /// may change them at any time. `difference` tells which fact forbids a signature.
+    fn sign_now<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a StorePath>,
+        difference: impl Fn(&PathInfo) -> Option<&'static str>,
+    ) -> Result<SigningOutcome, Error> {
+        let mut by_name: BTreeMap<String, &StorePath> =
+            paths.map(|path| (narinfo_name(path), path)).collect();
+        let (mut outcome, mut texts) = (SigningOutcome::default(), Vec::new());
+        let names: Vec<String> = by_name.keys().cloned().collect();
+        let _lock = self.lock_signatures()?;
+        for part in names.chunks(REQUESTS_MAX) {
+            get_all(&*self.storage, part.to_vec(), &self.cancel, |name, text| {
+                let Some(path) = by_name.remove(&name) else {
+                    return Ok(());
+                };
+                match self.with_signatures(path, text, &difference) {
+                    Ok(signed) => texts.extend(signed.map(|text| (path.clone(), text))),
+                    Err(Obstacle::Different(what)) => outcome.different.push((path.clone(), what)),
+                    Err(Obstacle::Unusable(why)) => outcome.unusable.push((path.clone(), why)),
+                }
+                Ok(())
+            })?;
+            let written = |path| outcome.signed.push(path);
+            put_all(
+                &*self.storage,
+                std::mem::take(&mut texts),
+                &self.cancel,
+                written,
+            )?;
+        }
+        outcome.absent = by_name.into_values().cloned().collect();
+        self.storage.sync()?;
+        Ok(outcome)
+    }
+
+    /// Keeps other floes from signing in the same directory until the lock is dropped. Caches
+    /// elsewhere have no lock.
+    fn lock_signatures(&self) -> Result<Option<File>, Error> {
+        let Some(cache) = self.storage.nar_directory().and_then(Path::parent) else {
+            return Ok(None);
+        };
+        // Writers hold a lock of the directory of NARs.
+        let place = cache.join(CACHE_INFO);
+        let file = File::open(&place).map_err(file_error("lock", &place))?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) if self.cancel.is_raised() => {
+                    return Err(Error::Cancelled);
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_POLL),
+                // A file system without locks.
+                Err(TryLockError::Error(_)) => return Ok(None),
+            }
+        }
+    }
+
+    /// Returns the text of a narinfo with the signatures that it lacks; `None` if it has all. Other
+    /// fields stay, also those that floe does not know.
+    fn with_signatures(
+        &self,
+        path: &StorePath,
+        mut text: Vec<u8>,
+        difference: &impl Fn(&PathInfo) -> Option<&'static str>,
+    ) -> Result<Option<Vec<u8>>, Obstacle> {
+        let narinfo = self.parse_narinfo(path, &text);
+        let info = narinfo.map_err(Obstacle::Unusable)?.info;
+        if let Some(what) = difference(&info) {
+            return Err(Obstacle::Different(what));
+        }
+        let missing = missing_signatures(&info, &self.store_dir, &self.keys);
+        for signature in &missing {
+            text.extend_from_slice(format!("Sig: {signature}\n").as_bytes());
+        }
+        if text.len() > NARINFO_LEN_MAX {
+            return Err(Obstacle::Unusable("its narinfo would be too long".into()));
+        }
+        Ok((!missing.is_empty()).then_some(text))
+    }
 }
 
-impl BinaryCacheWriter {
-    /// Remembers a narinfo that lacks a signature by one of the keys.
-    pub(super) fn note_signatures(&self, narinfo: &NarInfo, text: &[u8]) {
-        if missing_signatures(&narinfo.info, &self.store_dir, &self.keys).is_empty() {
-            return;
-        }
-        let unsigned = UnsignedNarInfo {
-            info: narinfo.info.clone(),
-            text: text.to_vec(),
-        };
-        let path = narinfo.info.path.clone();
-        self.unsigned.lock().insert(path, unsigned);
-    }
-
-    fn write_signed(
-        &self,
-        texts: Vec<(StorePath, Vec<u8>)>,
-        outcome: &mut SigningOutcome,
-    ) -> Result<(), Error> {
-        let written = |path| outcome.signed.push(path);
-        put_all(&*self.storage, texts, &self.cancel, written)?;
-        self.storage.sync()
-    }
+/// A reason against a signature.
+enum Obstacle {
+    /// The source has another value of this fact.
+    Different(&'static str),
+    Unusable(String),
 }
 
 impl SigningTarget for BinaryCacheWriter {
     fn unsigned_paths(&self) -> Vec<StorePath> {
-        self.unsigned.lock().keys().cloned().collect()
+        self.unsigned.lock().iter().cloned().collect()
     }
 
     fn add_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error> {
-        let mut outcome = SigningOutcome::default();
-        let mut texts = Vec::new();
-        for info in infos {
-            let Some(unsigned) = self.unsigned.lock().remove(&info.path) else {
-                continue;
-            };
-            if let Some(what) = difference(info, &unsigned.info) {
-                outcome.different.push((info.path.clone(), what));
-                continue;
-            }
-            let UnsignedNarInfo { info, text } = unsigned;
-            let signed = with_signatures(&info, text, &self.store_dir, &self.keys);
-            texts.extend(signed.map(|text| (info.path, text)));
-        }
-        self.write_signed(texts, &mut outcome)?;
-        Ok(outcome)
+        let by_path: BTreeMap<&StorePath, &PathInfo> =
+            infos.iter().map(|info| (&info.path, info)).collect();
+        let differs = |cached: &PathInfo| difference(by_path.get(&cached.path)?, cached);
+        self.sign_now(by_path.keys().copied(), differs)
     }
 
     fn sign(&self, paths: &[StorePath]) -> Result<SigningOutcome, Error> {
-        let mut by_name: BTreeMap<String, &StorePath> = paths
-            .iter()
-            .map(|path| (narinfo_name(path), path))
-            .collect();
-        let names = by_name.keys().cloned().collect();
-        let (mut outcome, mut texts) = (SigningOutcome::default(), Vec::new());
-        get_all(&*self.storage, names, &self.cancel, |name, text| {
-            let Some(path) = by_name.remove(&name) else {
-                return Ok(());
-            };
-            match self.parse_narinfo(path, &text) {
-                Ok(narinfo) => {
-                    let info = narinfo.info;
-                    let signed = with_signatures(&info, text, &self.store_dir, &self.keys);
-                    texts.extend(signed.map(|text| (path.clone(), text)));
-                }
-                Err(reason) => outcome.unusable.push((path.clone(), reason)),
-            }
-            Ok(())
-        })?;
-        outcome.absent = by_name.into_values().cloned().collect();
-        self.write_signed(texts, &mut outcome)?;
-        Ok(outcome)
+        self.sign_now(paths.iter(), |_| None)
     }
 }
 
@@ -141,20 +176,6 @@ fn missing_signatures(
     made.filter(|it| !info.signatures.contains(it)).collect()
 }
 
-/// Returns the text of a narinfo with the signatures that it lacks; `None` if it has all.
-fn with_signatures(
-    info: &PathInfo,
-    mut text: Vec<u8>,
-    dir: &StoreDir,
-    keys: &[SecretKey],
-) -> Option<Vec<u8>> {
-    let missing = missing_signatures(info, dir, keys);
-    for signature in &missing {
-        text.extend_from_slice(format!("Sig: {signature}\n").as_bytes());
-    }
-    (!missing.is_empty()).then_some(text)
-}
-
 /// Returns what differs between a path and the narinfo in the cache, of the facts that a signature
 /// covers.
 fn difference(local: &PathInfo, cached: &PathInfo) -> Option<&'static str> {
@@ -165,6 +186,9 @@ fn difference(local: &PathInfo, cached: &PathInfo) -> Option<&'static str> {
         () => None,
     }
 }
+
+/// How often a process looks whether another one has finished to sign.
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -186,19 +210,15 @@ X-Other: kept
 ";
 
     #[test]
-    fn signature_is_appended_once_and_other_fields_stay() {
+    fn signature_is_missing_until_it_is_there() {
         let dir = StoreDir::default();
         let keys = [SecretKey::parse(KEY).unwrap()];
-        let parse = |text: &[u8]| NarInfo::parse(text, &dir).unwrap().info;
-        let unsigned = parse(NARINFO.as_bytes());
-        let text = with_signatures(&unsigned, NARINFO.into(), &dir, &keys).unwrap();
-        let (before, added) = text.split_at(NARINFO.len());
-        assert_eq!(before, NARINFO.as_bytes());
-        assert!(added.starts_with(b"Sig: k:"));
-        let signed = parse(&text);
-        assert_eq!(signed.signatures.len(), 1);
-        assert_eq!(with_signatures(&signed, text, &dir, &keys), None);
-        assert_eq!(difference(&signed, &unsigned), None);
+        let mut info = NarInfo::parse(NARINFO.as_bytes(), &dir).unwrap().info;
+        let missing = missing_signatures(&info, &dir, &keys);
+        assert_eq!(missing.len(), 1);
+        info.signatures.extend(missing);
+        assert!(missing_signatures(&info, &dir, &keys).is_empty());
+        assert!(missing_signatures(&info, &dir, &[]).is_empty());
     }
 
     #[test]

@@ -69,6 +69,8 @@ struct Signed {
     /// The number of paths that have got a signature.
     added: usize,
     failures: Vec<String>,
+    /// Whether the metadata of a path cannot be used.
+    has_unusable: bool,
 }
 
 impl Signed {
@@ -141,6 +143,7 @@ impl Signer<'_> {
                 signed.fail_absent(&dir.full_path(path), &**self.store);
             }
             for (path, reason) in &outcome.unusable {
+                signed.has_unusable = true;
                 signed.fail(&dir.full_path(path), reason);
             }
         }
@@ -207,7 +210,12 @@ fn report(
         0 => Ok(()),
         failed => {
             let line = format!("cannot sign {}", counted(failed, "path"));
-            Err(exit::failures(&line, failed, ErrorKind::Failed))
+            let kind = if signed.has_unusable {
+                ErrorKind::Untrusted
+            } else {
+                ErrorKind::Failed
+            };
+            Err(exit::failures(&line, failed, kind))
         }
     }
 }

@@ -143,10 +143,10 @@ fn own_links<'a>(name: &str, roots: Vec<&'a Root>) -> anyhow::Result<Vec<&'a Roo
     let links = foreign.iter().map(|root| root.place.to_string());
     let links = Vec::from_iter(links).join(", ");
     if own.is_empty() {
-        bail!(UsageError(format!(
+        bail!(
             "cannot uninstall {name}: only links of other users, or on file systems that are not \
              mounted, keep it; to remove one, name it: {links}"
-        )));
+        );
     }
     if !foreign.is_empty() {
         warn(format_args!(

@@ -1,12 +1,13 @@
 //! The output of a copy at its end.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use floe_copy::{CopySummary, OpenCopy};
 use floe_format::{StoreDir, StorePath};
-use floe_store::StoreLayout;
+use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{ErrorKind, Size, Space, StoreConfig};
 use serde_json::{Value, json};
 
@@ -60,7 +61,12 @@ pub(super) fn done(
         _ => 0,
     };
     let mut line = done_line(participle, (summary, present), time, target);
-    if summary.copied > 0 && !is_failed && !has_roots && target.layout().is_some() {
+    if let Some(layout) = target.layout()
+        && summary.copied > 0
+        && !is_failed
+        && !has_roots
+        && (open.is_new || !are_kept(layout, summary))
+    {
         line += "; nothing protects them from garbage collection yet (use --out-link or --profile)";
     }
     line += &unsigned_note(summary);
@@ -83,6 +89,15 @@ pub(super) fn done(
         eprint_line(line)
     }
     Ok(())
+}
+
+/// Whether links keep all requested paths already, as after a repair.
+fn are_kept(layout: &StoreLayout, summary: &CopySummary) -> bool {
+    let links = StoreReader::open(layout.clone()).and_then(|store| store.find_links());
+    let Ok(links) = links else { return false };
+    let kept: BTreeSet<&StorePath> = links.roots.iter().map(|root| &root.path).collect();
+    let mut requested = summary.requested_paths.iter();
+    requested.all(|path| kept.contains(path))
 }
 
 /// The work that a copy has done. `present` is the number of paths that were there before.

@@ -393,3 +393,20 @@ fn link_without_generations_is_no_profile() {
         ran.stderr_contains(&format!("cannot read the profile {}", link.display()));
     }
 }
+
+/// The command fails before it makes a generation to which no link would lead.
+#[test]
+fn default_profile_needs_a_place_for_its_link() {
+    let Some(profiles) = profiles() else { return };
+    let home = profiles.scratch.join("home");
+    fs::create_dir_all(home.join(".nix-profile")).unwrap();
+    let install = |home: &Path| {
+        let mut command = floe(["install", "--from", &profiles.corpus.file_url("zstd")]);
+        command.args(["--trusted-public-keys", &profiles.corpus.key, "--root"]);
+        command.arg(&profiles.root).arg(&profiles.corpus.root);
+        run(command.arg("--profile").env("HOME", home))
+    };
+    install(&home).expect(1).stderr_contains("is no link");
+    install(Path::new("")).expect(2).stderr_contains("HOME");
+    assert!(!profiles.root.join("nix/var/nix/profiles/per-user").exists());
+}

@@ -188,6 +188,33 @@ fn repair_replaces_damaged_and_missing_paths() {
 }
 
 #[test]
+fn repair_of_a_kept_path_does_not_say_that_nothing_keeps_it() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let install = |more: &[&str]| {
+        let mut command = floe(["install", "--from", &corpus.file_url("zstd"), "--root"]);
+        command
+            .arg(&root)
+            .args(["--trusted-public-keys", &corpus.key, &corpus.root]);
+        run(command.args(more)).expect(0)
+    };
+    let said = "nothing protects them";
+    assert!(install(&[]).stderr.contains(said));
+    let link = scratch.join("link").display().to_string();
+    install(&["-o", &link]);
+    let place = format!("{}{}", root.display(), corpus.root);
+    floe_store::tree::remove_tree(Path::new(&place)).unwrap();
+    let repaired = install(&["--repair"]);
+    assert!(
+        repaired.stderr.contains("installed 1 path"),
+        "{}",
+        repaired.stderr
+    );
+    assert!(!repaired.stderr.contains(said), "{}", repaired.stderr);
+}
+
+#[test]
 fn repair_without_a_source_of_the_path_fails_and_is_repeated_by_install() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();

@@ -18,8 +18,7 @@ pub(crate) const PAGES: &[Page] = &[
     Page {
         name: "floe-profile-list",
         description: &[
-            "Prints number, time and the mark (current) of each generation, as nix-env \
-                 --list-generations does.",
+            "Prints number and time of each generation, and which one is current, as nix-env does.",
         ],
         examples: &[PROFILE],
         files: &[STORE, USER_STORE, NIX_CONF],

@@ -1,8 +1,12 @@
 //! Signatures that are added to paths which a cache or a store has already.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
 use floe_testkit::{CommandOutput, Corpus, corpus, nixes, run, s3_server, scratch};
 
 use super::{floe_with_keys, key, nix_copies, source_root};
@@ -83,6 +87,51 @@ fn push_signs_present_paths_beside_new_ones() {
     }
 }
 
+/// Another process signs while the push sends a NAR.
+#[test]
+fn push_keeps_signatures_that_come_meanwhile() {
+    let (Some(corpus), Some(server)) = (corpus("jq"), s3_server("team")) else {
+        return;
+    };
+    let scratch = scratch();
+    let (file, _) = key(&scratch);
+    let other = scratch.join("other.sec");
+    let secret = run(&mut floe(["key", "generate", "other-1"]))
+        .expect(0)
+        .stdout;
+    fs::write(&other, secret).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+    let (to, root) = (server.uri("team"), source_root(&corpus));
+    let push = |to: &str, more: &[&str]| {
+        let args = ["push", "--to", to, "--root", &root, &corpus.root];
+        run(floe_with_keys(&server, &args).args(more)).expect(0)
+    };
+    push(&to, &[]);
+    let bucket = server.bucket("team");
+    let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap();
+    fs::remove_file(bucket.join(format!("{hash_part}.narinfo"))).unwrap();
+    let signed = Arc::new(AtomicBool::new(false));
+    let (is_signed, place) = (signed.clone(), bucket.clone());
+    let proxy = FaultProxy::start(server.address(), move |_, line| {
+        if line.starts_with("PUT") && line.contains("/nar/") {
+            let cache = format!("file://{}", place.display());
+            let mut sign = floe(["sign", "--all", &cache, "--key-file"]);
+            run(sign.arg(&other)).expect(0);
+            is_signed.store(true, Ordering::SeqCst);
+        }
+        ProxyFault::None
+    });
+    let through = format!("s3://team?endpoint={}", proxy.url());
+    push(&through, &["--secret-key-file", &file]);
+    assert!(signed.load(Ordering::SeqCst), "no NAR was pushed");
+    let library = corpus.paths.iter().find(|path| path.contains("libonig"));
+    let hash_part = library.unwrap().split(['/', '-']).nth(3).unwrap();
+    let narinfo = fs::read_to_string(bucket.join(format!("{hash_part}.narinfo"))).unwrap();
+    for name in ["team-1", "other-1"] {
+        assert!(narinfo.contains(&format!("Sig: {name}:")), "{narinfo}");
+    }
+}
+
 /// A narinfo with other facts than those of the local path is not signed.
 #[test]
 fn push_does_not_sign_other_contents() {
@@ -154,6 +203,39 @@ fn sign_adds_the_signature_of_a_new_key() {
         "{}",
         absent.stderr
     );
+}
+
+/// No process writes over the signatures of the other one.
+#[test]
+fn two_processes_sign_one_directory() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let cache = scratch.join("cache");
+    floe_testkit::copy_tree(&corpus.cache("zstd"), &cache);
+    let uri = format!("file://{}", cache.display());
+    let signers: Vec<_> = (1..=4)
+        .map(|number| {
+            let file = scratch.join(&format!("{number}.sec"));
+            let secret = run(&mut floe(["key", "generate", &format!("key-{number}")]));
+            fs::write(&file, secret.expect(0).stdout).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            let mut sign = floe(["sign", "--all", &uri, "--key-file"]);
+            sign.arg(file).spawn().unwrap()
+        })
+        .collect();
+    for mut signer in signers {
+        assert!(signer.wait().unwrap().success());
+    }
+    let mut count = 0;
+    for entry in fs::read_dir(&cache).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "narinfo") {
+            let text = fs::read_to_string(&path).unwrap();
+            assert_eq!(text.matches("Sig: key-").count(), 4, "{text}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, corpus.paths.len());
 }
 
 #[test]
