@@ -24,7 +24,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::config::{TlsOptions, Warn};
 use crate::error::TlsError;
-use credentials::{Credentials, read_client_ca};
+use credentials::{Credentials, read_client_ca, unusable};
 use sni::CertificatesByName;
 use stream::TlsStream;
 
@@ -116,9 +116,16 @@ impl Settings {
                 None => options.accepts_expired,
                 Some(earlier) => earlier.expiries.get(&name) == Some(&read.expires),
             };
-            match read.check_expiry(file, now) {
-                Err(error) if is_accepted => warn(&format!("using it all the same: {error}")),
-                checked => checked?,
+            match read.expired_on(now) {
+                Some(date) if is_accepted => warn(&format!(
+                    "serving with the certificate {name}, which expired on {date}, so clients \
+                     refuse it; renew it and send SIGHUP"
+                )),
+                Some(date) => {
+                    let reason = format!("the certificate expired on {date}; try to renew it");
+                    return Err(unusable(file, reason));
+                }
+                None => {}
             }
             expiries.insert(name, read.expires);
             credentials.push(read);

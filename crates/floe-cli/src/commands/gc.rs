@@ -68,7 +68,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         && free < wanted.0
     {
         warn(format_args!(
-            "{} are free, less than the wanted {}: all other paths are alive",
+            "only {} of the wanted {} are free: roots keep the other paths",
             Size(free),
             Size(wanted.0)
         ));

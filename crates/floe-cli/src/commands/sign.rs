@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use floe_cache::Network;
-use floe_config::{StoreAccess, StoreChoice, read_secret_keys, secret_key_warnings};
+use floe_config::{StoreAccess, StoreChoice, read_secret_keys};
 use floe_copy::{SourceOrder, Sources, check_writable};
 use floe_format::{SecretKey, StorePath};
 use floe_store::{Signing, StoreLayout, StoreReader, StoreWriter, WriteOptions};
@@ -40,9 +40,6 @@ pub(crate) fn run(args: &SignArgs) -> anyhow::Result<()> {
     let environment = environment();
     let (keys, warnings) = read_secret_keys(&key_files, &environment)?;
     warnings.iter().for_each(warn);
-    secret_key_warnings(&key_files, &environment)
-        .iter()
-        .for_each(warn);
     let cancel = Cancel::default();
     signals::cancel_on_signals(&cancel)?;
     let signer = Signer {

@@ -108,7 +108,7 @@ fn choose<'a>(store: &StoreReader, roots: &'a [Root], name: &str) -> anyhow::Res
     }
     if name.is_empty() {
         bail!(UsageError(
-            "cannot uninstall \"\": the name is empty".into()
+            "cannot uninstall \"\": the name is empty; try floe list, which shows the names".into()
         ));
     }
     if name.contains('/') {

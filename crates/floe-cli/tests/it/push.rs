@@ -31,10 +31,13 @@ pub(crate) fn floe_with_keys(server: &S3Server, args: &[&str]) -> Command {
 
 /// Makes a key, and returns its file and its public part.
 fn key(scratch: &Scratch) -> (String, String) {
-    let file = scratch.join("team.sec");
-    let secret = run(&mut floe(["key", "generate", "team-1"]))
-        .expect(0)
-        .stdout;
+    key_named(scratch, "team-1")
+}
+
+/// Makes a key with a name, and returns its file and its public part.
+fn key_named(scratch: &Scratch, name: &str) -> (String, String) {
+    let file = scratch.join(&format!("{name}.sec"));
+    let secret = run(&mut floe(["key", "generate", name])).expect(0).stdout;
     fs::write(&file, secret).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let mut convert = floe(["key", "public"]);

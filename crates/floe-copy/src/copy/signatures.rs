@@ -1,12 +1,7 @@
 //! Adds the signatures of the target's keys to paths that it has already.
 
-use std::sync::mpsc;
-
-use floe_format::{PathInfo, StorePath};
-use floe_transfer::{
-    CANCEL_POLL, CachePolicy, Error, Event, NarInfoResult, PathSpec, QUERIES_MAX, SigningTarget,
-    Source,
-};
+use floe_format::PathInfo;
+use floe_transfer::{Error, Event, PathSpec, SigningTarget};
 
 use super::{ClosureCopy, CopySummary};
 
@@ -22,8 +17,12 @@ impl ClosureCopy<'_> {
             if paths.is_empty() {
                 break;
             }
-            let infos = self.infos(&**source, &paths)?;
-            paths.retain(|path| infos.iter().all(|info| info.path != *path));
+            let specs: Vec<PathSpec> = paths.iter().cloned().map(PathSpec::Path).collect();
+            let options = self.options;
+            let limits = (options.closure_limit, &options.cancel);
+            let found = source.query_closure(&specs, false, limits)?.found;
+            paths.retain(|path| !found.contains_key(path));
+            let infos: Vec<PathInfo> = found.into_values().map(|it| it.info).collect();
             self.sign(target, &infos, summary)?;
         }
         Ok(())
@@ -41,33 +40,5 @@ impl ClosureCopy<'_> {
             self.events.event(Event::NotSigned { path, what });
         }
         Ok(())
-    }
-
-    /// Queries a source for paths, many at once. Leaves out those that it lacks.
-    fn infos(&self, source: &dyn Source, paths: &[StorePath]) -> Result<Vec<PathInfo>, Error> {
-        let (sender, receiver) = mpsc::channel();
-        let mut unsent = paths.iter();
-        let (mut pending, mut infos) = (0, Vec::with_capacity(paths.len()));
-        loop {
-            while pending < QUERIES_MAX
-                && let Some(path) = unsent.next()
-            {
-                pending += 1;
-                let sender = sender.clone();
-                let reply = Box::new(move |result: NarInfoResult| {
-                    // The receiver is gone only when the copy has failed.
-                    let _: Result<(), _> = sender.send(result);
-                });
-                source.query(&PathSpec::Path(path.clone()), CachePolicy::Use, reply);
-            }
-            if pending == 0 {
-                return Ok(infos);
-            }
-            self.check_cancelled()?;
-            if let Ok(result) = receiver.recv_timeout(CANCEL_POLL) {
-                pending -= 1;
-                infos.extend(result?.narinfo.map(|narinfo| narinfo.info));
-            }
-        }
     }
 }

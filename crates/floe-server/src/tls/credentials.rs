@@ -50,15 +50,10 @@ impl Credentials {
         Ok(Credentials { key, expires })
     }
 
-    /// Returns an error if the certificate has expired.
-    pub(super) fn check_expiry(&self, file: &Path, now: SystemTime) -> Result<(), TlsError> {
+    /// Returns since when the certificate has expired, as text.
+    pub(super) fn expired_on(&self, now: SystemTime) -> Option<String> {
         let end = SystemTime::UNIX_EPOCH + self.expires;
-        if end > now {
-            return Ok(());
-        }
-        let date = fmt_http_date(end);
-        let reason = format!("the certificate expired on {date}; try to renew it");
-        Err(unusable(file, reason))
+        (end <= now).then(|| fmt_http_date(end))
     }
 }
 
@@ -124,7 +119,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     })
 }
 
-fn unusable(path: &Path, reason: String) -> TlsError {
+pub(super) fn unusable(path: &Path, reason: String) -> TlsError {
     TlsError::Certificates {
         path: path.into(),
         reason,

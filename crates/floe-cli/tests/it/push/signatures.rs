@@ -1,15 +1,14 @@
 //! Signatures that are added to paths which a cache or a store has already.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
 use floe_testkit::{CommandOutput, Corpus, corpus, nixes, run, s3_server, scratch};
 
-use super::{floe_with_keys, key, nix_copies, source_root};
+use super::{floe_with_keys, key, key_named, nix_copies, source_root};
 use crate::support::floe;
 
 /// Pushes into a directory.
@@ -17,6 +16,12 @@ fn push(corpus: &Corpus, cache: &Path, more: &[&str]) -> CommandOutput {
     let (to, root) = (format!("file://{}", cache.display()), source_root(corpus));
     let mut command = floe(["push", "--json", "--to", &to, "--root", &root]);
     run(command.args(more).arg(&corpus.root)).expect(0)
+}
+
+/// Returns the file of a narinfo in a directory.
+fn narinfo(cache: &Path, path: &str) -> PathBuf {
+    let hash_part = path.split(['/', '-']).nth(3).unwrap();
+    cache.join(format!("{hash_part}.narinfo"))
 }
 
 /// Installs from a cache with the keys that Nix's format lists. Returns the output.
@@ -70,8 +75,7 @@ fn push_signs_present_paths_beside_new_ones() {
     let (file, public) = key(&scratch);
     let cache = scratch.join("cache");
     push(&corpus, &cache, &[]);
-    let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap();
-    fs::remove_file(cache.join(format!("{hash_part}.narinfo"))).unwrap();
+    fs::remove_file(narinfo(&cache, &corpus.root)).unwrap();
     let output = push(&corpus, &cache, &["--secret-key-file", &file]);
     let json = output.json();
     assert_eq!(
@@ -95,12 +99,7 @@ fn push_keeps_signatures_that_come_meanwhile() {
     };
     let scratch = scratch();
     let (file, _) = key(&scratch);
-    let other = scratch.join("other.sec");
-    let secret = run(&mut floe(["key", "generate", "other-1"]))
-        .expect(0)
-        .stdout;
-    fs::write(&other, secret).unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+    let (other, _) = key_named(&scratch, "other-1");
     let (to, root) = (server.uri("team"), source_root(&corpus));
     let push = |to: &str, more: &[&str]| {
         let args = ["push", "--to", to, "--root", &root, &corpus.root];
@@ -108,8 +107,7 @@ fn push_keeps_signatures_that_come_meanwhile() {
     };
     push(&to, &[]);
     let bucket = server.bucket("team");
-    let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap();
-    fs::remove_file(bucket.join(format!("{hash_part}.narinfo"))).unwrap();
+    fs::remove_file(narinfo(&bucket, &corpus.root)).unwrap();
     let signed = Arc::new(AtomicBool::new(false));
     let (is_signed, place) = (signed.clone(), bucket.clone());
     let proxy = FaultProxy::start(server.address(), move |_, line| {
@@ -125,8 +123,7 @@ fn push_keeps_signatures_that_come_meanwhile() {
     push(&through, &["--secret-key-file", &file]);
     assert!(signed.load(Ordering::SeqCst), "no NAR was pushed");
     let library = corpus.paths.iter().find(|path| path.contains("libonig"));
-    let hash_part = library.unwrap().split(['/', '-']).nth(3).unwrap();
-    let narinfo = fs::read_to_string(bucket.join(format!("{hash_part}.narinfo"))).unwrap();
+    let narinfo = fs::read_to_string(narinfo(&bucket, library.unwrap())).unwrap();
     for name in ["team-1", "other-1"] {
         assert!(narinfo.contains(&format!("Sig: {name}:")), "{narinfo}");
     }
@@ -140,8 +137,7 @@ fn push_does_not_sign_other_contents() {
     let (file, _) = key(&scratch);
     let cache = scratch.join("cache");
     push(&corpus, &cache, &[]);
-    let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap();
-    let narinfo = cache.join(format!("{hash_part}.narinfo"));
+    let narinfo = narinfo(&cache, &corpus.root);
     let text = fs::read_to_string(&narinfo).unwrap();
     let other: String = text
         .lines()
@@ -215,10 +211,7 @@ fn two_processes_sign_one_directory() {
     let uri = format!("file://{}", cache.display());
     let signers: Vec<_> = (1..=4)
         .map(|number| {
-            let file = scratch.join(&format!("{number}.sec"));
-            let secret = run(&mut floe(["key", "generate", &format!("key-{number}")]));
-            fs::write(&file, secret.expect(0).stdout).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            let (file, _) = key_named(&scratch, &format!("key-{number}"));
             let mut sign = floe(["sign", "--all", &uri, "--key-file"]);
             sign.arg(file).spawn().unwrap()
         })

@@ -136,36 +136,14 @@ fn commands(corpus: &Corpus, uri: &str, scratch: &Path) -> [Vec<String>; 5] {
     let [link, root, other] = [link, root, other].map(|place| place.display().to_string());
     let hash_part = corpus.root.split(['/', '-']).nth(3).unwrap().to_owned();
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    let copy = |from: &str, to: &str, more: &[&str]| {
+        let copy = ["copy", "--no-check-sigs", "--from", from, "--to", to];
+        words(&[&copy, more].concat())
+    };
     [
-        words(&[
-            "copy",
-            "--no-check-sigs",
-            "--from",
-            &from,
-            "--to",
-            uri,
-            "--out-link",
-            &link,
-            &corpus.root,
-        ]),
-        words(&[
-            "copy",
-            "--no-check-sigs",
-            "--from",
-            uri,
-            "--to",
-            &root,
-            &corpus.root,
-        ]),
-        words(&[
-            "copy",
-            "--no-check-sigs",
-            "--from",
-            uri,
-            "--to",
-            &other,
-            "--all",
-        ]),
+        copy(&from, uri, &["--out-link", &link, &corpus.root]),
+        copy(uri, &root, &[&corpus.root]),
+        copy(uri, &other, &["--all"]),
         words(&["info", "--from", uri, &hash_part]),
         words(&["verify", "--store", uri]),
     ]
