@@ -263,7 +263,7 @@ fn uninstall_removes_no_file_behind_exchanged_directory() {
     let name = Path::new(&machine.corpus.root).file_name().unwrap();
     machine
         .floe(&["uninstall", name.to_str().unwrap()])
-        .expect(2)
+        .expect(1)
         .stderr_contains(
             "only links of other users, or on file systems that are not mounted, keep it",
         );
