@@ -19,9 +19,17 @@ use crate::error::{IoContext as _, StoreError};
 /// Errors: there is no daemon, or its reply is not complete.
 pub(super) fn roots(layout: &StoreLayout) -> Result<Vec<Candidate>, StoreError> {
     let socket = layout.state_dir.join("gc-roots-socket/socket");
-    let reply = reply(&socket).io_context("ask the roots daemon at", &socket)?;
+    let reply = confirmed_reply(&socket).io_context("ask the roots daemon at", &socket)?;
     let parsed = parse(&reply, &layout.store_dir, &socket);
     parsed.io_context("read the reply of the roots daemon at", &socket)
+}
+
+/// Asks twice. A daemon that dies closes its connections in the same way as after a complete
+/// reply, so the first reply counts only if the daemon can be asked once more.
+fn confirmed_reply(socket: &Path) -> io::Result<Vec<u8>> {
+    let mut both = reply(socket)?;
+    both.extend(reply(socket)?);
+    Ok(both)
 }
 
 fn reply(socket: &Path) -> io::Result<Vec<u8>> {
@@ -60,3 +68,44 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Enough for a million paths.
 const REPLY_LEN_MAX: u64 = 256 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Serves one reply for each element, then ends.
+    fn confirmed(replies: &[&[u8]]) -> io::Result<Vec<u8>> {
+        let scratch = floe_testkit::scratch();
+        let socket = scratch.join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let (last, others) = replies.split_last().unwrap();
+                for reply in others {
+                    listener.accept().unwrap().0.write_all(reply).unwrap();
+                }
+                let (mut stream, _) = listener.accept().unwrap();
+                drop(listener);
+                stream.write_all(last).unwrap();
+            });
+            confirmed_reply(&socket)
+        })
+    }
+
+    #[test]
+    fn reply_of_a_daemon_that_ended_is_an_error() {
+        for reply in [&b""[..], b"/nix/store/a\0", b"/nix/store/a"] {
+            assert!(confirmed(&[reply]).is_err(), "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn roots_of_both_replies_are_kept() {
+        let both = confirmed(&[b"/nix/store/a\0", b"/nix/store/b\0"]);
+        assert_eq!(both.unwrap(), b"/nix/store/a\0/nix/store/b\0");
+    }
+}
