@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use floe_copy::{CopyRequest, RequestedPaths, resolve_store_uri};
-use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
+use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, ran_in_pid_namespace, run, scratch};
 use floe_transfer::{CopyOptions, UriContext};
 use parking_lot::{Condvar, Mutex};
 
@@ -222,6 +222,9 @@ impl SharedStore<'_> {
 
 #[test]
 fn rooted_closures_survive_concurrent_nix_commands() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let (Some(jq), Some(curl)) = (corpus("jq"), corpus("curl")) else {
         return;
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::fault_server::FaultServer;
-use floe_testkit::{Corpus, Nix, Scratch, corpus, nixes, run, scratch, skip};
+use floe_testkit::{Corpus, Nix, Scratch, corpus, nixes, ran_in_pid_namespace, run, scratch, skip};
 
 use crate::support::floe;
 
@@ -49,6 +49,9 @@ fn paths_after_gc(nix: &Nix, root: &Path) -> usize {
 
 #[test]
 fn out_link_equals_that_of_nix_build_and_protects_closure() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let mut compared = 0;
     for nix in nixes() {
@@ -237,6 +240,9 @@ fn profiles(scratch: &Scratch, root: &Path) -> [PathBuf; 2] {
 
 #[test]
 fn profile_generations_interoperate_with_nix_env() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(jq) = corpus("jq") else { return };
     let Some(curl) = corpus("curl") else { return };
     for nix in nixes() {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use floe_testkit::fault_server::{Fault, FaultServer};
-use floe_testkit::{corpus, nixes, run, scratch, wait_until};
+use floe_testkit::{corpus, nixes, ran_in_pid_namespace, run, scratch, wait_until};
 
 use crate::faults::assert_fetched_only_missing;
 use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
@@ -168,6 +168,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(100);
 
 #[test]
 fn lock_wait_is_reported_and_ends_at_interrupt() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");

@@ -7,7 +7,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{Corpus, NOBODY_UID, Scratch, copy_tree, corpus, run, scratch};
+use floe_testkit::{
+    Corpus, NOBODY_UID, Scratch, copy_tree, corpus, ran_in_pid_namespace, run, scratch,
+};
 
 use crate::support::floe;
 
@@ -107,6 +109,9 @@ fn cache_in_the_root_directory_is_refused() {
 
 #[test]
 fn directory_of_a_cache_as_a_store_gets_a_hint() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(fixture) = Fixture::new() else {
         return;
     };

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::{
-    CommandOutput, Corpus, Exchanges, NOBODY_UID, Scratch, corpus, run, scratch, skip,
+    CommandOutput, Corpus, Exchanges, NOBODY_UID, Scratch, corpus, ran_in_pid_namespace, run,
+    scratch, skip,
 };
 
 use crate::support::floe;
@@ -133,6 +134,9 @@ const ROUNDS: u64 = 200;
 
 #[test]
 fn collection_keeps_system_beside_exchanged_directories() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(machine) = Machine::new() else {
         return;
     };
@@ -159,6 +163,9 @@ fn collection_keeps_system_beside_exchanged_directories() {
 
 #[test]
 fn profiles_of_other_users_change_only_by_name() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(machine) = Machine::new() else {
         return;
     };
@@ -199,6 +206,9 @@ fn profiles_of_other_users_change_only_by_name() {
 
 #[test]
 fn planted_lock_of_a_profile_is_not_followed() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(machine) = Machine::new() else {
         return;
     };
@@ -248,6 +258,9 @@ fn planted_lock_of_a_profile_is_not_followed() {
 
 #[test]
 fn uninstall_removes_no_file_behind_exchanged_directory() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(machine) = Machine::new() else {
         return;
     };
@@ -314,6 +327,9 @@ fn new_roots_are_not_made_behind_exchanged_directory() {
 /// A store that another user owns: root trusts its contents, and does not follow its links.
 #[test]
 fn planted_files_of_a_store_are_not_followed() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(machine) = Machine::new() else {
         return;
     };

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, find_tool, nixes, run, scratch};
+use floe_testkit::{
+    CommandOutput, Corpus, Scratch, corpus, find_tool, nixes, ran_in_pid_namespace, run, scratch,
+};
 
 use crate::support::floe;
 
@@ -46,6 +48,9 @@ impl Fixture {
 
 #[test]
 fn commands_that_only_read_work_without_threads() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(fixture) = fixture() else { return };
     let root = fixture.install("root");
     for arguments in [
@@ -61,6 +66,9 @@ fn commands_that_only_read_work_without_threads() {
 
 #[test]
 fn collection_works_with_any_number_of_threads() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(fixture) = fixture() else { return };
     let mut collected = 0;
     for threads in 0..THREADS {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_format::StoreDir;
 use floe_store::{Collector, GcSettings, Progress, StoreError, StoreLayout, WriteOptions};
-use floe_testkit::{corpus, nixes, run, scratch, setpriv_to_nobody};
+use floe_testkit::{corpus, nixes, ran_in_pid_namespace, run, scratch, setpriv_to_nobody};
 
 use super::garbage_store::place;
 use super::{floe_in, gc, install, names};
@@ -60,6 +60,9 @@ fn immutable_file_fails_alone() {
 
 #[test]
 fn store_of_another_user_is_refused() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");
@@ -79,6 +82,9 @@ fn store_of_another_user_is_refused() {
 
 #[test]
 fn read_only_store_is_refused() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(mount) = mount("size=64m") else {
         return;
     };
@@ -117,6 +123,9 @@ fn read_only_store_is_refused() {
 
 #[test]
 fn full_disk_is_collected() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(mount) = mount("size=64m") else {
         return;
     };
@@ -163,6 +172,9 @@ fn without_proc(command: &Command) -> Command {
 
 #[test]
 fn missing_proc_is_reported_and_ignored_as_by_nix() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");
@@ -182,6 +194,9 @@ fn missing_proc_is_reported_and_ignored_as_by_nix() {
 
 #[test]
 fn second_collection_waits_for_the_first() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");
@@ -262,6 +277,9 @@ fn interrupted_collection_is_an_error() {
 /// On NixOS, the store directory is mounted read-only.
 #[test]
 fn read_only_mount_of_the_store_is_collected() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");

@@ -14,6 +14,8 @@ use floe_store::{StoreLayout, StoreWriter};
 use rusqlite::Connection;
 
 use super::floe_in;
+use floe_testkit::ran_in_pid_namespace;
+
 use crate::server_process::ServerProcess;
 use crate::support::floe;
 use crate::tmpfs_mount::{Mount, mount};
@@ -177,6 +179,9 @@ fn reader_holds_its_snapshot() {
 
 #[test]
 fn disk_with_one_mebibyte_is_collected_in_one_run() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let (mib, dead) = match env::var_os("FLOE_TEST_FULL") {
         Some(_) => (200, 50_000),
         None => (30, 5000),
@@ -192,6 +197,9 @@ fn disk_with_one_mebibyte_is_collected_in_one_run() {
 
 #[test]
 fn files_of_deleted_rows_make_room_beside_a_reader() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = SmallDisk::create(80, 1200, 32 * 1024) else {
         return;
     };
@@ -207,6 +215,9 @@ fn files_of_deleted_rows_make_room_beside_a_reader() {
 
 #[test]
 fn reader_that_blocks_the_collection_is_named() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = SmallDisk::create(30, 2000, 0) else {
         return;
     };
@@ -227,6 +238,9 @@ fn reader_that_blocks_the_collection_is_named() {
 /// A Nix daemon keeps the database open, so that SQLite does not truncate the log at the end.
 #[test]
 fn large_log_is_truncated_after_the_collection() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = SmallDisk::create(120, 3000, 10) else {
         return;
     };
@@ -263,6 +277,9 @@ fn rows_of_many_new_paths_need_no_space_for_a_log() {
 
 #[test]
 fn commands_without_space_end_with_5_and_a_fix() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = SmallDisk::create(20, 100, 10) else {
         return;
     };
@@ -311,6 +328,9 @@ fn commands_without_space_end_with_5_and_a_fix() {
 /// The lock of a profile needs an inode, which only the reserved file has left.
 #[test]
 fn old_generations_go_after_the_reserved_file() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = SmallDisk::create(20, 100, 10) else {
         return;
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{CommandOutput, corpus, find_tool, run, scratch, skip};
+use floe_testkit::{CommandOutput, corpus, find_tool, ran_in_pid_namespace, run, scratch, skip};
 use rusqlite::Connection;
 
 use super::{floe_in, install, names};
@@ -34,6 +34,9 @@ fn run_with_mount(root: &Path, path: &str, arguments: &[&str]) -> Option<Command
 
 #[test]
 fn mount_inside_a_path_keeps_its_files_and_is_named() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     for arguments in [
         &["gc"][..],
@@ -60,6 +63,9 @@ fn mount_inside_a_path_keeps_its_files_and_is_named() {
 
 #[test]
 fn repair_of_a_path_with_a_mount_changes_nothing() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let from = corpus.file_url("zstd");
     let trusted = ["--from", &from, "--trusted-public-keys", &corpus.key];

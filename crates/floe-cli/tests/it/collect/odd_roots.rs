@@ -6,7 +6,7 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{NOBODY_UID, corpus, find_tool, run, scratch};
+use floe_testkit::{NOBODY_UID, corpus, find_tool, ran_in_pid_namespace, run, scratch};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::garbage_store::place;
@@ -15,6 +15,9 @@ use super::{floe_in, gc, install, names};
 /// The link may be a root that can be read again later.
 #[test]
 fn root_on_a_failing_file_system_stops_only_deletions() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let Some(strace) = find_tool("strace", "strace") else {
         return;
@@ -65,6 +68,9 @@ fn root_on_a_failing_file_system_stops_only_deletions() {
 /// Each user may make such links. Nix stops at them.
 #[test]
 fn links_that_cannot_be_roots_are_skipped_with_a_warning() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");
@@ -101,6 +107,9 @@ fn links_that_cannot_be_roots_are_skipped_with_a_warning() {
 /// An administrator may move the directories of roots to another disk.
 #[test]
 fn roots_behind_linked_state_directories_keep_their_paths() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     for moved in ["gcroots", "gcroots/auto", "gcroots/per-user", "profiles"] {
         let scratch = scratch();
@@ -142,6 +151,9 @@ fn roots_behind_linked_state_directories_keep_their_paths() {
 
 #[test]
 fn lost_directory_of_temporary_roots_stops_a_collection() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = scratch.join("root");

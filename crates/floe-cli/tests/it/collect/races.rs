@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_testkit::{Corpus, Nix, TIMEOUT, corpus, nixes, run, scratch};
+use floe_testkit::{Corpus, Nix, TIMEOUT, corpus, nixes, ran_in_pid_namespace, run, scratch};
 
 use super::{floe_in, gc};
 use crate::support::floe;
@@ -123,6 +123,9 @@ enum Collector {
 
 #[test]
 fn collections_beside_installs_lose_no_root() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     let collectors = [Collector::Floe, Collector::Both];
     let nixes = nixes();

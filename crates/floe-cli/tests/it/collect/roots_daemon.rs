@@ -1,9 +1,11 @@
 //! The parameter `use-roots-daemon`, with Nix's own daemon.
 
 use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use floe_testkit::{nixes, run, scratch, wait_until};
+use floe_testkit::{nixes, ran_in_pid_namespace, run, scratch, wait_until};
 
 use crate::support::floe;
 
@@ -19,6 +21,9 @@ impl Drop for Running {
 
 #[test]
 fn roots_of_processes_come_from_the_daemon() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let features = [
         "--extra-experimental-features",
         "nix-command local-overlay-store",
@@ -48,7 +53,12 @@ fn roots_of_processes_come_from_the_daemon() {
     let daemon = daemon.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let _daemon = Running(daemon.unwrap());
     let socket = root.join("nix/var/nix/gc-roots-socket/socket");
-    wait_until("the socket of the daemon", || socket.exists());
+    // The daemon binds the socket before it listens, and ends if a client does not read its reply.
+    let replies = || {
+        let connected = UnixStream::connect(&socket);
+        connected.is_ok_and(|mut stream| io::copy(&mut stream, &mut io::sink()).is_ok())
+    };
+    wait_until("the daemon replies", replies);
     let mut process = Command::new("sleep");
     process
         .arg("1000")

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::{
-    CommandOutput, Corpus, Nix, Scratch, corpus, find_tool, nixes, run, scratch, skip,
+    CommandOutput, Corpus, Nix, Scratch, corpus, find_tool, nixes, ran_in_pid_namespace, run,
+    scratch, skip,
 };
 
 use super::garbage_store::place;
@@ -113,6 +114,9 @@ const KEEPING_ROOT: &str = "warning: keeping the root ";
 
 #[test]
 fn root_beside_its_store_survives_another_mount_point() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let script = "
         mounted; cp -a root \"$M/root\"; mv root old
@@ -131,6 +135,9 @@ fn root_beside_its_store_survives_another_mount_point() {
 
 #[test]
 fn root_on_an_unmounted_disk_keeps_its_closure() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     // The first collection runs while the disk is not mounted.
     let ran = disk.run(
@@ -169,6 +176,9 @@ fn root_on_an_unmounted_disk_keeps_its_closure() {
 
 #[test]
 fn root_that_nix_registered_is_kept_after_a_collection() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     for nix in nixes() {
         let Some(disk) = Disk::create() else { return };
         let ran = disk.run(
@@ -192,6 +202,9 @@ fn root_that_nix_registered_is_kept_after_a_collection() {
 
 #[test]
 fn root_behind_a_link_to_an_unmounted_disk_is_kept() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let ran = disk.run(
         None,
@@ -214,6 +227,9 @@ fn root_behind_a_link_to_an_unmounted_disk_is_kept() {
 
 #[test]
 fn root_is_recorded_without_mount_ids() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let Some(strace) = find_tool("strace", "strace") else {
         return;
@@ -239,6 +255,9 @@ fn root_is_recorded_without_mount_ids() {
 
 #[test]
 fn record_outlasts_collections_without_proc() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let ran = disk.run(
         None,
@@ -257,6 +276,9 @@ fn record_outlasts_collections_without_proc() {
 
 #[test]
 fn uninstall_of_an_unmounted_root_removes_its_registrations() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let auto = "root/nix/var/nix/gcroots/auto";
     let script = format!(
@@ -278,6 +300,9 @@ fn uninstall_of_an_unmounted_root_removes_its_registrations() {
 /// The system tries to mount the disk at each access, and does not find it.
 #[test]
 fn root_on_an_absent_automatic_mount_is_kept() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     for nix in nixes() {
         let Some(disk) = Disk::create() else { return };
         // The processes of the group see the place as it is before the mount.
@@ -308,6 +333,9 @@ fn root_on_an_absent_automatic_mount_is_kept() {
 /// The user may have attached the disk before floe could write a record.
 #[test]
 fn registration_below_an_empty_directory_is_kept() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     for nix in nixes() {
         let Some(disk) = Disk::create() else { return };
         let ran = disk.run(
@@ -330,6 +358,9 @@ fn registration_below_an_empty_directory_is_kept() {
 
 #[test]
 fn root_of_a_removed_project_is_stale() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     for (setup, remove) in [
         (
             "mkdir home/project; L=\"$S/home/project/result\"",
@@ -369,6 +400,9 @@ fn root_of_a_removed_project_is_stale() {
 
 #[test]
 fn stale_registrations_are_counted_in_one_warning() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let ran = disk.run(
         None,
@@ -383,6 +417,9 @@ fn stale_registrations_are_counted_in_one_warning() {
 
 #[test]
 fn root_that_moved_to_another_file_system_has_a_new_record() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     disk.run(None, "mounted; register \"$M/result\"").expect(0);
     assert_eq!(disk.records(), 1);
@@ -407,6 +444,9 @@ type Obstacle = (&'static str, fn(&Path));
 
 #[test]
 fn failing_record_gives_a_warning_and_collection_continues() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let records = disk.root().join("nix/var/nix/db/floe-roots");
     let obstacles: [Obstacle; 2] = [

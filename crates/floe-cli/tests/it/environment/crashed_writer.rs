@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{Corpus, Scratch, copy_program, corpus, run, scratch, setpriv_to_nobody};
+use floe_testkit::{
+    Corpus, Scratch, copy_program, corpus, ran_in_pid_namespace, run, scratch, setpriv_to_nobody,
+};
 use rusqlite::{Connection, OpenFlags};
 
 use super::install_args;
@@ -80,12 +82,18 @@ const COMMANDS: [&[&str]; 6] = [
 
 #[test]
 fn commands_read_the_log_on_a_read_only_file_system() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     assert_readable_on_read_only_mount(&corpus, &store_with_log(&corpus));
 }
 
 #[test]
 fn commands_roll_a_journal_back_on_a_read_only_file_system() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     assert_readable_on_read_only_mount(&corpus, &store_with_journal(&corpus));
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch, tree};
+use floe_testkit::{Corpus, Nix, corpus, nixes, ran_in_pid_namespace, run, scratch, tree};
 use rusqlite::Connection;
 
 use super::install_args;
@@ -59,6 +59,9 @@ fn new_database_uses_configured_journal_mode() {
 
 #[test]
 fn wal_is_converted_only_while_no_process_has_it_open() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("jq") else { return };
     for nix in nixes() {
         let scratch = scratch();

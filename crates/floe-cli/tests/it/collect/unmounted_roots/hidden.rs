@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{copy_program, nixes, run, setpriv_to_nobody};
+use floe_testkit::{copy_program, nixes, ran_in_pid_namespace, run, setpriv_to_nobody};
 
 use super::{Disk, KEEPING_ROOT};
 use crate::support::floe;
@@ -43,6 +43,9 @@ fn root_below_a_hidden_directory_is_kept() {
 /// As sshfs and NFS with `root_squash`, a FUSE file system of another user refuses root.
 #[test]
 fn root_that_may_not_be_read_is_kept() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(disk) = Disk::create() else { return };
     let Some(setpriv) = setpriv_to_nobody() else {
         return;
