@@ -287,9 +287,9 @@ pub struct TlsOptions {
     /// A PEM file with the certificates of authorities. If it is given, each client must have a
     /// certificate that one of them has issued.
     pub client_ca: Option<PathBuf>,
-    /// Whether the server starts with certificates that have expired, with a warning for each of
-    /// them.
-    pub accepts_expired: bool,
+    /// Whether the server starts with certificates that are not valid now, with a warning for each
+    /// of them.
+    pub accepts_invalid_now: bool,
 }
 
 /// The files of a certificate.

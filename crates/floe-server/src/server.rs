@@ -223,8 +223,8 @@ impl Server {
     /// Returns when the first of the certificates for TLS expires.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
         let settings = self.shared.tls.as_ref()?.settings();
-        let first = settings.expiries.values().min()?;
-        Some(SystemTime::UNIX_EPOCH + *first)
+        let first = settings.expiries().into_values().min()?;
+        Some(SystemTime::UNIX_EPOCH + first)
     }
 
     /// Returns the addresses of [`Config::metrics_listen`] as clients write them.

@@ -24,7 +24,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::config::{TlsOptions, Warn};
 use crate::error::TlsError;
-use credentials::{Credentials, read_client_ca, unusable};
+use credentials::{Credentials, Validity, read_client_ca, unusable};
 use sni::CertificatesByName;
 use stream::TlsStream;
 
@@ -39,8 +39,8 @@ pub(crate) struct TlsAcceptor {
 #[derive(Debug)]
 pub(crate) struct Settings {
     config: Arc<ServerConfig>,
-    /// When each certificate expires, as the time since 1970, by its file.
-    pub(crate) expiries: BTreeMap<String, Duration>,
+    /// When each certificate is valid, by its file.
+    validities: BTreeMap<String, Validity>,
     /// The certificates that may issue those of clients; none if clients need none.
     client_ca: Vec<CertificateDer<'static>>,
     /// Encrypts session tickets.
@@ -98,6 +98,13 @@ impl fmt::Debug for TlsAcceptor {
 }
 
 impl Settings {
+    /// Returns when each certificate expires, as the time since 1970, by its file.
+    pub(crate) fn expiries(&self) -> BTreeMap<String, Duration> {
+        let all = self.validities.iter();
+        all.map(|(name, validity)| (name.clone(), validity.end))
+            .collect()
+    }
+
     fn read(
         options: &TlsOptions,
         earlier: Option<&Settings>,
@@ -106,28 +113,28 @@ impl Settings {
         let provider = Arc::new(default_provider());
         let now = SystemTime::now();
         let mut credentials = Vec::with_capacity(options.certificates.len());
-        let mut expiries = BTreeMap::new();
+        let mut validities = BTreeMap::new();
         for files in &options.certificates {
             let read = Credentials::read(files, &provider)?;
             let (file, name) = (&files.certificate, files.certificate.display().to_string());
-            // A reload must not replace a certificate by one that has expired. The one in use may
-            // have expired: a reload of the logins does not wait for its renewal.
+            // A reload must not replace a certificate by one that clients refuse. The one in use
+            // may have expired: a reload of the logins does not wait for its renewal.
             let is_accepted = match earlier {
-                None => options.accepts_expired,
-                Some(earlier) => earlier.expiries.get(&name) == Some(&read.expires),
+                None => options.accepts_invalid_now,
+                Some(earlier) => earlier.validities.get(&name) == Some(&read.validity),
             };
-            match read.expired_on(now) {
-                Some(date) if is_accepted => warn(&format!(
-                    "serving with the certificate {name}, which expired on {date}, so clients \
-                     refuse it; renew it and send SIGHUP"
+            match read.validity.fault(now) {
+                Some((fault, remedy)) if is_accepted => warn(&format!(
+                    "serving with the certificate {name}, which {fault}, so clients refuse it; \
+                     {remedy}, and send SIGHUP"
                 )),
-                Some(date) => {
-                    let reason = format!("the certificate expired on {date}; try to renew it");
+                Some((fault, remedy)) => {
+                    let reason = format!("the certificate {fault}; {remedy}");
                     return Err(unusable(file, reason));
                 }
                 None => {}
             }
-            expiries.insert(name, read.expires);
+            validities.insert(name, read.validity);
             credentials.push(read);
         }
         let client_ca = options.client_ca.as_deref();
@@ -144,7 +151,7 @@ impl Settings {
         let config = server_config(&provider, credentials, &client_ca, &ticketer)?;
         Ok(Settings {
             config: Arc::new(config),
-            expiries,
+            validities,
             client_ca,
             ticketer,
         })

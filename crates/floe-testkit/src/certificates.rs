@@ -91,6 +91,33 @@ impl Authority {
         self.file(&self.name, "pem")
     }
 
+    /// Issues a certificate that becomes valid in the year 2098.
+    pub fn issue_for_later(&self, file: &str) -> Issued {
+        let issued = self.issue(file, "IP:127.0.0.1", 1);
+        let settings = self.file(file, "cnf");
+        let index = self.file(file, "index");
+        let text = format!(
+            "[ca]\ndefault_ca = own\n[own]\ndatabase = {index}\nrand_serial = yes\n\
+             default_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n"
+        );
+        fs::write(&settings, text).unwrap();
+        fs::write(&index, "").unwrap();
+        run(Command::new(&self.openssl)
+            .args(["ca", "-batch", "-notext", "-config", &settings, "-outdir"])
+            .arg(&self.directory)
+            .args(["-extfile", &self.file(file, "ext")])
+            .args([
+                "-startdate",
+                "20980101000000Z",
+                "-enddate",
+                "20990101000000Z",
+            ])
+            .args(["-cert", &self.certificate(), "-keyfile", &self.key()])
+            .args(["-in", &self.file(file, "csr"), "-out", &issued.certificate]))
+        .expect(0);
+        issued
+    }
+
     /// Issues a certificate for names such as `DNS:cache.test,IP:127.0.0.1`. It expires after this
     /// many days; a negative number makes one that has expired.
     pub fn issue(&self, file: &str, names: &str, days: i32) -> Issued {

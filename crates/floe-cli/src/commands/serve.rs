@@ -98,6 +98,6 @@ fn tls(settings: &ServeSettings) -> Result<Option<TlsOptions>, UsageError> {
     Ok(Some(TlsOptions {
         certificates: certificates.collect(),
         client_ca,
-        accepts_expired: true,
+        accepts_invalid_now: true,
     }))
 }

@@ -97,7 +97,7 @@ impl ServerShared {
     /// Tells the metrics when the certificates expire.
     pub(crate) fn note_certificates(&self) {
         if let Some(tls) = &self.tls {
-            let expiries = tls.settings().expiries.clone();
+            let expiries = tls.settings().expiries();
             self.context.metrics.set_certificate_expiries(expiries);
         }
     }

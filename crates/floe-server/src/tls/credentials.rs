@@ -20,18 +20,17 @@ use crate::error::TlsError;
 #[derive(Debug)]
 pub(super) struct Credentials {
     pub(super) key: Arc<CertifiedKey>,
-    /// The end of the validity, as the time since 1970.
-    pub(super) expires: Duration,
+    pub(super) validity: Validity,
 }
 
 impl Credentials {
-    /// Reads a certificate and its key. The certificate may have expired.
+    /// Reads a certificate and its key. The certificate need not be valid now.
     pub(super) fn read(
         files: &CertificateFiles,
         provider: &CryptoProvider,
     ) -> Result<Credentials, TlsError> {
         let chain = read_certificates(&files.certificate)?;
-        let expires = expiry(&files.certificate, &chain)?;
+        let validity = validity(&files.certificate, &chain)?;
         let key = read_key(&files.key)?;
         let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => TlsError::Mismatch {
@@ -47,13 +46,29 @@ impl Credentials {
             },
         })?;
         let key = Arc::new(key);
-        Ok(Credentials { key, expires })
+        Ok(Credentials { key, validity })
     }
+}
 
-    /// Returns since when the certificate has expired, as text.
-    pub(super) fn expired_on(&self, now: SystemTime) -> Option<String> {
-        let end = SystemTime::UNIX_EPOCH + self.expires;
-        (end <= now).then(|| fmt_http_date(end))
+/// When all certificates of a chain are valid, as times since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    begin: Duration,
+    pub(super) end: Duration,
+}
+
+impl Validity {
+    /// Returns why clients refuse the certificate now, and what to do about it.
+    pub(super) fn fault(self, now: SystemTime) -> Option<(String, &'static str)> {
+        let [begin, end] = [self.begin, self.end].map(|it| SystemTime::UNIX_EPOCH + it);
+        if end <= now {
+            Some((format!("expired on {}", fmt_http_date(end)), "renew it"))
+        } else if begin > now {
+            let fault = format!("is not valid before {}", fmt_http_date(begin));
+            Some((fault, "correct the clock, or use another certificate"))
+        } else {
+            None
+        }
     }
 }
 
@@ -66,20 +81,26 @@ pub(super) fn read_client_ca(path: &Path) -> Result<Vec<CertificateDer<'static>>
     Ok(authorities)
 }
 
-/// Returns when the first certificate of a chain expires, as the time since 1970.
-fn expiry(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Duration, TlsError> {
-    let ends = chain.iter().map(|certificate| parse(path, certificate));
-    let ends: Result<Vec<Duration>, TlsError> = ends.collect();
-    let earliest = ends?.into_iter().min();
-    earliest.ok_or_else(|| unusable(path, NO_CERTIFICATE.into()))
+/// Returns when all certificates of a chain are valid.
+fn validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Validity, TlsError> {
+    let all = chain.iter().map(|certificate| parse(path, certificate));
+    let all = all.collect::<Result<Vec<Validity>, TlsError>>()?;
+    let common = all.into_iter().reduce(|one, other| Validity {
+        begin: one.begin.max(other.begin),
+        end: one.end.min(other.end),
+    });
+    common.ok_or_else(|| unusable(path, NO_CERTIFICATE.into()))
 }
 
-/// Parses a certificate, and returns the end of its validity, as the time since 1970.
-fn parse(path: &Path, certificate: &CertificateDer<'_>) -> Result<Duration, TlsError> {
+/// Parses a certificate, and returns when it is valid.
+fn parse(path: &Path, certificate: &CertificateDer<'_>) -> Result<Validity, TlsError> {
     let parsed = SliceReader::new(certificate).and_then(|mut der| Certificate::decode(&mut der));
     let parsed = parsed.map_err(|error| unusable(path, format!("{error}; {TRY_COPY}")))?;
     let validity = parsed.tbs_certificate().validity();
-    Ok(validity.not_after.to_unix_duration())
+    Ok(Validity {
+        begin: validity.not_before.to_unix_duration(),
+        end: validity.not_after.to_unix_duration(),
+    })
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

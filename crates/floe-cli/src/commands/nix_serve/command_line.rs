@@ -133,7 +133,7 @@ impl Options {
             (Some(certificate), Some(key)) => Some(TlsOptions {
                 certificates: vec![CertificateFiles { certificate, key }],
                 client_ca: None,
-                accepts_expired: true,
+                accepts_invalid_now: true,
             }),
             (None, None) if !self.wants_tls => None,
             _ => return Err(UsageError(messages::SSL_FILES.into())),

@@ -46,7 +46,7 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
         check_file(file).with_context(|| messages::log_file("access log", file))?;
     }
     if let Some(tls) = &mut config.tls {
-        tls.accepts_expired = false;
+        tls.accepts_invalid_now = false;
     }
     // A server with a cache of compressed NARs would create the directory and tidy it up.
     config.compress = Compress::Off;

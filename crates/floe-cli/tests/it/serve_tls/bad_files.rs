@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use floe_testkit::{run, wait_until};
+use floe_testkit::{Issued, run, wait_until};
 use rustix::process::Signal;
 
 use super::{Fixture, text};
@@ -81,28 +81,33 @@ fn unusable_file_is_refused_at_start_and_named() {
 }
 
 #[test]
-fn only_check_refuses_an_expired_certificate() {
+fn only_check_refuses_a_certificate_that_is_not_valid_now() {
     let Some(fixture) = Fixture::new("jq") else {
         return;
     };
     let expired = fixture.authority.issue("expired", "IP:127.0.0.1", -1);
-    let files = [
-        "--tls-cert",
-        &expired.certificate,
-        "--tls-key",
-        &expired.key,
-    ];
+    check_warning(&fixture, &expired, "expired on");
+    let later = fixture.authority.issue_for_later("later");
+    let reason = "is not valid before Wed, 01 Jan 2098";
+    check_warning(&fixture, &later, reason);
+}
+
+/// Checks that `--check` refuses a certificate, and that a server warns at its start and at each
+/// reload.
+fn check_warning(fixture: &Fixture, issued: &Issued, reason: &str) {
+    let files = ["--tls-cert", &issued.certificate, "--tls-key", &issued.key];
     let mut check = serve(&["serve", "--check", "--listen", "127.0.0.1:0", "--store"]);
     check.arg(fixture.corpus.store()).args(files);
-    let ran = run(&mut check).expect(1).stderr_contains("expired on");
-    ran.stderr_contains(&expired.certificate);
+    let ran = run(&mut check).expect(1).stderr_contains(reason);
+    ran.stderr_contains(&issued.certificate);
 
     // A server with other certificates and plain listeners must not stay down after a restart.
     let server = fixture.serve(&files);
     let warning = "serving with the certificate";
     let count = || server.stderr().matches(warning).count();
     wait_until("the server warns", || count() == 1);
-    assert!(server.stderr().contains(&expired.certificate));
+    assert!(server.stderr().contains(&issued.certificate));
+    assert!(server.stderr().contains(reason), "{}", server.stderr());
     server.signal(Signal::HUP);
     wait_until("the server reloads", || {
         server

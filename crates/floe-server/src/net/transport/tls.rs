@@ -144,7 +144,7 @@ mod tests {
                 key: key.into(),
             }],
             client_ca: None,
-            accepts_expired: false,
+            accepts_invalid_now: false,
         };
         let acceptor = TlsAcceptor::new(options, Arc::new(|_| {}));
         let mut roots = RootCertStore::empty();
