@@ -117,10 +117,11 @@ const INVALID_CERTIFICATE: &str = "invalid peer certificate";
 
 const AUTHORITY_ADVICE: &str = "; name the file of the authority in SSL_CERT_FILE or ssl-cert-file";
 
-const NO_TLS: &str = "the server does not speak TLS on this port; try http://";
+const NO_TLS: &str = "the server does not speak TLS on this port; try http://, for a bucket \
+                      endpoint=http://HOST:PORT";
 
 const TLS_END: &str = "the server ended the connection at the beginning of TLS; if it does not \
-                       speak TLS, try http://";
+                       speak TLS, try http://, for a bucket endpoint=http://HOST:PORT";
 
 /// The texts of library layers that only add "it failed here" to the next cause.
 const LAYERS: [&str; 8] = [

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     let removals = removals.collect::<anyhow::Result<Vec<_>>>()?;
     let mut removed = BTreeSet::new();
     let mut failure = Ok(());
+    let mut ended_profiles = Vec::new();
     for (root, removal) in &removals {
         failure = if args.dry_run {
             Ok(())
@@ -55,10 +56,24 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
             break;
         }
         removed.insert(*root);
+        if let Removal::Profile(profile) = removal {
+            ended_profiles.push(profile.path().display());
+        }
     }
     // Also if a later one failed.
     if failure.is_ok() || !removed.is_empty() {
         report(args, &store, &found.roots, &removed)?;
+    }
+    let verb = if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    for profile in ended_profiles {
+        eprint_line(format_args!(
+            "{verb} the profile {}: it has no other generation",
+            escaped(&profile)
+        ));
     }
     failure
 }

@@ -1,7 +1,7 @@
 //! SIGINT ends a command soon, keeps what is complete, and the next run resumes.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -128,6 +128,51 @@ fn signals_interrupt_unless_they_are_ignored() {
         }
         assert_eq!(child.wait().unwrap().code(), Some(130));
     }
+}
+
+#[test]
+fn second_signal_ends_a_blocked_command_with_one_line() {
+    let Some(corpus) = corpus("jq") else { return };
+    for is_stderr_full in [false, true] {
+        let scratch = scratch();
+        let (_unread, stdout) = full_pipe();
+        let (_also_unread, full) = full_pipe();
+        let mut install = floe(["install", "--from", &corpus.file_url("zstd"), "--root"]);
+        install.arg(scratch.join("root")).stdout(stdout);
+        install.args(["--trusted-public-keys", &corpus.key, &corpus.root]);
+        if is_stderr_full {
+            install.stderr(full);
+        } else {
+            install.stderr(Stdio::piped());
+        }
+        let mut child = install.spawn().unwrap();
+        let process = child.id().to_string();
+        let wchan = format!("/proc/{process}/wchan");
+        wait_until("floe writes into a full pipe", || {
+            fs::read_to_string(&wchan).unwrap().ends_with("pipe_write")
+        });
+        let interrupt = || run(Command::new("kill").args(["-INT", &process])).expect(0);
+        interrupt();
+        // The first signal does not end it: what it waits for does not end.
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(child.try_wait().unwrap().is_none());
+        interrupt();
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130));
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        let lines = stderr.matches("floe: interrupted at once").count();
+        assert_eq!(lines, usize::from(!is_stderr_full), "{stderr}");
+    }
+}
+
+/// Returns a pipe that takes no further byte.
+fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while writer.write(&[0]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+    (reader, writer)
 }
 
 #[test]

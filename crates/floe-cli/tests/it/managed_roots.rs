@@ -283,6 +283,9 @@ fn names_of_uninstall_are_exact_or_refused() {
     uninstall(first).expect(0);
     assert!(fs::symlink_metadata(rooted.scratch.join("profile-1-link")).is_err());
     assert!(fs::symlink_metadata(rooted.scratch.join("profile-2-link")).is_ok());
+    let mut dry = floe_in(&rooted.root, &["uninstall", "--dry-run", "./result"]);
+    let dry = run(dry.current_dir(rooted.scratch.path())).expect(0);
+    assert!(!dry.stderr.contains("the profile"), "{}", dry.stderr);
     // A link to its directory does not matter.
     symlink(rooted.scratch.path(), rooted.scratch.join("here")).unwrap();
     uninstall("here/result").expect(0);
@@ -294,6 +297,30 @@ fn names_of_uninstall_are_exact_or_refused() {
             "{printed:?}"
         );
     }
+}
+
+#[test]
+fn uninstall_of_the_only_generation_names_the_profile() {
+    let Some(rooted) = rooted() else { return };
+    let mut wipe = floe([
+        "profile",
+        "wipe-history",
+        "--profile",
+        "./profile",
+        "--root",
+    ]);
+    wipe.arg(&rooted.root).current_dir(rooted.scratch.path());
+    run(&mut wipe).expect(0);
+    for (option, verb) in [(Some("--dry-run"), "would remove"), (None, "removed")] {
+        let mut uninstall = floe_in(&rooted.root, &["uninstall", "./profile"]);
+        let ran = run(uninstall.args(option).current_dir(rooted.scratch.path()));
+        let line = format!(
+            "{verb} the profile {}",
+            rooted.scratch.join("profile").display()
+        );
+        ran.expect(0).stderr_contains(&line);
+    }
+    assert!(fs::symlink_metadata(rooted.scratch.join("profile")).is_err());
 }
 
 #[test]
