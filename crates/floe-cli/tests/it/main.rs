@@ -23,6 +23,7 @@ mod disk_space;
 mod early_nars;
 mod endless_sources;
 mod environment;
+mod examples;
 mod exit_codes;
 mod faults;
 mod faulty_cache;
