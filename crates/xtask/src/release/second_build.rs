@@ -44,6 +44,7 @@ fn copy_repository(root: &Path, to: &Path) -> Result<()> {
     let script = "git ls-files -co --exclude-standard -z | \
                   tar --null --files-from=- --ignore-failed-read -cf - | tar -x -C \"$1\" && \
                   cp -r \"$(git rev-parse --git-common-dir)\" \"$1/.git\" && \
+                  git rev-parse HEAD > \"$1/.git/HEAD\" && \
                   mkdir -p \"$1/target\" && ln -s \"$2/tools\" \"$1/target/tools\"";
     let target = target_directory(root).canonicalize();
     let target = target.context("cannot find the target directory")?;
