@@ -308,7 +308,7 @@ is_ours() {
 # The unit of the packages starts /usr/bin/floe. It cannot start a program below a home directory,
 # and a prefix with other characters would need quotes.
 name_program_in_unit() {
-	unit=share/doc/floe/floe.service
+	unit=share/doc/floe/examples/floe.service
 	[ -f "$temporary/$package/$unit" ] || return 0
 	case $prefix in
 	/home/* | "${HOME:-/home}"/* | *[!A-Za-z0-9/._+@,=-]*) ;;

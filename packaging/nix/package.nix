@@ -5,9 +5,12 @@
   installShellFiles,
 }:
 
+let
+  workspace = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).workspace.package;
+in
 rustPlatform.buildRustPackage {
   pname = "floe";
-  version = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).workspace.package.version;
+  inherit (workspace) version;
 
   src = lib.cleanSourceWith {
     src = lib.cleanSource ../..;
@@ -36,6 +39,7 @@ rustPlatform.buildRustPackage {
 
   meta = {
     description = "Copies Nix closures between stores and binary caches, without needing Nix";
+    inherit (workspace) homepage;
     license = [
       lib.licenses.mit
       lib.licenses.asl20

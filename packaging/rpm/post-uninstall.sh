@@ -5,3 +5,9 @@ if [ -d /run/systemd/system ]; then
 		systemctl try-restart floe.service || :
 	fi
 fi
+# The tool that makes the package cannot make it own directories, and rpm removes only those.
+if [ "$1" -eq 0 ]; then
+	for directory in doc/floe/docs doc/floe/examples doc/floe licenses/floe; do
+		rmdir "/usr/share/$directory" 2>/dev/null || :
+	done
+fi

@@ -6,6 +6,7 @@
 
 mod archive;
 mod build;
+mod documents;
 mod elf;
 mod files;
 mod libfloe;
@@ -51,6 +52,10 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
             }
             (other, _) => return Ok(Outcome::Usage(format!("dist does not know {other}"))),
         }
+    }
+    if only_sign || request.key.is_some() {
+        refuse_placeholder("authors", MAINTAINER)?;
+        refuse_placeholder("homepage", HOME_PAGE)?;
     }
     let made = if only_sign {
         sums::sign_release(root, &target_directory(root).join("dist"), request.key)?
@@ -167,6 +172,22 @@ impl Release {
     }
 }
 
+/// Refuses to sign packages that lack the address of a maintainer.
+fn refuse_placeholder(field: &str, value: &str) -> Result<()> {
+    ensure!(
+        !value.contains("floe.example"),
+        "cannot sign the release: {field} is {value}; write your own into workspace.package of \
+         Cargo.toml, and make the release again"
+    );
+    Ok(())
+}
+
+/// The maintainer of the packages.
+const MAINTAINER: &str = env!("CARGO_PKG_AUTHORS");
+
+/// The home page of the packages.
+const HOME_PAGE: &str = env!("CARGO_PKG_HOMEPAGE");
+
 fn write(directory: &Path, name: &str, contents: &[u8]) -> Result<PathBuf> {
     let file = directory.join(name);
     fs::write(&file, contents).with_context(|| format!("cannot write {}", file.display()))?;
@@ -198,4 +219,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     );
     let text = String::from_utf8(output.stdout).with_context(|| format!("reading from {shown}"))?;
     Ok(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_not_signed() {
+        let error = refuse_placeholder("authors", "floe <floe@floe.example>").unwrap_err();
+        assert!(error.to_string().contains("Cargo.toml"), "{error}");
+        refuse_placeholder("authors", "floe <floe@example.org>").unwrap();
+        assert!(MAINTAINER.contains('@') && HOME_PAGE.contains("://"));
+    }
 }

@@ -54,6 +54,8 @@ fn unit_and_drop_ins_expose_little() {
     assert!(unit.contains("ExecReload="));
     let drop_ins = drop_ins(&read("docs/operating.md"));
     assert!(!drop_ins.is_empty(), "the document has no drop-in");
+    let example = read("packaging/systemd/internet.conf");
+    assert!(drop_ins.iter().any(|text| text.trim() == example.trim()));
     for text in drop_ins {
         let level = exposure(&unit, Some(&text)).unwrap();
         assert!(level <= EXPOSURE_MAX, "{level}: {text}");

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
 use super::archive::{Archive, gzip};
+use super::documents::{self, Documents};
 use super::platform::Target;
-use super::{Release, elf, notices, output};
+use super::{MAINTAINER, Release, elf, notices, output};
 
 /// Completion scripts: the shell, and the place below `share` where it looks for them.
 const COMPLETIONS: &[(&str, &str)] = &[
@@ -36,39 +37,47 @@ impl Release {
         }
         let share = stage.join("share");
         write_share(&share, runnable.unwrap_or(&floe))?;
-        let documents = stage.join("doc");
-        create(&documents)?;
-        let changes = self.root.join("CHANGELOG.md");
-        let changes =
-            fs::read(&changes).with_context(|| format!("cannot read {}", changes.display()))?;
-        let debian = self.debian_changelog()?.into_bytes();
-        for (name, text) in [
-            ("changelog.gz", &changes),
-            ("changelog.Debian.gz", &debian),
-            ("THIRD-PARTY.gz", &notices.clone().into_bytes()),
-        ] {
-            let file = documents.join(name);
-            fs::write(&file, gzip(text)?)
-                .with_context(|| format!("cannot write {}", file.display()))?;
-        }
-        // The rpm has the times of its files, unless they are newer than the commit.
-        for name in [
-            "packaging/systemd/floe.service",
-            "LICENSE-APACHE",
-            "LICENSE-MIT",
-        ] {
-            let file = self.root.join(name);
-            let copy = documents.join(file.file_name().unwrap_or_default());
-            fs::read(&file)
-                .and_then(|contents| fs::write(&copy, contents))
-                .with_context(|| format!("cannot copy {}", file.display()))?;
-        }
+        let documents = documents::documents(&self.root)?;
+        self.write_documents(&stage, &documents, &notices)?;
         Ok(Files {
             target,
             floe,
             share,
+            documents,
             notices,
         })
+    }
+
+    /// Writes the documents, as the packages of distributions have them.
+    fn write_documents(&self, stage: &Path, documents: &Documents, notices: &str) -> Result<()> {
+        let tree = stage.join("documents");
+        for (place, text) in documents {
+            let file = tree.join(place);
+            create(file.parent().unwrap_or(&tree))?;
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        let others = stage.join("doc");
+        create(&others)?;
+        let changes = self.root.join("CHANGELOG.md");
+        let changes =
+            fs::read(&changes).with_context(|| format!("cannot read {}", changes.display()))?;
+        for (name, text) in [
+            ("changelog.gz", &*changes),
+            ("changelog.Debian.gz", self.debian_changelog()?.as_bytes()),
+            ("THIRD-PARTY.gz", notices.as_bytes()),
+        ] {
+            let file = others.join(name);
+            fs::write(&file, gzip(text)?)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        // The rpm has the times of its files, unless they are newer than the commit.
+        for name in LICENCES {
+            let (file, copy) = (self.root.join(name), others.join(name));
+            fs::read(&file)
+                .and_then(|contents| fs::write(&copy, contents))
+                .with_context(|| format!("cannot copy {}", file.display()))?;
+        }
+        Ok(())
     }
 
     /// The changes in the form of Debian, which point to those of floe.
@@ -91,9 +100,11 @@ impl Release {
         archive.copy(&format!("{top}/bin/floe"), 0o755, &files.floe)?;
         add_directory(&mut archive, &format!("{top}/share"), &files.share)?;
         let documents = format!("{top}/share/doc/floe");
-        for name in DOCUMENTS {
-            let base = name.rsplit('/').next().unwrap_or(name);
-            archive.copy(&format!("{documents}/{base}"), 0o644, &self.root.join(name))?;
+        for name in LICENCES {
+            archive.copy(&format!("{documents}/{name}"), 0o644, &self.root.join(name))?;
+        }
+        for (place, text) in &files.documents {
+            archive.file(&format!("{documents}/{place}"), 0o644, &**text);
         }
         archive.file(&format!("{documents}/THIRD-PARTY"), 0o644, &*files.notices);
         let tar = archive.tar(self.time)?;
@@ -108,6 +119,8 @@ pub(super) struct Files {
     pub(super) floe: PathBuf,
     /// Manual pages and completions.
     pub(super) share: PathBuf,
+    /// Documents and examples.
+    pub(super) documents: Documents,
     /// The licences of other works.
     pub(super) notices: String,
 }
@@ -165,14 +178,5 @@ fn create(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))
 }
 
-/// Files of the repository that belong to every package.
-const DOCUMENTS: &[&str] = &[
-    "CHANGELOG.md",
-    "LICENSE-APACHE",
-    "LICENSE-MIT",
-    "README.md",
-    "packaging/systemd/floe.service",
-];
-
-/// The maintainer of the packages.
-pub(super) const MAINTAINER: &str = "floe maintainers <maintainers@floe.example>";
+/// The licences of floe.
+const LICENCES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];

@@ -8,9 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::files::MAINTAINER;
 use super::platform::Target;
-use super::{Release, archive, notices, output};
+use super::{HOME_PAGE, MAINTAINER, Release, archive, notices, output};
 
 impl Release {
     /// Makes `libfloe1_VERSION-1_ARCHITECTURE.deb` and `libfloe-dev_VERSION-1_ARCHITECTURE.deb`.
@@ -196,8 +195,8 @@ impl<'a> Package<'a> {
         let changes = archive::gzip(self.release.debian_changelog()?.as_bytes())?;
         self.file(&format!("{place}/changelog.Debian.gz"), &changes, 0o644)?;
         let overrides = format!(
-            "# The project has no public address yet.\n{name}: bogus-mail-host Maintainer \
-             maintainers@floe.example\n# The package is not part of Debian.\n{name}: \
+            "# The project has no public address yet.\n{name}: bogus-mail-host Maintainer *\n\
+             # The package is not part of Debian.\n{name}: \
              initial-upload-closes-no-bugs [{place}/changelog.Debian.gz:1]\n",
             name = self.name
         );
@@ -239,8 +238,9 @@ impl<'a> Package<'a> {
         let size = size.split_whitespace().next().unwrap_or("0").to_owned();
         let control = format!(
             "Package: {name}\nSource: floe\nVersion: {}-1\nArchitecture: {}\n\
-             Maintainer: {}\nInstalled-Size: {size}\nPriority: optional\n{fields}",
-            release.version, self.target.debian, MAINTAINER,
+             Maintainer: {MAINTAINER}\nHomepage: {HOME_PAGE}\nInstalled-Size: {size}\n\
+             Priority: optional\n{fields}",
+            release.version, self.target.debian,
         );
         self.file("DEBIAN/control", control.as_bytes(), 0o644)?;
         let deb = format!("{name}_{}-1_{}.deb", release.version, self.target.debian);

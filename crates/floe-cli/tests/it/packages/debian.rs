@@ -89,6 +89,8 @@ fn package_installs_works_and_leaves_no_file() {
         test -s /usr/share/man/man1/floe-install.1.gz
         test -s /usr/share/bash-completion/completions/floe
         test -s /lib/systemd/system/floe.service
+        test -s /usr/share/doc/floe/docs/operating.md
+        test -s /usr/share/doc/floe/examples/floe-alerts.yml
         useradd --create-home user
         su user -c 'floe demo' > /files/demo-of-user
         userdel --remove user

@@ -73,7 +73,7 @@ fn make_tarball(release: &Path, version: &str, names: &[&str]) {
         fs::create_dir_all(&share).unwrap();
         fs::write(share.join("floe"), name).unwrap();
     }
-    let documents = directory.join("share/doc/floe");
+    let documents = directory.join("share/doc/floe/examples");
     fs::create_dir_all(&documents).unwrap();
     let unit = repository().join("packaging/systemd/floe.service");
     fs::copy(unit, documents.join("floe.service")).unwrap();
@@ -191,7 +191,7 @@ fn update_replaces_files_and_removes_those_that_are_gone() {
     };
     let expected = [
         "bin/floe",
-        "share/doc/floe/floe.service",
+        "share/doc/floe/examples/floe.service",
         "share/doc/floe/installed",
         "share/man/floe",
         "share/new/floe",
@@ -474,7 +474,7 @@ fn foreign_program_is_kept_and_the_unit_names_the_installed_one() {
         .stderr_contains("this script has not installed it");
     fs::remove_file(&floe).unwrap();
     served.install(&prefix).expect(0);
-    let unit = fs::read_to_string(prefix.join("share/doc/floe/floe.service")).unwrap();
+    let unit = fs::read_to_string(prefix.join("share/doc/floe/examples/floe.service")).unwrap();
     let start = format!("\nExecStart={} serve ", floe.display());
     assert!(unit.contains(&start), "{unit}");
 }

@@ -30,7 +30,7 @@ const STUB: &str = r#"rec {
 /// Returns the fields of the package that the tests look at.
 const FIELDS: &str = r#"p: {
   inherit (p) pname version isBuilt;
-  inherit (p.meta) mainProgram license;
+  inherit (p.meta) mainProgram license homepage;
   lock = builtins.pathExists p.cargoLock.lockFile;
   source = builtins.pathExists (p.src + "/Cargo.toml");
 }"#;
@@ -41,6 +41,7 @@ fn assert_package(json: &str) {
     assert_eq!(package["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(package["mainProgram"], "floe");
     assert_eq!(package["license"].as_array().unwrap().len(), 2);
+    assert!(package["homepage"].as_str().unwrap().contains("://"));
     assert_eq!(package["lock"], true);
     assert_eq!(package["source"], true);
     assert_eq!(package["isBuilt"], true);

@@ -58,7 +58,9 @@ fn package_installs_works_and_leaves_no_file() {
         "usr/share/man/man1/floe-install.1.gz",
         "usr/share/man/man1/nix-serve.1.gz",
         "usr/lib/systemd/system/floe.service",
-        "usr/share/licenses/floe-THIRD-PARTY.gz",
+        "usr/share/licenses/floe/THIRD-PARTY.gz",
+        "usr/share/doc/floe/docs/operating.md",
+        "usr/share/doc/floe/examples/floe-alerts.yml",
     ] {
         assert!(root.join(file).exists(), "{file}");
     }
@@ -73,16 +75,18 @@ fn package_installs_works_and_leaves_no_file() {
     assert_eq!(run(&mut find).expect(0).stdout, "");
 }
 
-/// Adds a shell, a systemctl that records its arguments, and the sign of a running systemd.
+/// Adds a shell, rmdir, a systemctl that records its arguments, and the sign of a running systemd.
 fn add_systemctl(root: &Path) {
     for directory in ["bin", "usr/bin", "run/systemd/system"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
-    let libraries = run(Command::new("ldd").arg("/bin/sh")).expect(0).stdout;
+    let libraries = run(Command::new("ldd").args(["/bin/sh", "/bin/rmdir"]))
+        .expect(0)
+        .stdout;
     let libraries = libraries
         .split_whitespace()
         .filter(|word| word.starts_with('/'));
-    for file in libraries.chain(["/bin/sh"]) {
+    for file in libraries.chain(["/bin/sh", "/bin/rmdir"]) {
         let copy = root.join(file.trim_start_matches('/'));
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         copy_program(Path::new(file), &copy);
