@@ -85,7 +85,7 @@ fn add_systemctl(root: &Path) {
         .stdout;
     let libraries = libraries
         .split_whitespace()
-        .filter(|word| word.starts_with('/'));
+        .filter(|word| word.starts_with('/') && !word.ends_with(':'));
     for file in libraries.chain(["/bin/sh", "/bin/rmdir"]) {
         let copy = root.join(file.trim_start_matches('/'));
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
