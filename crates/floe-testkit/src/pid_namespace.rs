@@ -12,10 +12,10 @@ const INSIDE: &str = "FLOE_TEST_PID_NAMESPACE";
 
 /// Runs the calling test once more, as the only one in a new PID namespace.
 ///
-/// Collectors take the paths that any process of the machine uses as roots. A test that counts
-/// what they delete calls this first, and returns at once if the result is true: then the test
-/// has passed in the namespace. The result is false inside of the namespace, on a machine that
-/// refuses namespaces, and if no other test runs at the same time.
+/// Collectors take the paths of all processes of the machine as roots. A test that counts deleted
+/// paths calls this function first. If the function returns true, the test has passed in the
+/// namespace, and its caller returns at once. It returns false inside of the namespace, on a
+/// machine that refuses namespaces, and if no other test runs at the same time.
 ///
 /// # Panics
 /// If the test failed in the namespace.

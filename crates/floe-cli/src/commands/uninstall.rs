@@ -64,11 +64,7 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     if failure.is_ok() || !removed.is_empty() {
         report(args, &store, &found.roots, &removed)?;
     }
-    let verb = if args.dry_run {
-        "would remove"
-    } else {
-        "removed"
-    };
+    let verb = verb(args);
     for profile in ended_profiles {
         eprint_line(format_args!(
             "{verb} the profile {}: it has no other generation",
@@ -217,6 +213,14 @@ fn remove(layout: &StoreLayout, root: &Root, removal: &Removal) -> anyhow::Resul
     Ok(())
 }
 
+fn verb(args: &UninstallArgs) -> &'static str {
+    if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    }
+}
+
 /// Prints the removed links, and what a collection would free.
 fn report(
     args: &UninstallArgs,
@@ -245,11 +249,7 @@ fn report(
             "unreferencedNarBytes": bytes,
         }));
     }
-    let verb = if args.dry_run {
-        "would remove"
-    } else {
-        "removed"
-    };
+    let verb = verb(args);
     for root in removed {
         let (place, path) = (escaped(&root.place), dir.full_path(&root.path));
         print(format_args!("{verb} {place} -> {path}"))?;

@@ -135,7 +135,7 @@ fn examples(words: &[String], found: &mut BTreeSet<String>) {
     }
 }
 
-/// Examples that need another machine, a port of everybody, or Nix.
+/// Parts of examples that need another machine, a fixed port, or Nix.
 const NOT_HERE: &[&str] = &["@HOST", "nix-serve ", "floe bench "];
 
 #[test]

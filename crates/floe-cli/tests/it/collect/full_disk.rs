@@ -11,11 +11,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use floe_format::nar::write;
 use floe_format::{Hash, StoreDir};
 use floe_store::{StoreLayout, StoreWriter};
+use floe_testkit::ran_in_pid_namespace;
 use rusqlite::Connection;
 
 use super::floe_in;
-use floe_testkit::ran_in_pid_namespace;
-
 use crate::server_process::ServerProcess;
 use crate::support::floe;
 use crate::tmpfs_mount::{Mount, mount};
