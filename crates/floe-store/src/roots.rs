@@ -4,7 +4,7 @@ mod gc_roots;
 mod profile;
 mod temp_roots;
 
-pub(crate) use gc_roots::{FailedRoots, RootSearch};
+pub(crate) use gc_roots::{Candidate, FailedRoots, RootSearch};
 pub use gc_roots::{
     FoundRoots, HiddenRoots, IndirectGcRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
     Unreadable, canon_path,

@@ -42,8 +42,8 @@ use crate::roots::{FailedRoots, FoundRoots, RootSearch, RuntimeRoots, Unreadable
 use crate::tree::links::{UnusedLinks, remove_unused_links};
 use crate::write::Recovery;
 use deletion::{Deletion, Remover};
-use garbage::DeadPaths;
 pub use garbage::{DeadFile, Garbage};
+use garbage::{DeadPaths, hash_parts};
 use received_roots::{ReceivedRoots, RootsServer};
 pub use specific_paths::{AlivePath, DeleteError, DeleteOptions};
 
@@ -185,9 +185,10 @@ impl Collector {
             };
             let roots = search.find_permanent()?;
             results.lock().stale_registrations = roots.stale.len();
-            roots.check_registered(settings.ignore_unregistered_roots)?;
-            let temporary = search.find_temporary(&mut Vec::new())?;
-            let temporary = temporary.iter().map(|root| root.path.hash_part());
+            let temporary = hash_parts(&search.find_temporary(&mut Vec::new())?);
+            if !settings.ignore_unregistered_roots {
+                search.check_registered(&roots, &temporary)?;
+            }
             received.state.lock().temporary.extend(temporary);
             results.lock().unreadable.clone_from(&roots.unreadable);
             let ran = run(&Collection {

@@ -39,6 +39,7 @@ pub use found::{FoundRoots, Root, RuntimeRoots};
 pub(crate) use links::FailedRoots;
 pub use links::StaleRegistration;
 use not_mounted::{MissingRoot, RecordedRoots};
+pub(crate) use root_place::Candidate;
 pub use root_place::RootPlace;
 pub use unreadable::{HiddenRoots, Unreadable};
 

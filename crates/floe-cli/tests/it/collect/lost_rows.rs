@@ -135,6 +135,34 @@ fn lost_rows_are_deleted_only_on_request() {
     assert_eq!(names(&root.join("nix/store")), [".links".to_owned()].into());
 }
 
+/// A root leads to a path, a collection has deleted it, and a process fetches it again: the files
+/// come before the row.
+#[test]
+fn path_that_a_process_adds_is_not_lost() {
+    let Some(damaged) = Damaged::new() else {
+        return;
+    };
+    let (root, path) = (damaged.root(), &damaged.corpus.root);
+    let connection = Connection::open(database(&root)).unwrap();
+    let deleted = connection.execute("delete from ValidPaths where path = ?1", [path]);
+    assert_eq!(deleted.unwrap(), 1);
+    drop(connection);
+    gc(&root, &[]).expect(1).stderr_contains("gcroots/kept");
+
+    let live = format!("nix/var/nix/temproots/{}-live", std::process::id());
+    fs::write(root.join(&live), format!("{path}\0")).unwrap();
+    let file = fs::File::open(root.join(&live)).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for arguments in [&["--dry-run"][..], &["--keep-generations", "1"], &[]] {
+        gc(&root, arguments).expect(0);
+    }
+    let files = root.join(path.trim_start_matches('/'));
+    assert!(files.exists());
+    drop(file);
+    gc(&root, &[]).expect(1).stderr_contains("gcroots/kept");
+    assert!(files.exists());
+}
+
 #[test]
 fn database_of_another_program_is_refused_by_all_commands() {
     if ran_in_pid_namespace() {

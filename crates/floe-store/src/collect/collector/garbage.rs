@@ -28,7 +28,7 @@ use crate::db::{DamagedRow, Database};
 use crate::disk::{StoreLayout, list_directory};
 use crate::error::{IoContext as _, StoreError};
 use crate::query::StoreReader;
-use crate::roots::{FailedRoots, FoundRoots, RootPlace, StaleRegistration, Unreadable};
+use crate::roots::{Candidate, FailedRoots, FoundRoots, RootPlace, StaleRegistration, Unreadable};
 use crate::tree::tree_bytes;
 
 /// The files that a collection deletes, and those that it leaves.
@@ -66,7 +66,11 @@ impl StoreReader {
         let database = self.database();
         let search = self.root_search(&database, settings.runtime_roots, FailedRoots::Stop);
         let found = search.find_permanent()?;
-        found.check_registered(settings.ignore_unregistered_roots)
+        if settings.ignore_unregistered_roots {
+            return Ok(());
+        }
+        let temporary = hash_parts(&search.find_temporary(&mut Vec::new())?);
+        search.check_registered(&found, &temporary)
     }
 
     /// Finds the dead paths. Changes nothing and waits for no collector, so another process may
@@ -101,11 +105,17 @@ impl StoreReader {
     ) -> Result<(FoundRoots, HashSet<HashPart>), StoreError> {
         let search = self.root_search(database, settings.runtime_roots, FailedRoots::Stop);
         let mut roots = search.find_permanent()?;
-        roots.check_registered(settings.ignore_unregistered_roots)?;
-        let temporary = search.find_temporary(&mut roots.unreadable)?;
-        let temporary = temporary.iter().map(|root| root.path.hash_part());
-        Ok((roots, temporary.collect()))
+        let temporary = hash_parts(&search.find_temporary(&mut roots.unreadable)?);
+        if !settings.ignore_unregistered_roots {
+            search.check_registered(&roots, &temporary)?;
+        }
+        Ok((roots, temporary))
     }
+}
+
+/// Returns the hash parts of roots.
+pub(super) fn hash_parts(roots: &[Candidate]) -> HashSet<HashPart> {
+    roots.iter().map(|root| root.path.hash_part()).collect()
 }
 
 /// The dead paths of a store at one moment.

@@ -1,9 +1,9 @@
 //! The roots of a store, as Nix's collectors find them (gc.cc, `findRoots`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 
-use floe_format::StorePath;
+use floe_format::{HashPart, StorePath};
 
 use super::links::{FailedRoots, Links, StaleRegistration};
 use super::root_place::{Candidate, RootPlace};
@@ -46,21 +46,6 @@ pub enum RuntimeRoots {
     /// The daemon at `gc-roots-socket/socket` in the state directory, with Nix's parameter
     /// `use-roots-daemon`.
     Daemon,
-}
-
-impl FoundRoots {
-    /// Refuses a deletion if a root leads to a path that is on disk and not in the database, unless
-    /// the settings ignore such roots.
-    pub(crate) fn check_registered(&self, ignores: bool) -> Result<(), StoreError> {
-        match self.unregistered.first() {
-            Some(root) if !ignores => Err(StoreError::UnregisteredRoot {
-                root: root.place.to_string(),
-                path: root.path.clone(),
-                count: self.unregistered.len(),
-            }),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// The search for the roots of a store.
@@ -140,6 +125,34 @@ impl RootSearch<'_> {
             }
         }
         Ok(unregistered)
+    }
+
+    /// Refuses a deletion if a root leads to a path that is on disk and not in the database. If a
+    /// process adds the path at the moment, nothing is lost: it makes a temporary root before the
+    /// files. So `temporary`, the hash parts of temporary roots, must be read after `found`.
+    ///
+    /// Errors: [`StoreError::UnregisteredRoot`], and those of the database.
+    pub(crate) fn check_registered(
+        &self,
+        found: &FoundRoots,
+        temporary: &HashSet<HashPart>,
+    ) -> Result<(), StoreError> {
+        let mut lost = Vec::new();
+        for root in &found.unregistered {
+            let is_being_added = temporary.contains(&root.path.hash_part());
+            // The process may have ended in between, after it registered the path.
+            if !is_being_added && !self.database.is_valid(&root.path)? {
+                lost.push(root);
+            }
+        }
+        match lost.first() {
+            Some(root) => Err(StoreError::UnregisteredRoot {
+                root: root.place.to_string(),
+                path: root.path.clone(),
+                count: lost.len(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Finds the temporary roots. Their paths may not be valid.
