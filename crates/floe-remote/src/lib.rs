@@ -7,6 +7,7 @@
 mod connection;
 mod daemon;
 mod error;
+mod program_log;
 mod remote_log;
 mod source;
 mod ssh;

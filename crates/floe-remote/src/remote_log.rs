@@ -23,31 +23,31 @@ impl RemoteLog {
         }
     }
 
-    /// Passes on a line, without characters that control a terminal. Returns it; `None` for an
-    /// empty one.
-    pub(crate) fn report(&mut self, line: &str) -> Option<String> {
-        let text = plain_text(line);
-        if text.is_empty() {
-            return None;
-        }
-        if self.lines_left > 0 {
-            self.lines_left -= 1;
-            self.bytes_left = self.bytes_left.saturating_sub(text.len());
-            if self.bytes_left == 0 {
-                self.lines_left = 0;
-            }
-            self.send(&text);
-            if self.lines_left == 0 {
-                self.send(&format!(
-                    "leaving out further messages, after {LINES_MAX} lines or {} MiB",
-                    BYTES_MAX >> 20
-                ));
-            }
-        }
-        Some(text)
+    /// Returns a line without characters that control a terminal; `None` for an empty one.
+    pub(crate) fn text(line: &str) -> Option<String> {
+        Some(plain_text(line)).filter(|text| !text.is_empty())
     }
 
-    fn send(&self, text: &str) {
+    /// Passes on a text, unless there were too many.
+    pub(crate) fn send(&mut self, text: &str) {
+        if self.lines_left == 0 {
+            return;
+        }
+        self.lines_left -= 1;
+        self.bytes_left = self.bytes_left.saturating_sub(text.len());
+        if self.bytes_left == 0 {
+            self.lines_left = 0;
+        }
+        self.event(text);
+        if self.lines_left == 0 {
+            self.event(&format!(
+                "leaving out further messages, after {LINES_MAX} lines or {} MiB",
+                BYTES_MAX >> 20
+            ));
+        }
+    }
+
+    fn event(&self, text: &str) {
         let store = &self.store;
         self.events.event(Event::RemoteMessage { store, text });
     }
@@ -81,7 +81,7 @@ mod tests {
         let counter = Arc::new(Counter::default());
         let mut log = RemoteLog::new("ssh-ng://host", &Events::new(counter.clone()));
         for _ in 0..times {
-            assert!(log.report(line).is_some());
+            log.send(line);
         }
         counter.0.load(Ordering::Relaxed)
     }

@@ -1,13 +1,11 @@
 //! The byte stream to a daemon: a socket, or the input and output of a program.
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +14,7 @@ use floe_transfer::Events;
 use parking_lot::Mutex;
 use rustix::pipe::fcntl_setpipe_size;
 
+use crate::program_log::ProgramLog;
 use crate::remote_log::RemoteLog;
 
 /// A byte stream to a daemon.
@@ -48,8 +47,8 @@ pub(crate) struct Program {
     ssh_advice: &'static str,
     /// `None` after its end was left to a thread.
     child: Option<Mutex<Child>>,
-    /// The last lines of its standard error.
-    last_lines: Arc<Mutex<VecDeque<String>>>,
+    /// Its standard error.
+    lines: ProgramLog,
     /// Disconnected when its standard error has ended.
     log: Mutex<mpsc::Receiver<()>>,
 }
@@ -79,14 +78,14 @@ impl Stream {
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let last_lines = Arc::<Mutex<VecDeque<String>>>::default();
+        let lines = ProgramLog::new(RemoteLog::new(name, events));
         let (log_end, log) = mpsc::channel();
         // From here on, an error ends the program.
         let peer = Peer::Program(Program {
             is_ssh,
             ssh_advice: advice,
             child: Some(Mutex::new(child)),
-            last_lines: last_lines.clone(),
+            lines: lines.clone(),
             log: Mutex::new(log),
         });
         let (Some(input), Some(output), Some(errors)) = pipes else {
@@ -96,11 +95,7 @@ impl Stream {
             // A user may have too many large pipes already. Then this one stays small.
             let _: Result<usize, _> = fcntl_setpipe_size(pipe, PIPE_LEN);
         }
-        let remote_log = RemoteLog::new(name, events);
-        let report = move || {
-            let _dropped_at_end = log_end;
-            report_lines(errors, remote_log, &last_lines);
-        };
+        let report = move || lines.read(errors, log_end);
         // Another process that has the pipe may keep this thread for longer than the program.
         thread::Builder::new()
             .name("floe-remote-log".into())
@@ -208,7 +203,7 @@ impl Program {
         let status = self.child.as_ref().and_then(|child| wait(child, EXIT_WAIT));
         // Its last words follow at once.
         let _: Result<(), RecvTimeoutError> = self.log.lock().recv_timeout(LOG_WAIT);
-        let last = self.last_lines.lock().iter().cloned().collect::<Vec<_>>();
+        let last = self.lines.take_last_lines();
         let last = if last.is_empty() {
             String::new()
         } else {
@@ -246,6 +241,7 @@ impl Drop for Program {
     /// Leaves the end of the program to a thread, because ssh needs round trips for it. If this
     /// process ends before, the program still ends after its input.
     fn drop(&mut self) {
+        self.lines.show();
         let Some(child) = self.child.take() else {
             return;
         };
@@ -262,33 +258,6 @@ impl Drop for Program {
         // Without a thread, the program ends after its input, too.
         let _: io::Result<thread::JoinHandle<()>> = thread::Builder::new().spawn(end);
     }
-}
-
-/// Reports each line of a program's standard error.
-fn report_lines(mut errors: impl Read, mut log: RemoteLog, last_lines: &Mutex<VecDeque<String>>) {
-    let mut rest = Vec::new();
-    let mut buffer = [0; 4096];
-    let mut report = |line: &[u8]| {
-        let Some(text) = log.report(&String::from_utf8_lossy(line)) else {
-            return;
-        };
-        let mut last_lines = last_lines.lock();
-        if last_lines.len() == LAST_LINES_MAX {
-            last_lines.pop_front();
-        }
-        last_lines.push_back(text);
-    };
-    while let Ok(len @ 1..) = errors.read(&mut buffer) {
-        rest.extend_from_slice(&buffer[..len]);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            report(&rest[..end]);
-            rest.drain(..=end);
-        }
-        if rest.len() > LINE_LEN_MAX {
-            report(&std::mem::take(&mut rest));
-        }
-    }
-    report(&rest);
 }
 
 /// The capacity of the pipes to a program, in bytes: a few chunks of a NAR, so that both sides work
@@ -321,9 +290,3 @@ const SHELL_PRINTS: &str = "; probably the shell there printed them: remove the 
 
 /// How often floe looks whether a program has ended.
 const EXIT_POLL: Duration = Duration::from_millis(2);
-
-/// The lines that an error repeats: enough for the last words of ssh.
-const LAST_LINES_MAX: usize = 3;
-
-/// A longer line is reported in parts, so that a line without end needs no memory.
-const LINE_LEN_MAX: usize = 4096;

@@ -162,7 +162,9 @@ impl Reader {
                     self.report_opened();
                 }
                 ClientEvent::Log(LogMessage::Next(line)) => {
-                    self.log.report(&line);
+                    if let Some(text) = RemoteLog::text(&line) {
+                        self.log.send(&text);
+                    }
                 }
                 ClientEvent::Log(_) | ClientEvent::NarData(_) => {}
                 ClientEvent::Replied(reply) => self.handle_reply(reply),

@@ -50,7 +50,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ),
     (
         "nix_copy_closure",
-        "remote_stores::nix_copy_closure_copies_both_ways",
+        "remote_stores::nix_copy_closure::copies_both_ways_with_each_option_of_nix",
     ),
     (
         "nix_serve",
