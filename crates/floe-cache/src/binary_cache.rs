@@ -234,11 +234,15 @@ impl Shared {
         let parsed = NarInfo::parse(contents, dir).map_err(|source| {
             self.storage.forget(name);
             CacheError::NarInfo {
-                url: format!("{}/{name}", self.storage.name().trim_end_matches('/')),
+                url: self.narinfo_url(name),
                 source: Box::new(source),
             }
         });
         Ok(parsed?)
+    }
+
+    fn narinfo_url(&self, name: &str) -> String {
+        format!("{}/{name}", self.storage.name().trim_end_matches('/'))
     }
 
     fn known_info(&self) -> Option<&CacheInfo> {
@@ -318,7 +322,18 @@ impl Source for BinaryCache {
         let mut paths = Vec::with_capacity(names.len());
         let (mut skipped, mut first) = (0, None);
         get_all(&*shared.storage, names, &shared.cancel, |name, text| {
+            let hash_part = name.trim_end_matches(NARINFO_SUFFIX).to_owned();
             match shared.parse_narinfo(&name, &text) {
+                // The path has another narinfo, or none that a client would find.
+                Ok(narinfo) if narinfo.info.path.hash_part().to_string() != hash_part => {
+                    skipped += 1;
+                    first.get_or_insert_with(|| Error::WrongPath {
+                        source_name: shared.storage.name(),
+                        url: shared.narinfo_url(&name),
+                        found: narinfo.info.path,
+                        wanted: hash_part,
+                    });
+                }
                 Ok(narinfo) => {
                     paths.push(narinfo.info.path.clone());
                     shared.listed.lock().add(name, narinfo, text.len());

@@ -267,11 +267,8 @@ pub enum Error {
         /// The target.
         target: String,
     },
-    /// A copy of all paths of a source that cannot list them.
-    #[error(
-        "cannot copy all paths of {source_name}: it offers no list of its paths; name the paths to \
-         copy"
-    )]
+    /// A request for all paths of a source that cannot list them.
+    #[error("cannot use all paths of {source_name}: it offers no list of them; name the paths")]
     Unlistable {
         /// The source.
         source_name: String,

@@ -48,13 +48,17 @@ pub(crate) fn run(args: &SignArgs) -> anyhow::Result<()> {
         keys: &keys,
     };
     let signed = match store.layout().cloned() {
-        Some(layout) => signer.sign_in_store(layout, args, &cancel)?,
+        Some(layout) => signer.sign_in_store(layout, args, &cancel),
         None if store.facts().secret_key_files.is_empty() => bail!(UsageError(format!(
             "cannot sign paths of {store}: floe signs in caches and local stores; run floe sign \
              auto on that machine"
         ))),
-        None => signer.sign_in_cache(args, &cancel)?,
+        None => signer.sign_in_cache(args, &cancel),
     };
+    let signed = signed.map_err(|error| match error.downcast_ref() {
+        Some(Error::Cancelled) => error.context(INTERRUPTED),
+        _ => error,
+    })?;
     report(args, &signer, &signed, began.elapsed())
 }
 
@@ -113,6 +117,10 @@ impl Signer<'_> {
                     Signing::Present => {}
                     Signing::Absent => signed.fail_absent(&path(), &**self.store),
                     Signing::NoNarSize => signed.fail(&path(), NO_NAR_SIZE),
+                    Signing::DamagedRow(reason) => signed.fail(
+                        &path(),
+                        &format!("its row in the database: {reason}; try floe verify --repair"),
+                    ),
                 }
             }
         }
@@ -219,5 +227,8 @@ fn report(
 
 /// The paths of one transaction, or the narinfos in memory.
 const PATHS_AT_ONCE: usize = 1000;
+
+const INTERRUPTED: &str =
+    "interrupted; signatures that were added stay, and another run adds the rest";
 
 const NO_NAR_SIZE: &str = "its NAR size is not registered; try floe verify --repair";

@@ -81,8 +81,10 @@ impl Database {
     }
 
     fn sign_path(&self, path: &StorePath, keys: &[SecretKey]) -> Result<Signing, StoreError> {
-        let Some(mut info) = self.path_info(path)? else {
-            return Ok(Signing::Absent);
+        let mut info = match self.path_info_or_damaged_row(path)? {
+            Some(Ok(info)) => info,
+            Some(Err(row)) => return Ok(Signing::DamagedRow(row.reason)),
+            None => return Ok(Signing::Absent),
         };
         if info.nar_size == 0 {
             return Ok(Signing::NoNarSize);
@@ -166,7 +168,7 @@ impl Database {
 }
 
 /// The result of a request for signatures of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signing {
     /// It has got a signature.
     Added,
@@ -176,6 +178,8 @@ pub enum Signing {
     Absent,
     /// The database does not know its NAR size, which a signature covers.
     NoNarSize,
+    /// Its row does not parse, for this reason.
+    DamagedRow(String),
 }
 
 /// A path to register.

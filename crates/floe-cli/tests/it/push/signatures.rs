@@ -263,3 +263,43 @@ fn sign_writes_the_database_of_a_local_store() {
     run(floe(["sign", "-k", &file, &new]).arg(&corpus.root)).expect(4);
     assert!(!scratch.join("absent").exists());
 }
+
+/// One row that does not parse does not keep the others from being signed.
+#[test]
+fn damaged_row_is_named_and_the_others_are_signed() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (file, _) = key(&scratch);
+    let root = scratch.join("root");
+    install(&corpus, &corpus.file_url("zstd"), &corpus.key, &root).expect(0);
+    let (good, bad) = (&corpus.paths[0], &corpus.paths[1]);
+    let database = root.join("nix/var/nix/db/db.sqlite");
+    let database = rusqlite::Connection::open(database).unwrap();
+    let damage = "update ValidPaths set hash = 'sha256:zz' where path = ?1";
+    assert_eq!(database.execute(damage, [bad]).unwrap(), 1);
+    let mut sign = floe(["sign", "--json", "-k", &file]);
+    let ran = run(sign.arg(&root).args([bad, good])).expect(1);
+    assert_eq!(ran.json()["signed"], 1);
+    let said = format!("cannot sign {bad}: its row in the database");
+    ran.stderr_contains(&said);
+}
+
+/// A narinfo under the name of another path is no path of the cache.
+#[test]
+fn narinfo_under_another_name_is_left_out() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (file, _) = key(&scratch);
+    let cache = scratch.join("cache");
+    floe_testkit::copy_tree(&corpus.cache("zstd"), &cache);
+    let [one, other] = [&corpus.paths[0], &corpus.paths[1]].map(|path| narinfo(&cache, path));
+    fs::copy(&one, &other).unwrap();
+    let uri = format!("file://{}", cache.display());
+    let ran = run(&mut floe(["sign", "--json", "--all", "-k", &file, &uri])).expect(0);
+    let count = corpus.paths.len() - 1;
+    assert_eq!(ran.json()["signed"], count);
+    assert_eq!(ran.json()["paths"], count);
+    let said = format!("{}: it is for ", other.display());
+    ran.stderr_contains("leaving out a path")
+        .stderr_contains(&said);
+}
