@@ -25,12 +25,13 @@ use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::counted;
 use crate::options::{self, Settings};
+use crate::path_names;
 use crate::signals;
 use crate::stdout::print;
 use crate::writable_mount::make_writable;
 pub(crate) use action::CopyAction;
 pub(crate) use args::TransferArgs;
-use gc_roots::GcRootLinks;
+use gc_roots::{GcRootLinks, RootChange};
 use observers::{CopyObservers, run_with_display};
 
 /// A command that copies.
@@ -56,12 +57,13 @@ pub(crate) enum Follow {
 }
 
 impl Follow {
-    /// Returns the paths that are copied first. With `--follow`, those of stdin come later.
+    /// Returns the paths that are copied first, which may be names of paths of the source. With
+    /// `--follow`, those of stdin come later.
     pub(crate) fn first_paths(
         &self,
         args: &PathArgs,
         settings: &Settings,
-        stores: &[&dyn StoreConfig],
+        (source, target): (&dyn StoreConfig, &dyn StoreConfig),
     ) -> anyhow::Result<RequestedPaths> {
         if args.all {
             return Ok(RequestedPaths::All);
@@ -70,9 +72,11 @@ impl Follow {
             Follow::No => args.read()?,
             _ => args.named(),
         };
-        Ok(RequestedPaths::Named(
-            settings.follow_links(&paths, stores)?,
-        ))
+        let paths = settings.follow_links(&paths, &[target, source])?;
+        Ok(RequestedPaths::Named(match source.layout() {
+            Some(layout) => path_names::resolve_all(layout, paths)?,
+            None => paths,
+        }))
     }
 }
 
@@ -116,10 +120,11 @@ impl Copying<'_> {
                 Size(summary.reused_nar_bytes)
             ));
         }
+        let mut changes = Vec::new();
         if summary.failures.is_empty() {
-            opened.make_roots(&mut summary)?;
+            changes = opened.make_roots(&mut summary)?;
         }
-        opened.report(&summary, began)
+        opened.report(&summary, began, &changes)
     }
 
     /// Adds what the arguments and the settings say to a request.
@@ -220,8 +225,8 @@ impl Opened<'_> {
         run_with_display(&self.open, self.observers, self.command.action)
     }
 
-    /// Makes the roots of the copied paths.
-    fn make_roots(&self, summary: &mut CopySummary) -> anyhow::Result<()> {
+    /// Makes the roots of the copied paths. Returns those that have changed.
+    fn make_roots(&self, summary: &mut CopySummary) -> anyhow::Result<Vec<RootChange>> {
         match (
             &self.open.local_store,
             self.request.target.facts().root_layout,
@@ -230,14 +235,18 @@ impl Opened<'_> {
             (None, Some(layout)) if !self.open.options.dry_run => {
                 Ok(self.make_roots_at(layout, summary)?)
             }
-            (None, _) => Ok(()),
+            (None, _) => Ok(Vec::new()),
         }
     }
 
     /// Makes the roots of a copy to a store behind a daemon. If a collection has deleted a path
     /// before it had a root, copies again, over new connections: a daemon remembers for each
     /// connection which paths are valid.
-    fn make_roots_at(&self, layout: &StoreLayout, summary: &mut CopySummary) -> Result<(), Error> {
+    fn make_roots_at(
+        &self,
+        layout: &StoreLayout,
+        summary: &mut CopySummary,
+    ) -> Result<Vec<RootChange>, Error> {
         let create = |target: &dyn Target, paths: &[StorePath]| {
             self.gc_roots.create_at((target, layout), paths)
         };
@@ -254,7 +263,7 @@ impl Opened<'_> {
             summary.requested_paths.clear();
             summary.add(round);
             if !summary.failures.is_empty() {
-                return Ok(());
+                return Ok(Vec::new());
             }
             result = create(&*again.target, &summary.requested_paths);
         }
@@ -262,7 +271,12 @@ impl Opened<'_> {
     }
 
     /// Prints the result on stdout, and the outcome on stderr.
-    fn report(&self, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
+    fn report(
+        &self,
+        summary: &CopySummary,
+        began: Instant,
+        changes: &[RootChange],
+    ) -> anyhow::Result<()> {
         self.print_result(summary, began)?;
         if let Some(times) = &self.observers.times {
             times.lines().into_iter().for_each(eprint_line);
@@ -276,7 +290,7 @@ impl Opened<'_> {
             action,
             (&self.open, summary),
             began.elapsed(),
-            (target, is_kept),
+            (target, is_kept, changes),
         )?;
         if let (Some(layout), []) = (target.layout(), summary.failures.as_slice()) {
             let data_home = self.command.settings.context.data_home.as_deref();

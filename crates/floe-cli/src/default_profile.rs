@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use floe_store::{Profile, StoreLayout, is_trusted_owner};
+use floe_store::{Profile, StoreError, StoreLayout, is_trusted_owner};
 use rustix::process::geteuid;
 
 use crate::exit::UsageError;
@@ -44,6 +44,39 @@ impl DefaultProfile {
             profile: profile_of(&link, layout)?,
             link: Some(link),
         })
+    }
+
+    /// Checks that a path of this store may become a generation.
+    ///
+    /// Errors: the link in the home directory leads to something else than a profile, or to one
+    /// among those of another store.
+    pub(crate) fn check(&self, layout: &StoreLayout) -> Result<()> {
+        let place = self.profile.path();
+        let shown = || match &self.link {
+            Some(link) => format!("{}, to which {} leads", place.display(), link.display()),
+            None => place.display().to_string(),
+        };
+        let advice = "name another profile with --profile PROFILE";
+        match Profile::check(layout, place) {
+            Err(StoreError::NotAProfile { .. } | StoreError::NotARoot(_)) => {
+                bail!(
+                    "cannot use the default profile {}: it is no profile; {advice}",
+                    shown()
+                )
+            }
+            checked => checked?,
+        };
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let own = real(&layout.state_dir.join("profiles"));
+        let mut directories = place.ancestors().skip(1).map(real);
+        let of_a_store = directories.find(|it| it.ends_with("nix/var/nix/profiles"));
+        if of_a_store.is_some_and(|it| it != own) {
+            bail!(
+                "cannot use the default profile {}: it belongs to another store; {advice}",
+                shown()
+            );
+        }
+        Ok(())
     }
 
     /// Makes the link in the home directory, if nothing is at its place.

@@ -135,8 +135,12 @@ pub(crate) fn report_usage(
             .skip(1)
             .map(|it| it.to_string_lossy())
             .collect();
+        let reason = match error.kind() {
+            ClapError::InvalidSubcommand => "floe has no such command",
+            _ => "that is a spelling of Nix",
+        };
         return report(&anyhow::Error::from(UsageError(format!(
-            "cannot run floe {}: that is a spelling of Nix; try {fix}",
+            "cannot run floe {}: {reason}; try {fix}",
             words.join(" ")
         ))));
     }
@@ -144,18 +148,22 @@ pub(crate) fn report_usage(
         && let Some(name @ ("run" | "shell")) = arguments.get(1).and_then(|it| it.to_str())
         && !arguments.contains(&"--".into())
     {
-        let option = match error.get(ContextKind::InvalidArg) {
-            Some(ContextValue::String(option)) => option.clone(),
-            _ => "the option".into(),
+        let argument = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(argument)) => argument.clone(),
+            _ => "the argument".into(),
+        };
+        let reason = if argument.starts_with('-') {
+            format!("cannot use {argument}: floe {name} has no such option")
+        } else {
+            format!("cannot pass {argument} to the program: it may be an argument of floe {name}")
         };
         return report(&anyhow::Error::from(UsageError(format!(
-            "cannot use {option}: floe {name} has no such option; write -- before the arguments of \
-             the program"
+            "{reason}; write -- before the arguments of the program"
         ))));
     }
     // For an unknown option, clap suggests to pass it as a path, which is never meant.
     error.remove(ContextKind::Suggested);
-    remove_far_suggestions(&mut error);
+    keep_nearest_suggestion(&mut error);
     if error.use_stderr() && requests_json(&arguments) {
         let message = error.render().to_string();
         write_error(ErrorKind::Usage, json!({ "message": message.trim_end() }));
@@ -175,8 +183,8 @@ pub(crate) fn report_usage(
     }
 }
 
-/// Removes the similar names that are not similar enough to be meant.
-fn remove_far_suggestions(error: &mut clap::Error) {
+/// Keeps only the similar name that is the nearest, and none that is too far to be meant.
+fn keep_nearest_suggestion(error: &mut clap::Error) {
     for (typed, suggested) in [
         (
             ContextKind::InvalidSubcommand,
@@ -190,14 +198,16 @@ fn remove_far_suggestions(error: &mut clap::Error) {
             _ => Vec::new(),
         };
         let (typed, names) = (texts(typed), texts(suggested));
-        let is_near = |name: &str| {
-            let name = name.trim_start_matches('-');
-            let typed = typed.first().map(|text| text.trim_start_matches('-'));
-            typed.is_some_and(|typed| nearest_name(typed, [name]).is_some())
+        let Some(typed) = typed.first().filter(|_| !names.is_empty()) else {
+            continue;
         };
-        if !names.is_empty() && !names.iter().any(|name| is_near(name)) {
-            error.remove(suggested);
-        }
+        let bare_names = names.iter().map(|name| name.trim_start_matches('-'));
+        let nearest = nearest_name(typed.trim_start_matches('-'), bare_names);
+        let is_nearest = |name: &&String| Some(name.trim_start_matches('-')) == nearest;
+        match names.iter().find(is_nearest).cloned() {
+            None => error.remove(suggested),
+            Some(name) => error.insert(suggested, ContextValue::String(name)),
+        };
     }
 }
 

@@ -89,7 +89,9 @@ pub(crate) fn check_exists(text: &str, store_dir: &StoreDir) -> Result<(), Usage
 /// Returns the path of a file in the working directory, which the user may mean by a bare name.
 /// Errors then do not take it for a package.
 pub(crate) fn existing_file(text: &str) -> Option<String> {
-    let is_name = StorePath::parse(text).is_err() && HashPart::parse(text).is_none();
+    let is_name = StorePath::parse(text).is_err()
+        && HashPart::parse(text).is_none()
+        && ![".", ".."].contains(&text);
     let is_file = is_name && !text.contains('/') && fs::symlink_metadata(text).is_ok();
     is_file.then(|| format!("./{text}"))
 }

@@ -8,15 +8,24 @@ pub(crate) fn floe_spelling(arguments: &[OsString]) -> Option<&'static str> {
     let words: Vec<&str> = words
         .skip_while(|word| GLOBAL_WORDS.contains(word))
         .collect();
+    let options: Vec<String> = words.iter().flat_map(|word| short_options(word)).collect();
+    let has_word = |word: &str| words.contains(&word) || options.iter().any(|it| it == word);
     let matching = SPELLINGS.iter().find(|(nix, _)| {
         let mut nix = nix.split(' ');
         // Other arguments may stand between the words.
         let Some(first) = nix.next() else {
             return false;
         };
-        words.first() == Some(&first) && nix.all(|word| words.contains(&word))
+        words.first() == Some(&first) && nix.all(has_word)
     });
     matching.map(|(_, floe)| *floe)
+}
+
+/// Returns the options that one word joins, as in `-qR`.
+fn short_options(word: &str) -> Vec<String> {
+    let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let letters = letters.into_iter().flat_map(str::chars);
+    letters.map(|letter| format!("-{letter}")).collect()
 }
 
 /// The options that may stand before a command, and their values.
@@ -35,9 +44,39 @@ const GLOBAL_WORDS: &[&str] = &[
     "text",
 ];
 
-/// The words of Nix, the more special spellings first, and those of floe.
+/// For a command that floe does not have.
+const HELP: &str = "floe --help, which lists all";
+
+/// A profile of floe differs from one of nix-env, which merges packages.
+const INSTALL: &str = "floe install -o LINK PATH for each package, or floe install PATH \
+                       --profile, whose generation has that path alone";
+
+/// For a command that evaluates.
+const SHELL: &str = "floe shell with store paths; floe evaluates no Nix expressions";
+const STORE_PATH: &str = "floe install with the store path; floe evaluates no Nix expressions";
+
+const CLOSURE_SIZES: &str = "floe list --all, which shows the sizes of paths and closures";
+
+const KEEP_ONE: &str = "floe gc --keep-generations 1";
+
+const DELETE_GENERATIONS: &str = "floe profile delete-generations";
+
+const ROOTS_WHY: &str =
+    "floe roots --why PATH for what keeps a path; floe shows no chain between two paths";
+
+/// The words of Nix, and of similar programs, the more special spellings first, and those of floe.
 const SPELLINGS: &[(&str, &str)] = &[
+    ("path-info -S", CLOSURE_SIZES),
+    ("path-info --closure-size", CLOSURE_SIZES),
+    ("path-info -s", CLOSURE_SIZES),
+    ("path-info --size", CLOSURE_SIZES),
+    ("path-info -r", "floe info --recursive"),
+    ("path-info --recursive", "floe info --recursive"),
     ("path-info", "floe info"),
+    ("info -S", CLOSURE_SIZES),
+    ("info --closure-size", CLOSURE_SIZES),
+    ("info -s", CLOSURE_SIZES),
+    ("info --size", CLOSURE_SIZES),
     ("store gc", "floe gc"),
     ("store verify", "floe verify"),
     ("store repair", "floe verify --repair"),
@@ -47,25 +86,29 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("store sign", "floe sign"),
     ("store copy-sigs", "floe sign"),
     ("store diff-closures", "floe profile diff-closures"),
+    ("store path-from-hash-part", "floe info HASH"),
     ("store info", "floe config store"),
     ("store ping", "floe config store"),
-    ("store", "floe --help"),
+    ("store", HELP),
     ("copy-sigs", "floe sign"),
     ("sign-paths", "floe sign"),
-    ("nix-collect-garbage -d", "floe gc --keep-generations 1"),
-    (
-        "nix-collect-garbage --delete-old",
-        "floe gc --keep-generations 1",
-    ),
+    ("nix-collect-garbage -d", KEEP_ONE),
+    ("nix-collect-garbage --delete-old", KEEP_ONE),
     ("nix-collect-garbage", "floe gc"),
     ("collect-garbage", "floe gc"),
-    ("gc -d", "floe gc --keep-generations 1"),
-    ("gc --delete-old", "floe gc --keep-generations 1"),
+    ("gc -d", KEEP_ONE),
+    ("gc --delete-old", KEEP_ONE),
+    ("nix-store --add-root", "floe install -o LINK PATH"),
     ("nix-store -r", "floe install"),
     ("nix-store --realise", "floe install"),
     ("nix-store --realize", "floe install"),
+    ("nix-store -q -R", "floe info --recursive"),
+    ("nix-store -q --requisites", "floe info --recursive"),
+    ("nix-store --query -R", "floe info --recursive"),
+    ("nix-store --query --requisites", "floe info --recursive"),
+    ("nix-store -q --roots", "floe roots --why PATH"),
+    ("nix-store --query --roots", "floe roots --why PATH"),
     ("nix-store -q", "floe info"),
-    ("nix-store -qR", "floe info --recursive"),
     ("nix-store --query", "floe info"),
     ("nix-store --gc", "floe gc"),
     ("nix-store --delete", "floe delete"),
@@ -77,16 +120,18 @@ const SPELLINGS: &[(&str, &str)] = &[
         "nix-store --generate-binary-cache-key",
         "floe key generate NAME",
     ),
-    ("nix-store", "floe --help"),
+    ("nix-store", HELP),
     ("realise", "floe install"),
     ("realize", "floe install"),
-    ("build", "floe install with the store path"),
+    ("build", STORE_PATH),
+    ("nix-build", STORE_PATH),
     ("query", "floe info --recursive"),
-    ("why-depends", "floe roots --why PATH"),
-    ("profile install", "floe install --profile LINK PATH"),
-    ("profile add", "floe install --profile LINK PATH"),
-    ("profile upgrade", "floe install --profile LINK PATH"),
+    ("why-depends", ROOTS_WHY),
+    ("profile install", INSTALL),
+    ("profile add", INSTALL),
+    ("profile upgrade", INSTALL),
     ("profile remove", "floe uninstall NAME"),
+    ("profile switch-generation", "floe profile switch"),
     ("shell -c", "floe shell PATH -- COMMAND"),
     ("shell --command", "floe shell PATH -- COMMAND"),
     ("key generate-secret", "floe key generate NAME"),
@@ -94,34 +139,57 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("show-config", "floe config"),
     ("remove", "floe uninstall"),
     ("rm", "floe uninstall"),
+    ("ls", "floe list"),
+    ("list-roots", "floe roots"),
     ("rollback", "floe profile rollback"),
+    ("switch-generation", "floe profile switch"),
+    ("delete-generations", DELETE_GENERATIONS),
+    ("diff-closures", "floe profile diff-closures"),
     ("list-generations", "floe profile list"),
     ("generations", "floe profile list"),
-    ("nix-env -i", "floe install --profile LINK PATH"),
-    ("nix-env --install", "floe install --profile LINK PATH"),
+    ("nix-env -i", INSTALL),
+    ("nix-env --install", INSTALL),
+    ("nix-env -u", INSTALL),
+    ("nix-env --upgrade", INSTALL),
+    ("nix-env --set", "floe install PATH --profile"),
     ("nix-env -e", "floe uninstall NAME"),
     ("nix-env --uninstall", "floe uninstall NAME"),
     ("nix-env -q", "floe list"),
+    ("nix-env --query", "floe list"),
     ("nix-env --rollback", "floe profile rollback"),
+    ("nix-env --switch-generation", "floe profile switch"),
+    ("nix-env -G", "floe profile switch"),
     ("nix-env --list-generations", "floe profile list"),
+    ("nix-env --delete-generations", DELETE_GENERATIONS),
     ("nix-env", "floe profile --help"),
+    ("nix-shell", SHELL),
+    ("develop", SHELL),
+    (
+        "nix-channel",
+        "floe install with a store path; floe has no channels",
+    ),
+    ("nix-instantiate", STORE_PATH),
+    ("eval", STORE_PATH),
+    ("flake", STORE_PATH),
+    (
+        "search",
+        "README.md, which tells how to find the store path of a package",
+    ),
     ("version", "floe --version"),
     (
         "daemon",
         "floe serve for a binary cache; floe uses the daemon of Nix and has none",
     ),
-    (
-        "search",
-        "floe info with a store path; floe evaluates no Nix expressions",
-    ),
-    (
-        "develop",
-        "floe shell with store paths; floe evaluates no Nix expressions",
-    ),
+    ("upgrade", INSTALL),
+    ("update", INSTALL),
+    ("add", INSTALL),
+    ("pull", "floe install"),
     ("fetch", "floe install"),
     ("download", "floe install"),
     ("upload", "floe push"),
     ("ping", "floe config store"),
+    ("log", HELP),
+    ("nix", "the same without nix"),
 ];
 
 #[cfg(test)]
@@ -141,7 +209,13 @@ mod tests {
         );
         assert_eq!(spelling("floe store gc"), Some("floe gc"));
         assert_eq!(spelling("floe -v --color never store gc"), Some("floe gc"));
-        assert_eq!(spelling("floe store other"), Some("floe --help"));
+        assert_eq!(spelling("floe store other"), Some(HELP));
+        assert_eq!(spelling("floe path-info -rsSh x"), Some(CLOSURE_SIZES));
+        assert_eq!(spelling("floe nix-env -iA hello"), Some(INSTALL));
+        assert_eq!(
+            spelling("floe nix-store -qR x"),
+            Some("floe info --recursive")
+        );
         assert_eq!(
             spelling("floe shell P -c jq"),
             Some("floe shell PATH -- COMMAND")

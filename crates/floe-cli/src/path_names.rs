@@ -14,21 +14,39 @@ use crate::root_links::link_path;
 /// Replaces links into a store by the paths that they name, and names of paths by these paths.
 /// Other arguments stay as they are.
 ///
-/// Errors: several paths have a name; those of the store.
+/// Errors: no path or several paths have a name; those of the store.
 pub(crate) fn follow(layout: &StoreLayout, arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let followed = StoreNames::from(layout).follow(arguments);
     for text in &followed {
         check_exists(text, &layout.store_dir)?;
     }
-    resolve(layout, followed)
+    resolve_all(layout, followed)
 }
 
 /// Replaces names of paths by the paths. Other arguments stay as they are, and also all of them if
 /// there is no store.
 ///
+/// Errors: no path or several paths have a name; those of the store.
+pub(crate) fn resolve_all(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let resolved = resolve(layout, texts)?;
+    if let Some(name) = resolved.iter().find(|text| is_name(text))
+        && StoreReader::open(layout.clone()).is_ok()
+    {
+        bail!(
+            "cannot use {name}: the store in {} has no path of this name; floe list --all shows \
+             the names of all paths",
+            layout.real_store_dir.display()
+        );
+    }
+    Ok(resolved)
+}
+
+/// Replaces names of paths, also before `/` and a file in the path. Arguments that name no path of
+/// the store stay as they are, and also all of them if there is no store.
+///
 /// Errors: several paths have a name; those of the store.
 pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Result<Vec<String>> {
-    if !texts.iter().any(|text| is_name(text)) {
+    if !texts.iter().any(|text| is_name(split_file(text).0)) {
         return Ok(texts);
     }
     let store = match StoreReader::open(layout.clone()) {
@@ -36,12 +54,16 @@ pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Resul
         store => store?,
     };
     let resolved = texts.into_iter().map(|text| {
-        let found = if is_name(&text) {
-            find(&store, &text)?
+        let (name, file) = split_file(&text);
+        let found = if is_name(name) {
+            find(&store, name)?
         } else {
             None
         };
-        Ok(found.map_or(text, |path| layout.store_dir.full_path(&path)))
+        Ok(match found {
+            Some(path) => format!("{}{file}", layout.store_dir.full_path(&path)),
+            None => text,
+        })
     });
     resolved.collect()
 }
@@ -65,6 +87,11 @@ pub(crate) fn ambiguous(
         shown.join(", "),
         if paths.len() > SHOWN_MAX { ", …" } else { "" }
     ))
+}
+
+/// Splits an argument into the name and the file in the path, which begins with `/`.
+fn split_file(text: &str) -> (&str, &str) {
+    text.split_at(text.find('/').unwrap_or(text.len()))
 }
 
 /// Whether a text can only be the name of a path.

@@ -10,8 +10,8 @@ use crate::display::warn;
 use crate::messages::{escaped, skipped_rows};
 
 /// Warns of what could not be read: it may hold further roots.
-pub(crate) fn warn_of_unreadable(places: &[Unreadable]) {
-    places.iter().map(describe).for_each(warn);
+pub(crate) fn warn_of_unreadable<'a>(places: impl IntoIterator<Item = &'a Unreadable>) {
+    places.into_iter().map(describe).for_each(warn);
 }
 
 fn describe(unreadable: &Unreadable) -> String {
@@ -20,6 +20,12 @@ fn describe(unreadable: &Unreadable) -> String {
         Unreadable::Link(path) => format!(
             "cannot read {}: a root there would be missing here{}",
             shown(path),
+            as_root()
+        ),
+        Unreadable::TemporaryRoots { files, first } => format!(
+            "cannot read {files} files of temporary roots, such as {}: roots there would be \
+             missing here{}",
+            shown(first),
             as_root()
         ),
         Unreadable::NoRoot(path) => format!(

@@ -7,9 +7,10 @@ use floe_config::{StoreAccess, StoreChoice};
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, check_writable};
 use floe_store::{FoundRoots, LockWait, StoreLayout, StoreReader};
 use floe_transfer::{Error, IgnoredParameter, StoreConfig};
+use rustix::process::geteuid;
 
 use crate::args::{LocalStoreArgs, StoreQueryArgs};
-use crate::display::warn;
+use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::options::{self, Settings};
 use crate::root_links::warn_of_unreadable;
@@ -102,8 +103,8 @@ fn ignored_substituter(error: &Error) -> String {
 pub(crate) fn why_not_local(store: &dyn StoreConfig) -> &'static str {
     // Only a store with substituters of its own is behind a daemon.
     if store.facts().can_substitute {
-        "it is a store behind a daemon, which has no such command; leave out --store for the store \
-         of this machine, or run floe on the machine of the store"
+        "floe cannot do this through a daemon; leave out --store for the store of this machine, or \
+         run floe on the machine of the store"
     } else {
         "it is a binary cache; name a store with --root or --store"
     }
@@ -139,6 +140,23 @@ impl LocalStore {
             config,
             layout,
         })
+    }
+
+    /// Tells a user whose own store is not chosen any more, because the machine has one now.
+    pub(crate) fn note_hidden_store(&self) {
+        let data_home = self.settings.context.data_home.as_ref();
+        let own = data_home.map(|home| home.join("nix/root"));
+        let Some(own) = own.filter(|own| own.join("nix/var/nix/db/db.sqlite").exists()) else {
+            return;
+        };
+        if self.layout == StoreLayout::system() && !geteuid().is_root() {
+            let state_dir = self.layout.state_dir.display();
+            let own = own.display();
+            eprint_line(format_args!(
+                "{state_dir} exists, so this is the store of the machine; your own store in {own} \
+                 is there with --root {own}"
+            ));
+        }
     }
 
     /// Opens the store for reading.

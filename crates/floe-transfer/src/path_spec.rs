@@ -1,5 +1,6 @@
 //! A path as the user names it.
 
+use floe_format::drv_name::name_and_version;
 use floe_format::store_path::StorePathError;
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::StoreReader;
@@ -92,26 +93,36 @@ fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
         ),
         StorePathError::NotInStore { .. } => is_elsewhere,
         StorePathError::NoHashPart(_) if text.contains('/') && !text.contains('#') => is_elsewhere,
-        StorePathError::NoHashPart(_) if is_package(text) => {
-            let installable = if text.contains('#') {
-                text.to_owned()
-            } else {
-                format!("nixpkgs#{text}")
-            };
-            format!(
-                "it names a package, and floe does not evaluate Nix expressions. The page of the \
-                 build on hydra.nixos.org shows its store path, and on a machine with Nix, \
-                 `nix eval --raw {installable}` prints it"
-            )
-        }
+        StorePathError::NoHashPart(_) if is_package(text) => package_reason(text),
         StorePathError::NoHashPart(_) => error.reason(),
         error => error.reason(),
     }
 }
 
+/// Returns why a package is not a path spec, and how to find its path.
+fn package_reason(text: &str) -> String {
+    let why = "it names a package, and floe does not evaluate Nix expressions";
+    let package = text.strip_prefix("nixpkgs#").unwrap_or(text);
+    // Other flakes are not built by hydra.nixos.org, and a shell must not expand anything.
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.+@".contains(c);
+    if !package.chars().all(is_word) {
+        return format!(
+            "{why}; on a machine with Nix, `nix build --print-out-paths INSTALLABLE` prints its \
+             path"
+        );
+    }
+    let (name, _) = name_and_version(package.split('@').next().unwrap_or(package));
+    let architecture = std::env::consts::ARCH;
+    format!(
+        "{why}. `curl -fsSLH 'Accept: application/json' \
+         https://hydra.nixos.org/job/nixos/unstable/nixpkgs.{name}.{architecture}-linux/latest | \
+         grep -o '\"path\":\"[^\"]*'` prints its paths"
+    )
+}
+
 /// Whether a text looks like a package: a name, or an installable such as `nixpkgs#hello`.
 fn is_package(text: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.+#:/?=".contains(c);
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.+#:/?=@".contains(c);
     let begins_with_letter = text.starts_with(|c: char| c.is_ascii_alphabetic());
     text.contains('#') || begins_with_letter && text.chars().all(is_allowed) && text.len() < 32
 }

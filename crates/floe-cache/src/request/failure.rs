@@ -76,6 +76,17 @@ fn describe_causes(error: &reqwest::Error, causes: &[&(dyn StdError + 'static)])
         let last = causes.last().map(ToString::to_string);
         return last.unwrap_or_else(|| error.to_string());
     }
+    let is_refused = |cause: &&(dyn StdError + 'static)| {
+        let error = cause.downcast_ref::<io::Error>();
+        error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    let advice = if causes.iter().any(is_refused) {
+        "; check the port, and that a server runs there"
+    } else if texts.iter().any(|text| text == "dns error") {
+        "; check the host name and the network"
+    } else {
+        ""
+    };
     for text in &mut texts {
         match &**text {
             "dns error" => *text = "cannot look up the host name".into(),
@@ -84,7 +95,7 @@ fn describe_causes(error: &reqwest::Error, causes: &[&(dyn StdError + 'static)])
         }
     }
     texts.dedup();
-    texts.join(": ")
+    texts.join(": ") + advice
 }
 
 /// Describes an error of TLS that the user may correct.

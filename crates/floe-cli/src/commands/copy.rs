@@ -35,8 +35,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     } else {
         Follow::No
     };
-    let stores = [&*target, &*source];
-    let paths = follow.first_paths(&args.paths, &settings, &stores)?;
+    let paths = follow.first_paths(&args.paths, &settings, (&*source, &*target))?;
     let trust = &args.transfer.trust;
     if source.facts().is_trusted
         && target.layout().is_some()

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         return show(args, &garbage, layout);
     }
     signals::cancel_on_signals(&cancel)?;
+    store.note_hidden_store();
     store.prepare_writing()?;
     // A store that cannot be collected keeps its old generations. On a full disk, the collector
     // makes the space that the locks of the profiles need.

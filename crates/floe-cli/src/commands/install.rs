@@ -11,6 +11,7 @@ use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
 use super::verify::open_for_repair;
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::options::Settings;
+use crate::path_names;
 use crate::root_links::warn_of_skipped_rows;
 use args::InstallArgs;
 
@@ -23,7 +24,11 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         let stores = [&request.target].into_iter().chain(&request.sources);
         let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
         let paths = settings.follow_links(&args.paths.read()?, &stores)?;
-        request.paths = RequestedPaths::Named(paths);
+        // For a further link to a path that is present.
+        request.paths = RequestedPaths::Named(match request.target.layout() {
+            Some(layout) => path_names::resolve(layout, paths)?,
+            None => paths,
+        });
     }
     if args.repair
         && let Some(layout) = request.target.layout()

@@ -77,6 +77,7 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
             .map(|row| row.to_json(&dir.full_path(&row.path)));
         return print(json!({ "paths": rows.collect::<Vec<_>>() }));
     }
+    local.note_hidden_store();
     if rows.is_empty() {
         eprint_line(match store.valid_paths()?.len() {
             0 => "the store is empty".to_owned(),

@@ -200,8 +200,12 @@ fn delete(args: &ProfileArgs, spec: &GenerationSpec, dry_run: bool) -> anyhow::R
         return print(json!({ "deleted": numbers }));
     }
     if deleted.is_empty() {
+        let none = match spec {
+            GenerationSpec::Old => "no other generation",
+            _ => "no such generation",
+        };
         eprint_line(format_args!(
-            "nothing to delete: {} has no such generation",
+            "nothing to delete: {} has {none}",
             profile.path().display()
         ));
     }
@@ -266,7 +270,8 @@ fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
 pub(in crate::commands) fn parse_older_than(text: &str) -> Result<GenerationSpec, UsageError> {
     older_than_spec(text).ok_or_else(|| {
         UsageError(format!(
-            "cannot delete what is older than {text:?}: it is not a time; give one such as 30d"
+            "cannot delete what is older than {text:?}: it is not a time of at least a day; give \
+             one such as 30d"
         ))
     })
 }

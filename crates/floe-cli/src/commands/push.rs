@@ -46,7 +46,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         ))),
         (false, false, _) => Follow::No,
     };
-    let paths = follow.first_paths(&path_args, &settings, &[&*source])?;
+    let paths = follow.first_paths(&path_args, &settings, (&*source, &*target))?;
     let transfer = args.transfer();
     let command = Copying {
         action: CopyAction::Push,

@@ -11,18 +11,19 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use floe_format::StorePath;
 use floe_store::{
-    GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader, is_trusted_owner,
+    GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader, Unreadable,
+    is_trusted_owner,
 };
 use floe_transfer::{PathSpec, Size};
 use serde_json::json;
 
-use crate::display::{eprint_line, warn};
+use crate::display::{Verbosity, eprint_line, is_verbose, warn};
 use crate::exit::UsageError;
 use crate::links::StoreNames;
 use crate::messages::{counted, escaped};
 use crate::options;
 use crate::path_names::{ambiguous, has_name};
-use crate::root_links::{link_path, profile_generation, warn_of_skipped_rows};
+use crate::root_links::{link_path, profile_generation, warn_of_skipped_rows, warn_of_unreadable};
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
 use args::UninstallArgs;
@@ -36,7 +37,17 @@ enum Removal {
 }
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
-    let (store, found) = LocalStore::find(&args.store)?.open_and_find_roots()?;
+    let local = LocalStore::find(&args.store)?;
+    let store = local.open()?;
+    let found = store.find_roots(local.config.facts().runtime_roots)?;
+    warn_of_unreadable(found.unreadable.iter().filter(|it| {
+        // The paths of processes change only the size that a collection would free.
+        let is_process = matches!(
+            it,
+            Unreadable::Processes(_) | Unreadable::HiddenProcesses | Unreadable::NoProc
+        );
+        !is_process || is_verbose(Verbosity::Paths)
+    }));
     let mut chosen: BTreeSet<&Root> = BTreeSet::new();
     for name in &args.names {
         chosen.extend(choose(&store, &found.roots, name)?);

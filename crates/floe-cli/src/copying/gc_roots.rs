@@ -4,11 +4,12 @@
 //! valid.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use floe_format::StorePath;
-use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
+use floe_format::{StoreDir, StorePath};
+use floe_store::{Generations, IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 use floe_transfer::{Error, StoreConfig, Target};
 
 use super::TransferArgs;
@@ -21,6 +22,15 @@ use crate::options::Settings;
 pub(crate) struct GcRootLinks {
     links: Vec<IndirectGcRoot>,
     profile: Option<ProfileChange>,
+}
+
+/// A link or a profile that a command has changed.
+#[derive(Debug)]
+pub(crate) struct RootChange {
+    /// A line that tells what was done.
+    pub(crate) line: String,
+    /// Whether the new path takes the place of another one in a profile.
+    pub(crate) is_replacement: bool,
 }
 
 /// A profile that gets a generation.
@@ -75,40 +85,98 @@ impl GcRootLinks {
         links.zip(paths.iter().cloned()).collect()
     }
 
-    /// Makes the links into a store behind a daemon, which registers them as roots.
+    /// Makes the links into a store behind a daemon, which registers them as roots. Returns those
+    /// that led elsewhere before.
     ///
     /// Errors: [`Error::Vanished`] if a collection has deleted a path before it had its root.
     pub(crate) fn create_at(
         &self,
         (target, layout): (&dyn Target, &StoreLayout),
         paths: &[StorePath],
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<RootChange>, Error> {
+        let mut changes = Vec::new();
         for (link, path) in self.links.iter().zip(paths) {
+            changes.extend(link_change(link, &layout.store_dir, path));
             link.write_link(layout, path)?;
             let registry = target.as_root_registry();
             let registry = registry.ok_or(Error::Internal("this target registers no roots"))?;
             registry.add_indirect_root(link.path(), path)?;
         }
-        Ok(())
+        Ok(changes)
     }
 
-    /// Makes the links, in the order in which the paths were requested.
-    pub(crate) fn create(&self, store: &StoreWriter, paths: &[StorePath]) -> anyhow::Result<()> {
+    /// Makes the links, in the order in which the paths were requested. Returns the links that led
+    /// elsewhere before, and the profile that has changed.
+    pub(crate) fn create(
+        &self,
+        store: &StoreWriter,
+        paths: &[StorePath],
+    ) -> anyhow::Result<Vec<RootChange>> {
+        let mut changes = Vec::new();
         for (link, path) in self.links.iter().zip(paths) {
+            changes.extend(link_change(link, &store.layout().store_dir, path));
             store.add_gc_root(link, path)?;
         }
-        if let (Some(profile), [path]) = (&self.profile, paths) {
-            match profile {
-                ProfileChange::Named(profile) => store.set_profile(profile, path)?,
-                ProfileChange::Default(default) => {
-                    let generation = store.set_profile(&default.profile, path)?;
-                    default.make_link()?;
-                    generation
-                }
+        if let (Some(change), [path]) = (&self.profile, paths) {
+            let profile = match change {
+                ProfileChange::Named(profile) => profile,
+                ProfileChange::Default(default) => &default.profile,
             };
+            // Only for the report: a new profile has no directory yet.
+            let before = profile.generations().unwrap_or_default();
+            let number = store.set_profile(profile, path)?;
+            if let ProfileChange::Default(default) = change {
+                default.make_link()?;
+            }
+            let dir = &store.layout().store_dir;
+            changes.extend(generation_change(profile, (&before, number), dir));
         }
-        Ok(())
+        Ok(changes)
     }
+}
+
+/// Returns the change of a link that is about to lead to a path.
+fn link_change(link: &IndirectGcRoot, dir: &StoreDir, path: &StorePath) -> Option<RootChange> {
+    let path = dir.full_path(path);
+    let target = fs::read_link(link.path());
+    let is_made = target.is_ok_and(|target| target == Path::new(&path));
+    (!is_made).then(|| RootChange {
+        line: format!("made the link {} to {path}", link.path().display()),
+        is_replacement: false,
+    })
+}
+
+/// Returns the change of a profile that had some generations and is at another one now.
+fn generation_change(
+    profile: &Profile,
+    (before, now): (&Generations, u64),
+    dir: &StoreDir,
+) -> Option<RootChange> {
+    if before.current == Some(now) {
+        return None;
+    }
+    let verb = if before.all.iter().any(|it| it.number == now) {
+        "switched to"
+    } else {
+        "made"
+    };
+    let mut line = format!("{verb} generation {now} of {}", profile.path().display());
+    let mut all = before.all.iter();
+    let replaced = all.find(|it| Some(it.number) == before.current);
+    if let Some(replaced) = replaced {
+        let name = match replaced.store_path(dir) {
+            Some(path) => path.name().to_owned(),
+            None => replaced.target.display().to_string(),
+        };
+        line += &format!(
+            ", which takes the place of generation {} with {name}",
+            replaced.number
+        );
+    }
+    Some(RootChange {
+        line,
+        is_replacement: replaced.is_some(),
+    })
 }
 
 fn profile(
@@ -124,7 +192,7 @@ fn profile(
         }
         (Some(_), 1) => {
             let default = DefaultProfile::find(layout, settings)?;
-            Profile::check(layout, default.profile.path())?;
+            default.check(layout)?;
             Ok(Some(ProfileChange::Default(default)))
         }
         (Some(_), _) => bail!(UsageError(format!(

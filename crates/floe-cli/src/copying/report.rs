@@ -12,6 +12,7 @@ use floe_transfer::{ErrorKind, Size, Space, StoreConfig};
 use serde_json::{Value, json};
 
 use super::CopyAction;
+use super::gc_roots::RootChange;
 use crate::display::{Elapsed, Level, eprint_line, is_json, write_event};
 use crate::exit;
 use crate::messages::counted;
@@ -40,12 +41,13 @@ pub(super) fn failures(summary: &CopySummary) -> anyhow::Result<()> {
     Err(exit::failures(&line, failed, kind))
 }
 
-/// Prints the last line of a copy. `has_roots` tells whether GC roots were requested.
+/// Prints the last lines of a copy. `has_roots` tells whether GC roots were requested, and
+/// `changes` has those that were made.
 pub(super) fn done(
     action: CopyAction,
     (open, summary): (&OpenCopy<'_>, &CopySummary),
     time: Duration,
-    (target, has_roots): (&dyn StoreConfig, bool),
+    (target, has_roots, changes): (&dyn StoreConfig, bool, &[RootChange]),
 ) -> anyhow::Result<()> {
     let participle = action.participle();
     if open.options.dry_run {
@@ -60,7 +62,11 @@ pub(super) fn done(
         0 => present_paths(open, summary)?,
         _ => 0,
     };
-    let mut line = done_line(participle, (summary, present), time, target);
+    let mut line = if summary.copied == 0 && summary.signed == 0 && !changes.is_empty() {
+        all_present(present)
+    } else {
+        done_line(participle, (summary, present), time, target)
+    };
     if let Some(layout) = target.layout()
         && summary.copied > 0
         && !is_failed
@@ -88,6 +94,10 @@ pub(super) fn done(
     } else {
         eprint_line(line)
     }
+    // A new link after a copy is what the user expects.
+    let shown = changes.iter();
+    let shown = shown.filter(|change| summary.copied == 0 || change.is_replacement);
+    shown.for_each(|change| eprint_line(&change.line));
     Ok(())
 }
 
@@ -143,8 +153,14 @@ fn unsigned_note(summary: &CopySummary) -> String {
 fn nothing_to_do(present: u64) -> String {
     match present {
         0 => "nothing to do".into(),
-        1 => "nothing to do: the path is present".into(),
-        paths => format!("nothing to do: all {paths} paths are present"),
+        paths => format!("nothing to do: {}", all_present(paths)),
+    }
+}
+
+fn all_present(paths: u64) -> String {
+    match paths {
+        1 => "the path is present".into(),
+        paths => format!("all {paths} paths are present"),
     }
 }
 
@@ -183,10 +199,17 @@ pub(super) fn dangling_links(
         .map(|root| format!("--root {} ", root.display()));
     for (link, path) in links {
         let (link, place) = (link.display(), layout.real_path(path));
+        let advice = if place.join("bin").symlink_metadata().is_ok() {
+            format!(
+                "; run its program by floe run {}{link}",
+                options.as_deref().unwrap_or_default()
+            )
+        } else {
+            String::new()
+        };
         eprint_line(format_args!(
-            "{link} names a path whose files are in {}; run its program by floe run {}{link}",
-            place.display(),
-            options.as_deref().unwrap_or_default()
+            "{link} names a path whose files are in {}{advice}",
+            place.display()
         ));
     }
 }

@@ -22,13 +22,15 @@ pub(super) fn event_line(event: &Event<'_>) -> Option<String> {
             server,
             wait,
             error,
-        } => {
-            let time = match wait {
-                ServerWait::AtMost(time) => format!("at most {}", time.as_secs()),
-                ServerWait::Demanded(time) => time.as_secs().to_string(),
-            };
-            format!("waiting {time} seconds for {server}: {error}")
-        }
+        } => match wait {
+            // The line about the first attempt has the error.
+            ServerWait::AtMost(time) => {
+                format!("waiting at most {} seconds for {server}", time.as_secs())
+            }
+            ServerWait::Demanded(time) => {
+                format!("waiting {} seconds for {server}: {error}", time.as_secs())
+            }
+        },
         Event::Failed { error } => format!("floe: {error}"),
         Event::KeptForResume { paths } => {
             let count = counted(*paths, "complete path");

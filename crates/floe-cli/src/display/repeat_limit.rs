@@ -1,7 +1,7 @@
 //! A limit of lines with the same cause. One narinfo can name thousands of references that do not
 //! exist, and each of them is a failure of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
 
 use floe_transfer::{Error, Event};
@@ -18,11 +18,13 @@ pub(crate) struct RepeatLimit {
     consequences: Mutex<(usize, Option<String>)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Cause {
     Failure(Discriminant<Error>),
     /// A failure of one kind of store.
     StoreFailure(&'static str),
+    /// The same keys have signed the paths.
+    Untrusted(BTreeSet<String>),
     DroppedSignatures,
 }
 
@@ -41,14 +43,18 @@ impl RepeatLimit {
             Event::Failed {
                 error: Error::OfKind(failure),
             } => Cause::StoreFailure(failure.cause_name()),
+            Event::Failed {
+                error: Error::Untrusted { signed_by, .. },
+            } => Cause::Untrusted(signed_by.iter().cloned().collect()),
             Event::Failed { error } => Cause::Failure(discriminant(*error)),
             Event::DroppedSignatures { .. } => Cause::DroppedSignatures,
             _ => return true,
         };
         let mut counts = self.counts.lock();
+        let max = cause.lines_max();
         let count = counts.entry(cause).or_default();
         *count += 1;
-        *count <= LINES_MAX
+        *count <= max
     }
 
     /// Begins to count again.
@@ -74,20 +80,31 @@ impl RepeatLimit {
 
     /// Returns how many failures were not shown.
     pub(crate) fn hidden_failures(&self) -> usize {
-        self.hidden(|cause| cause != Cause::DroppedSignatures)
+        self.hidden(|cause| *cause != Cause::DroppedSignatures)
     }
 
     /// Returns of how many paths the loss of signatures was not shown.
     pub(crate) fn hidden_signatures(&self) -> usize {
-        self.hidden(|cause| cause == Cause::DroppedSignatures)
+        self.hidden(|cause| *cause == Cause::DroppedSignatures)
     }
 
-    fn hidden(&self, is_counted: impl Fn(Cause) -> bool) -> usize {
+    fn hidden(&self, is_counted: impl Fn(&Cause) -> bool) -> usize {
         let counts = self.counts.lock();
-        let counts = counts.iter().filter(|(cause, _)| is_counted(**cause));
+        let counts = counts.iter().filter(|(cause, _)| is_counted(cause));
         counts
-            .map(|(_, count)| count.saturating_sub(LINES_MAX))
+            .map(|(cause, count)| count.saturating_sub(cause.lines_max()))
             .sum()
+    }
+}
+
+impl Cause {
+    /// How many lines with this cause a copy shows.
+    fn lines_max(&self) -> usize {
+        match self {
+            // The lines differ only in the path, and the remedy is the same.
+            Cause::Untrusted(_) if !is_verbose(Verbosity::Paths) => 1,
+            _ => LINES_MAX,
+        }
     }
 }
 
@@ -124,7 +141,17 @@ mod tests {
         };
         assert!(failed(&not_a_cache.into()));
         assert!(limit.allows(&Event::KeptForResume { paths: 1 }));
-        assert_eq!(limit.hidden_failures(), 6);
+        let untrusted = |key: &str| Error::Untrusted {
+            path: floe_format::StorePath::parse(&format!("{}-a", "0".repeat(32))).unwrap(),
+            source_name: String::new(),
+            signed_by: vec![key.into()],
+            trusted: Vec::new(),
+        };
+        for key in ["one-1", "two-1"] {
+            assert!(failed(&untrusted(key)));
+            assert!(!failed(&untrusted(key)));
+        }
+        assert_eq!(limit.hidden_failures(), 8);
         assert_eq!(limit.hidden_signatures(), 0);
         let missing_references = |name: &str| Error::MissingReferences {
             path: floe_format::StorePath::parse(&format!("{}-{name}", "0".repeat(32))).unwrap(),

@@ -66,6 +66,13 @@ fn local_copy_requires_signatures() {
         .arg(&corpus.root))
     .expect(3)
     .stderr_contains("cannot trust");
+    // The remedy is the same for all paths.
+    let mut copy_all = floe(["copy", "--all", "--from"]);
+    copy_all.arg(corpus.store()).arg("--to");
+    let refused = run(copy_all.arg(scratch.join("root"))).expect(3);
+    let count = refused.stderr.matches("cannot trust").count();
+    assert_eq!(count, 1, "{}", refused.stderr);
+    refused.stderr_contains("more failures for the same causes");
 }
 
 #[test]

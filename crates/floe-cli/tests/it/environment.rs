@@ -156,6 +156,49 @@ fn default_acl_of_store_directory_is_not_inherited_by_paths() {
     }
 }
 
+/// A user has a store of their own. Then the machine gets one, which Nix and floe choose.
+#[test]
+fn own_store_behind_a_new_store_of_the_machine_is_named() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let Some(user) = setpriv_to_nobody() else {
+        return;
+    };
+    let Some(unshare) = find_tool("unshare", "util-linux") else {
+        return;
+    };
+    if !Path::new("/nix").is_dir() {
+        skip("nix-bin", "there is no /nix");
+        return;
+    }
+    let scratch = cache.scratch.path();
+    let program = scratch.join("floe");
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
+    chown(scratch, Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
+    let words = user.get_args().map(|word| word.to_str().unwrap());
+    let setpriv = Path::new(user.get_program()).display();
+    let as_user = format!("{setpriv} {} ./floe", Vec::from_iter(words).join(" "));
+    let script = format!(
+        "mount -t tmpfs tmpfs /nix && {as_user} install \"$@\" && {as_user} list && \
+         ./floe install \"$@\" && {as_user} list && ! {as_user} gc"
+    );
+    let mut command = Command::new(unshare);
+    command.args(["--mount", "sh", "-c", &script, "sh"]);
+    command.args(["--from", &cache.file_url(), "--trusted-public-keys"]);
+    command.arg(cache.key.public().to_string());
+    command.arg(cache.path("libonig5").as_str());
+    command.env("HOME", scratch).env_remove("XDG_DATA_HOME");
+    let ran = run(command.current_dir(scratch)).expect(0);
+    let own = scratch.join(".local/share/nix/root");
+    let note = format!(
+        "your own store in {0} is there with --root {0}",
+        own.display()
+    );
+    // By the second list, and by the collection.
+    assert_eq!(ran.stderr.matches(&note).count(), 2, "{}", ran.stderr);
+}
+
 #[test]
 fn unprivileged_user_installs_into_own_store() {
     if ran_in_pid_namespace() {

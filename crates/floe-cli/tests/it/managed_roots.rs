@@ -374,6 +374,14 @@ fn unreadable_roots_are_named() {
         rooted.corpus.root
     );
     assert!(ran.stdout.contains(&link), "{}", ran.stdout);
+    // The paths of processes do not matter for the link to remove.
+    let uninstall = ["uninstall", "--dry-run", &*rooted.corpus.paths[0]];
+    for (option, is_named) in [(None, false), (Some("-v"), true)] {
+        let mut command = as_nobody(&rooted, &uninstall).unwrap();
+        let ran = run(command.args(option)).expect(0);
+        let has_name = ran.stderr.contains("processes");
+        assert_eq!(has_name, is_named, "{}", ran.stderr);
+    }
 }
 
 #[test]

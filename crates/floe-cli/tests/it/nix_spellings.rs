@@ -7,7 +7,9 @@ use crate::support::floe;
 /// Command lines of users of Nix, and the commands that floe names instead.
 const HINTS: &[(&str, &str)] = &[
     ("path-info /nix/store/x", "try floe info"),
-    ("path-info -r ./result", "try floe info"),
+    ("path-info -r ./result", "try floe info --recursive"),
+    ("path-info -rsSh ./result", "try floe list --all"),
+    ("info -S ./result", "try floe list --all"),
     ("store gc", "try floe gc"),
     ("store verify --all", "try floe verify"),
     ("store delete /nix/store/x", "try floe delete"),
@@ -23,9 +25,47 @@ const HINTS: &[(&str, &str)] = &[
     ("realise /nix/store/x", "try floe install"),
     ("nix-store -qR ./result", "try floe info --recursive"),
     ("query ./result", "try floe info --recursive"),
-    ("why-depends ./a ./b", "try floe roots --why"),
-    ("profile install ./a", "try floe install --profile"),
-    ("profile add ./a", "try floe install --profile"),
+    ("why-depends ./a ./b", "no chain between two paths"),
+    (
+        "profile install ./a",
+        "whose generation has that path alone",
+    ),
+    ("profile add ./a", "try floe install -o LINK PATH"),
+    ("profile switch-generation 2", "try floe profile switch"),
+    ("nix-env -iA nixpkgs.hello", "try floe install -o LINK PATH"),
+    ("nix-env -q", "try floe list"),
+    (
+        "nix-env --delete-generations old",
+        "try floe profile delete",
+    ),
+    (
+        "store ls /nix/store/x",
+        "floe has no such command; try floe --help",
+    ),
+    ("store path-from-hash-part x", "try floe info HASH"),
+    ("nix-store --export ./a", "floe has no such command"),
+    (
+        "nix-store --add-root x -r ./a",
+        "try floe install -o LINK PATH",
+    ),
+    ("ls", "try floe list"),
+    ("list-roots", "try floe roots"),
+    (
+        "delete-generations old",
+        "try floe profile delete-generations",
+    ),
+    ("diff-closures ./a ./b", "try floe profile diff-closures"),
+    ("nix-shell -p jq", "try floe shell with store paths"),
+    ("nix-build", "try floe install with the store path"),
+    ("nix-channel --update", "floe has no channels"),
+    ("nix copy --to x ./a", "try the same without nix"),
+    ("eval x", "floe evaluates no Nix expressions"),
+    ("upgrade jq", "try floe install -o LINK PATH"),
+    ("update", "try floe install -o LINK PATH"),
+    ("add ./a", "try floe install -o LINK PATH"),
+    ("pull ./a", "try floe install"),
+    ("upload ./a", "floe has no such command; try floe push"),
+    ("log ./a", "floe has no such command"),
     ("profile remove a", "try floe uninstall"),
     ("shell ./result -c jq", "try floe shell PATH -- COMMAND"),
     ("key generate-secret --key-name x", "try floe key generate"),
@@ -36,7 +76,7 @@ const HINTS: &[(&str, &str)] = &[
     ("list-generations", "try floe profile list"),
     ("version", "try floe --version"),
     ("daemon", "try floe serve"),
-    ("search jq", "floe evaluates no Nix expressions"),
+    ("search jq", "README.md"),
     ("fetch /nix/store/x", "try floe install"),
     ("copy-sigs ./a", "try floe sign"),
     (
@@ -48,10 +88,21 @@ const HINTS: &[(&str, &str)] = &[
         "write -- before the arguments of the program",
     ),
     (
+        "run jq jq",
+        "cannot pass jq to the program: it may be an argument of floe run; write -- before",
+    ),
+    (
+        "install jq@nixos-unstable",
+        "https://hydra.nixos.org/job/nixos/unstable/nixpkgs.jq.",
+    ),
+    ("copy jq", "--to <STORE|URL>"),
+    (
         "install nixpkgs#jq",
         "floe does not evaluate Nix expressions",
     ),
     ("copy --to u@web1 ./a", "ssh-ng://u@web1"),
+    ("copy --to web1 ./a", "ssh-ng://web1"),
+    ("install .", "cannot parse \".\""),
     ("copy --to ssh:web1 ./a", "ssh-ng://HOST"),
     ("copy --to s3:cache ./a", "s3://BUCKET"),
     (
@@ -75,7 +126,8 @@ fn only_near_names_are_suggested() {
     let far = run(&mut floe(["frobnicate"])).expect(2);
     assert!(!far.stderr.contains("similar"), "{}", far.stderr);
     let near = run(&mut floe(["instal"])).expect(2);
-    near.stderr_contains("similar").stderr_contains("install");
+    let near = near.stderr_contains("similar").stderr_contains("'install'");
+    assert!(!near.stderr.contains("'list'"), "{}", near.stderr);
     let near = run(&mut floe(["gc", "--dry-rum"])).expect(2);
     near.stderr_contains("--dry-run");
     let shown = run(&mut floe(["config", "show", "store"])).expect(0).stdout;

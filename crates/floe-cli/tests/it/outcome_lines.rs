@@ -50,14 +50,56 @@ fn last_line_tells_what_was_done_and_what_keeps_it() {
     assert_eq!(ran.stderr.lines().last(), Some(&*present));
 
     let ran = run(&mut install(&cache, &["--out-link", "result", &root])).expect(0);
-    let last = ran.stderr.lines().last().unwrap();
+    let [present, link, last] = last_lines(&ran.stderr);
+    assert_eq!(present, format!("all {count} paths are present"));
+    let made = format!("result to {root}");
+    assert!(
+        link.starts_with("made the link ") && link.ends_with(&made),
+        "{link}"
+    );
     let place = cache.root.join(&root[1..]);
     assert!(last.contains(&place.display().to_string()), "{last}");
-    let advice = format!("floe run --root {} ", cache.root.display());
+    // The path has no directory bin, so `floe run` finds no program.
+    assert!(!last.contains("floe run"), "{last}");
+    let again = run(&mut install(&cache, &["--out-link", "result", &root])).expect(0);
+    assert!(again.stderr.contains("nothing to do"), "{}", again.stderr);
+}
+
+fn last_lines<const N: usize>(stderr: &str) -> [&str; N] {
+    let lines: Vec<&str> = stderr.lines().collect();
+    *lines.last_chunk().unwrap_or_else(|| panic!("{stderr}"))
+}
+
+#[test]
+fn new_generation_is_reported_with_the_one_that_it_replaces() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let install_into_profile = |path: &str| {
+        let ran = run(&mut install(&cache, &["--profile", "profile", path])).expect(0);
+        let lines = ran.stderr.lines();
+        let lines = lines.filter(|line| line.contains("generation") || line.contains("nothing"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (root, library) = (&cache.corpus.root, cache.path("libonig"));
+    let profile = cache.scratch.join("profile");
+    let profile = profile.display();
+    // The line about the copy is enough.
+    assert!(install_into_profile(library.as_str()).is_empty());
+    let name = library.name();
+    let replaces = "which takes the place of generation 1 with";
+    let expected = format!("made generation 2 of {profile}, {replaces} {name}");
+    assert_eq!(install_into_profile(root), [&*expected]);
+    let again = install_into_profile(root);
     assert!(
-        last.contains(&advice) && last.ends_with("/result"),
-        "{last}"
+        again.len() == 1 && again[0].starts_with("nothing to do"),
+        "{again:?}"
     );
+    let expected = format!(
+        "made generation 3 of {profile}, which takes the place of generation 2 with {}",
+        root.split_once('-').unwrap().1
+    );
+    assert_eq!(install_into_profile(library.as_str()), [&*expected]);
 }
 
 #[test]
@@ -69,7 +111,7 @@ fn present_path_gets_a_link_without_any_source() {
     run(&mut install(&cache, &[&root])).expect(0);
     floe_store::tree::remove_tree(&cache.cache).unwrap();
     let ran = run(&mut install(&cache, &["-o", "result", &root])).expect(0);
-    assert!(ran.stderr.contains("nothing to do"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("paths are present"), "{}", ran.stderr);
     let link = fs::read_link(cache.scratch.join("result")).unwrap();
     assert_eq!(link.to_str(), Some(&*root));
     // A path that is missing needs the cache.

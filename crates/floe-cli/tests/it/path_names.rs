@@ -40,9 +40,39 @@ fn name_of_a_path_stands_for_the_path() {
             kept.stderr
         );
     }
+    // With a file in the path, and for further links and copies, without any cache.
+    let mut run_jq = floe(["run", "--root"]);
+    run_jq.arg(&root).args(["jq/usr/bin/jq", "--", "--version"]);
+    let run_jq = run(run_jq.current_dir(scratch.path())).expect(0);
+    assert!(run_jq.stdout.starts_with("jq-"), "{}", run_jq.stdout);
+    in_store(&["install", "-o", "second", "jq"]).expect(0);
+    let second = fs::read_link(scratch.join("second")).unwrap();
+    assert_eq!(second.to_str(), Some(&*corpus.root));
+    for (number, words) in [&["push"][..], &["copy", "--no-check-sigs"]]
+        .into_iter()
+        .enumerate()
+    {
+        let cache = scratch.join(&format!("cache-{number}"));
+        let to = format!("file://{}", cache.display());
+        in_store(&[words, &["--to", &to, name]].concat()).expect(0);
+        let narinfo = format!("{}.narinfo", &corpus.root["/nix/store/".len()..][..32]);
+        assert!(cache.join(narinfo).exists(), "{words:?}");
+        let absent = in_store(&[words, &["--to", &to, "other"]].concat()).expect(1);
+        absent.stderr_contains("has no path of this name");
+    }
+    for words in [
+        &["info"][..],
+        &["delete"],
+        &["verify"],
+        &["roots", "--why"],
+        &["uninstall"],
+    ] {
+        let absent = in_store(&[words, &["other"]].concat()).expect(1);
+        assert!(!absent.stderr.contains("evaluate"), "{}", absent.stderr);
+    }
     // A file of the working directory comes first, and says so.
     fs::write(scratch.join("jq"), "").unwrap();
-    in_store(&["info", "other"]).stderr_contains("it names a package");
+    in_store(&["install", "jq"]).stderr_contains("it is not in /nix/store");
 }
 
 #[test]

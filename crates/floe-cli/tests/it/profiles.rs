@@ -213,6 +213,10 @@ fn impossible_changes_are_refused_and_change_nothing() {
         );
     }
     assert_eq!(profiles.links("kept"), before);
+    run(&mut profiles.floe("kept", &["wipe-history"])).expect(0);
+    run(&mut profiles.floe("kept", &["wipe-history"]))
+        .expect(0)
+        .stderr_contains("has no other generation");
 }
 
 #[test]
@@ -424,4 +428,36 @@ fn default_profile_needs_a_place_for_its_link() {
     install(&home).expect(1).stderr_contains("is no link");
     install(Path::new("")).expect(2).stderr_contains("HOME");
     assert!(!profiles.root.join("nix/var/nix/profiles/per-user").exists());
+}
+
+/// `~/.nix-profile` leads to something else, or to a profile of another store.
+#[test]
+fn default_profile_of_another_store_is_refused() {
+    let Some(profiles) = profiles() else { return };
+    let home = profiles.scratch.join("home");
+    fs::create_dir(&home).unwrap();
+    let link = home.join(".nix-profile");
+    let install = |root: &Path, path: &str| {
+        let mut command = floe(["install", "--from", &profiles.corpus.file_url("zstd")]);
+        command.args(["--trusted-public-keys", &profiles.corpus.key, "--root"]);
+        command.arg(root).arg(path).arg("--profile");
+        run(command.env("HOME", &home))
+    };
+    symlink("/etc", &link).unwrap();
+    let named = format!("to which {} leads: it is no profile", link.display());
+    let [first, second] = [&profiles.corpus.paths[0], &profiles.corpus.paths[1]];
+    install(&profiles.root, first)
+        .expect(1)
+        .stderr_contains(&named);
+
+    fs::remove_file(&link).unwrap();
+    let of_store = profiles.root.join("nix/var/nix/profiles/mine");
+    symlink(&of_store, &link).unwrap();
+    install(&profiles.root, first).expect(0);
+    let other = profiles.scratch.join("other");
+    let refused = install(&other, second).expect(1);
+    refused.stderr_contains("it belongs to another store");
+    let target = fs::read_link(profiles.root.join("nix/var/nix/profiles/mine-1-link")).unwrap();
+    assert_eq!(target.to_str(), Some(&**first));
+    assert!(!of_store.with_file_name("mine-2-link").exists());
 }

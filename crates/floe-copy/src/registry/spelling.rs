@@ -42,8 +42,10 @@ fn of_relative_path(text: &str) -> String {
     }
     if first.trim_matches('.').contains('.') {
         format!("{cause}; use https://{text} for a binary cache, or ./{text}")
-    } else {
+    } else if text.contains('/') {
         format!("{cause}; use ./{text} for a new directory")
+    } else {
+        format!("{cause}; use ./{text} for a new directory, or ssh-ng://{text} for another machine")
     }
 }
 

@@ -61,16 +61,16 @@ const EXAMPLES: &[&str] = &[
 ];
 
 /// Makes relative links lead to the places in the package. Links to files that a package does not
-/// have become their text.
+/// have become their text, and such images are left out.
 fn with_links_of_package(text: &str, file: &str, places: &Places) -> String {
     let own_place = places.get(file).map_or(file, String::as_str);
     let mut changed = String::with_capacity(text.len());
     let mut copied = 0;
     for (event, range) in Parser::new(text).into_offset_iter() {
-        let (Event::Start(Tag::Link { dest_url, .. }) | Event::Start(Tag::Image { dest_url, .. })) =
-            event
-        else {
-            continue;
+        let (dest_url, is_image) = match event {
+            Event::Start(Tag::Link { dest_url, .. }) => (dest_url, false),
+            Event::Start(Tag::Image { dest_url, .. }) => (dest_url, true),
+            _ => continue,
         };
         let (target, fragment) = dest_url.split_once('#').unwrap_or((&dest_url, ""));
         let link = &text[range.clone()];
@@ -81,11 +81,16 @@ fn with_links_of_package(text: &str, file: &str, places: &Places) -> String {
         let Some(end_of_words) = end_of_words else {
             continue;
         };
-        let words = link[..end_of_words].trim_start_matches('!');
         changed.push_str(&text[copied..range.start]);
         copied = range.end;
         let Some(place) = places.get(&resolved(file, target)) else {
-            changed.push_str(words.trim_start_matches('['));
+            if is_image {
+                // With the empty lines after it.
+                let rest = &text[copied..];
+                copied += rest.len() - rest.trim_start_matches('\n').len();
+            } else {
+                changed.push_str(link[..end_of_words].trim_start_matches('['));
+            }
             continue;
         };
         changed.push_str(&link[..end_of_words]);
@@ -166,10 +171,10 @@ mod tests {
         let places = places(&repository()).unwrap();
         let text = "See [the unit](../packaging/systemd/floe.service), [a crate](../crates/x),\n\
                     [TLS](operating.md#tls), [here](#here), <https://a.b> and [out](https://a.b).\n\
-                    ![Times](../bench/x.svg) `[code](../crates/x)`\n";
+                    ![Times](../bench/x.svg)\n\n`[code](../crates/x)`\n";
         let expected = "See [the unit](../examples/floe.service), a crate,\n\
                         [TLS](operating.md#tls), [here](#here), <https://a.b> and \
-                        [out](https://a.b).\nTimes `[code](../crates/x)`\n";
+                        [out](https://a.b).\n`[code](../crates/x)`\n";
         assert_eq!(
             with_links_of_package(text, "docs/interface.md", &places),
             expected

@@ -1,14 +1,15 @@
 //! The arguments of `floe copy`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::args::{LocalStoreArgs, PathArgs};
 use crate::copying::TransferArgs;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("ends").args(["from", "to"]).required(true).multiple(true))]
 pub(crate) struct CopyArgs {
     /// Copy from this store or binary cache [default: the store of --root or --store]
-    #[arg(long, value_name = "STORE|URL", required_unless_present = "to")]
+    #[arg(long, value_name = "STORE|URL")]
     pub(crate) from: Option<String>,
     /// Copy to this store or cache, such as file:///srv/cache?compression=zstd&secret-key=FILE
     /// [default: the store of --root or --store]

@@ -21,7 +21,7 @@ pub(crate) struct DeleteArgs {
     /// Delete paths even if roots keep them; the roots then point to nothing
     #[arg(long)]
     pub(crate) ignore_liveness: bool,
-    /// Store paths, hash parts, or links to store paths
+    /// Store paths, hash parts, links to store paths, or names of paths
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     #[command(flatten)]

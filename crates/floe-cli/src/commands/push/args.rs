@@ -63,7 +63,8 @@ pub(crate) struct PushArgs {
     /// Read paths from stdin too, one in each line, as - among the paths does
     #[arg(long)]
     stdin: bool,
-    /// Store paths, base names, hash parts, files in store paths, or links such as ./result
+    /// Store paths, base names, hash parts, files in store paths, links such as ./result, or names
+    /// of paths in a local store
     #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     #[arg(required_unless_present_any = ["all", "stdin", "watch_store"])]
     paths: Vec<String>,

@@ -60,7 +60,8 @@ pub(crate) struct RunArgs {
     /// Run this program of the path [default: the only one, else the one with the path's name]
     #[arg(long = "program", value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// A store path, base name, hash part, link such as ./result, or the program itself
+    /// A store path, base name, hash part, link such as ./result, name of a present path, or the
+    /// program itself
     #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     pub(crate) path: String,
     /// The arguments of the program
@@ -72,7 +73,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
-    /// Store paths, base names, hash parts or links such as ./result
+    /// Store paths, base names, hash parts, links such as ./result, or names of present paths
     #[arg(add = ArgValueCompleter::new(completions::paths), required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     /// The command and its arguments [default: $SHELL, else /bin/sh]

@@ -38,7 +38,7 @@ pub(crate) struct VerifyArgs {
     /// Check the paths on stdin, one in each line, as - among the paths does
     #[arg(long)]
     pub(crate) stdin: bool,
-    /// Check only these paths
+    /// Check only these paths, which may be links or names of paths
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     #[command(flatten)]

@@ -92,12 +92,13 @@ fn messages_name_only_options_and_settings_that_exist() {
 }
 
 /// The options of other programs that floe names or calls.
-const FOREIGN: [&str; 14] = [
+const FOREIGN: [&str; 15] = [
     // mount
     "--bind",
     // Nix
     "--extra-experimental-features",
     "--no-require-sigs",
+    "--print-out-paths",
     "--raw",
     "--repair-path",
     "--serve",

@@ -14,18 +14,27 @@ fn check_spec(text: &str, expected: &Expect) {
 
 #[test]
 fn path_spec_errors_name_the_cause() {
-    check_spec(
+    let job = format!("nixpkgs.hello.{}-linux", std::env::consts::ARCH);
+    for text in [
         "hello",
-        &expect![[
-            r#"cannot parse "hello" as a store path: it names a package, and floe does not evaluate Nix expressions. The page of the build on hydra.nixos.org shows its store path, and on a machine with Nix, `nix eval --raw nixpkgs#hello` prints it; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
-        ]],
-    );
-    check_spec(
         "nixpkgs#hello",
-        &expect![[
-            r#"cannot parse "nixpkgs#hello" as a store path: it names a package, and floe does not evaluate Nix expressions. The page of the build on hydra.nixos.org shows its store path, and on a machine with Nix, `nix eval --raw nixpkgs#hello` prints it; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
-        ]],
-    );
+        "hello-2.12.1",
+        "hello@nixos-unstable",
+    ] {
+        let error = PathSpec::parse(text, &StoreDir::default()).unwrap_err();
+        let shown = error.to_string().replace(&job, "JOB").replace(text, "TEXT");
+        expect![[
+            r#"cannot parse "TEXT" as a store path: it names a package, and floe does not evaluate Nix expressions. `curl -fsSLH 'Accept: application/json' https://hydra.nixos.org/job/nixos/unstable/JOB/latest | grep -o '"path":"[^"]*'` prints its paths; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]]
+        .assert_eq(&shown);
+    }
+    for text in [".#hello", "github:x/y#z", "nixpkgs#a$(b)"] {
+        let error = PathSpec::parse(text, &StoreDir::default()).unwrap_err();
+        expect![[
+            r#"cannot parse "TEXT" as a store path: it names a package, and floe does not evaluate Nix expressions; on a machine with Nix, `nix build --print-out-paths INSTALLABLE` prints its path; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]]
+        .assert_eq(&error.to_string().replace(text, "TEXT"));
+    }
     check_spec(
         "./result",
         &expect![[

@@ -29,12 +29,36 @@ fn connection_errors_use_words_of_the_user() {
         refused.contains("nix-cache-info: Connection refused"),
         "{refused}"
     );
+    assert!(
+        refused.contains("check the port, and that a server runs there"),
+        "{refused}"
+    );
 
     // No server has names below `invalid` (RFC 6761).
     let unknown = message("http://cache.invalid");
     assert!(
         unknown.contains("cannot look up the host name: "),
         "{unknown}"
+    );
+    assert!(unknown.contains("; check the host name"), "{unknown}");
+}
+
+/// The wait for a server that is away repeats no error.
+#[test]
+fn error_of_an_absent_server_is_shown_at_the_beginning_and_at_the_end() {
+    let ([port], scratch) = (free_ports(), scratch());
+    let from = format!("http://127.0.0.1:{port}");
+    let mut install = floe(["install", "--no-check-sigs", "--from", &from, "--root"]);
+    install.arg(scratch.join("root"));
+    install.args(["--option", "outage-timeout", "5"]);
+    let ran = run(install.arg(synthetic_cache::path(0).as_str())).expect(4);
+    let count = |text: &str| ran.stderr.matches(text).count();
+    let waits = count(&format!("waiting at most 5 seconds for {from}\n"));
+    assert_eq!(
+        (waits, count("Connection refused")),
+        (1, 2),
+        "{}",
+        ran.stderr
     );
 }
 

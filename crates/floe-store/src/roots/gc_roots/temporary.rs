@@ -29,14 +29,24 @@ pub(super) fn roots(
         files => files?,
     };
     let mut candidates = Vec::new();
+    let mut closed = Vec::new();
     for (process, file) in files.entries() {
         match read_if_locked(&file) {
             Ok(text) => candidates.extend(parse(&text, process, &layout.store_dir)),
             // The process has ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => unreadable.push(Unreadable::Link(file.path())),
+            Err(_) => closed.push(file.path()),
         }
     }
+    // A machine may have hundreds of them, of builders.
+    unreadable.extend(match &*closed {
+        [] => None,
+        [file] => Some(Unreadable::Link(file.clone())),
+        [first, ..] => Some(Unreadable::TemporaryRoots {
+            files: closed.len(),
+            first: first.clone(),
+        }),
+    });
     Ok(candidates)
 }
 

@@ -34,6 +34,13 @@ pub enum Unreadable {
     },
     /// The record of a root could not be written, with the message of the error.
     NotRecorded(String),
+    /// Several files of temporary roots.
+    TemporaryRoots {
+        /// Their number.
+        files: usize,
+        /// The first one.
+        first: PathBuf,
+    },
     /// Parts of `/proc` of this many processes.
     Processes(usize),
     /// `/proc` hides the processes of other users (its mount option `hidepid`).
