@@ -75,7 +75,7 @@ impl Follow {
         let paths = settings.follow_links(&paths, &[target, source])?;
         Ok(RequestedPaths::Named(match source.layout() {
             Some(layout) => path_names::resolve_all(layout, paths)?,
-            None => paths,
+            None => path_names::as_files(paths),
         }))
     }
 }
@@ -285,12 +285,14 @@ impl Opened<'_> {
             action, is_result, ..
         } = *self.command;
         let target = &*self.request.target;
+        let dir = self.open.target.store_dir();
         let is_kept = self.gc_roots.are_requested() || !is_result;
         report::done(
             action,
             (&self.open, summary),
             began.elapsed(),
-            (target, is_kept, changes),
+            (target, is_kept),
+            (changes, self.gc_roots.would_change(dir, &self.open.specs)),
         )?;
         if let (Some(layout), []) = (target.layout(), summary.failures.as_slice()) {
             let data_home = self.command.settings.context.data_home.as_deref();

@@ -59,6 +59,8 @@ const CLOSURE_SIZES: &str = "floe list --all, which shows the sizes of paths and
 
 const KEEP_ONE: &str = "floe gc --keep-generations 1";
 
+const KEEP_ONE_DRY: &str = "floe gc --keep-generations 1 --dry-run";
+
 const DELETE_GENERATIONS: &str = "floe profile delete-generations";
 
 const ROOTS_WHY: &str =
@@ -92,10 +94,12 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("store", HELP),
     ("copy-sigs", "floe sign"),
     ("sign-paths", "floe sign"),
+    ("nix-collect-garbage -d --dry-run", KEEP_ONE_DRY),
     ("nix-collect-garbage -d", KEEP_ONE),
     ("nix-collect-garbage --delete-old", KEEP_ONE),
     ("nix-collect-garbage", "floe gc"),
     ("collect-garbage", "floe gc"),
+    ("gc -d --dry-run", KEEP_ONE_DRY),
     ("gc -d", KEEP_ONE),
     ("gc --delete-old", KEEP_ONE),
     ("nix-store --add-root", "floe install -o LINK PATH"),
@@ -173,7 +177,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("flake", STORE_PATH),
     (
         "search",
-        "README.md, which tells how to find the store path of a package",
+        "https://search.nixos.org; floe install NAME tells how to find the path of a package",
     ),
     ("version", "floe --version"),
     (

@@ -13,7 +13,7 @@ use floe_transfer::{Cancel, ClosureLimit, Error, StoreConfig, UriContext, parse_
 use crate::args::{OptionArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
-use crate::links::{StoreNames, check_exists, existing_file};
+use crate::links::{StoreNames, check_exists};
 use crate::messages::{counted, waiting_for_resource};
 use crate::open_files::{self, limit_connections};
 use crate::root_links::warn_of_unreadable;
@@ -66,7 +66,7 @@ impl Settings {
         }
         let followed = arguments.iter().map(|text| {
             let followed = names.iter().find_map(|names| names.follow_one(text));
-            if let Some(found) = followed.or_else(|| existing_file(text)) {
+            if let Some(found) = followed {
                 return Ok(found);
             }
             for names in &names {

@@ -1,6 +1,7 @@
 //! The names of paths as arguments: those of paths that `floe list` shows, else of any valid path.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::bail;
 use floe_format::drv_name::name_and_version;
@@ -8,7 +9,7 @@ use floe_format::{HashPart, StorePath};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 
 use crate::exit::UsageError;
-use crate::links::{StoreNames, check_exists};
+use crate::links::{StoreNames, check_exists, existing_file};
 use crate::root_links::link_path;
 
 /// Replaces links into a store by the paths that they name, and names of paths by these paths.
@@ -50,7 +51,9 @@ pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Resul
         return Ok(texts);
     }
     let store = match StoreReader::open(layout.clone()) {
-        Err(StoreError::NoStore { .. } | StoreError::NoTables { .. }) => return Ok(texts),
+        Err(StoreError::NoStore { .. } | StoreError::NoTables { .. }) => {
+            return Ok(as_files(texts));
+        }
         store => store?,
     };
     let resolved = texts.into_iter().map(|text| {
@@ -60,9 +63,16 @@ pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Resul
         } else {
             None
         };
+        if found.is_none() && is_name(name) && !file.is_empty() && !Path::new(&text).exists() {
+            bail!(
+                "cannot use {text}: there is no such file, and the store in {} has no path of the \
+                 name {name}",
+                layout.real_store_dir.display()
+            );
+        }
         Ok(match found {
             Some(path) => format!("{}{file}", layout.store_dir.full_path(&path)),
-            None => text,
+            None => existing_file(&text).unwrap_or(text),
         })
     });
     resolved.collect()
@@ -87,6 +97,15 @@ pub(crate) fn ambiguous(
         shown.join(", "),
         if paths.len() > SHOWN_MAX { ", …" } else { "" }
     ))
+}
+
+/// Replaces bare names of files in the working directory by their paths, so that errors do not take
+/// them for packages.
+pub(crate) fn as_files(texts: Vec<String>) -> Vec<String> {
+    let texts = texts.into_iter();
+    texts
+        .map(|text| existing_file(&text).unwrap_or(text))
+        .collect()
 }
 
 /// Splits an argument into the name and the file in the path, which begins with `/`.

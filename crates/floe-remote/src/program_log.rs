@@ -1,5 +1,6 @@
-//! The standard error of a program at the other end. Its last lines are held back for a moment: if
-//! the program ends with them, the error has them, and users do not read them twice.
+//! The standard error of a program at the other end. Until the program serves, its last lines are
+//! held back for a moment: if it ends with them, the error has them, and users do not read them
+//! twice.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -32,6 +33,8 @@ struct Lines {
     last: VecDeque<String>,
     /// How many of them, at the end, are held back.
     held: usize,
+    /// Whether no line is held back any more.
+    is_open: bool,
 }
 
 impl ProgramLog {
@@ -41,23 +44,27 @@ impl ProgramLog {
                 log,
                 last: VecDeque::new(),
                 held: 0,
+                is_open: false,
             }),
             released: Condvar::new(),
         }))
     }
 
-    /// Returns the last lines for an error, which shows them. Those that are held back do not
-    /// become events then.
+    /// Returns the last lines for an error, which shows them: those that are held back, which then
+    /// do not become events, else the last one.
     pub(crate) fn take_last_lines(&self) -> Vec<String> {
         let mut lines = self.0.lines.lock();
+        let shown = lines.last.len() - lines.held.max(1).min(lines.last.len());
         lines.held = 0;
         self.0.released.notify_all();
-        lines.last.iter().cloned().collect()
+        lines.last.iter().skip(shown).cloned().collect()
     }
 
-    /// Shows the lines that are held back.
-    pub(crate) fn show(&self) {
-        self.0.lines.lock().show();
+    /// Shows the lines that are held back, and those that come later at once.
+    pub(crate) fn show_from_now_on(&self) {
+        let mut lines = self.0.lines.lock();
+        lines.is_open = true;
+        lines.show();
         self.0.released.notify_all();
     }
 
@@ -68,7 +75,7 @@ impl ProgramLog {
         let add = |line: &[u8]| self.0.lines.lock().add(&String::from_utf8_lossy(line));
         loop {
             if !is_readable(&errors, HOLD) {
-                self.show();
+                self.0.lines.lock().show();
             }
             let Ok(len @ 1..) = errors.read(&mut buffer) else {
                 break;
@@ -109,6 +116,9 @@ impl Lines {
         }
         self.last.push_back(text);
         self.held += 1;
+        if self.is_open {
+            self.show();
+        }
     }
 
     fn show(&mut self) {
@@ -219,9 +229,20 @@ mod tests {
         floe_testkit::wait_until("the line is shown", || shown.0.lock().len() == 1);
         drop(here);
         assert!(end.recv().is_err(), "the reader drops its end");
-        // The error of a program that ends later has the line again.
+        // The error of a program that ends later has only the last line again.
         assert_eq!(log.take_last_lines(), ["waiting for a lock"]);
         reader.join().unwrap();
         assert_eq!(*shown.0.lock(), ["waiting for a lock"]);
+    }
+
+    #[test]
+    fn lines_of_a_program_that_serves_are_shown_at_once() {
+        let shown = Arc::new(Shown::default());
+        let log = ProgramLog::new(RemoteLog::new("ssh://host", &Events::new(shown.clone())));
+        log.0.lines.lock().add("a warning");
+        assert_eq!(shown.0.lock().len(), 0);
+        log.show_from_now_on();
+        log.0.lines.lock().add("another one");
+        assert_eq!(*shown.0.lock(), ["a warning", "another one"]);
     }
 }

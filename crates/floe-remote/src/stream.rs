@@ -145,6 +145,13 @@ impl Peer {
         }
     }
 
+    /// Shows the lines of a program that has begun to serve, and from now on each at once.
+    pub(crate) fn show_lines(&self) {
+        if let Peer::Program(program) = self {
+            program.lines.show_from_now_on();
+        }
+    }
+
     /// Ends the stream after all replies have arrived, and after the input was closed. A program
     /// ends by itself.
     pub(crate) fn end(&self) {
@@ -241,7 +248,7 @@ impl Drop for Program {
     /// Leaves the end of the program to a thread, because ssh needs round trips for it. If this
     /// process ends before, the program still ends after its input.
     fn drop(&mut self) {
-        self.lines.show();
+        self.lines.show_from_now_on();
         let Some(child) = self.child.take() else {
             return;
         };

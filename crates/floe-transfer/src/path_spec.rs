@@ -103,6 +103,8 @@ fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
 fn package_reason(text: &str) -> String {
     let why = "it names a package, and floe does not evaluate Nix expressions";
     let package = text.strip_prefix("nixpkgs#").unwrap_or(text);
+    // The spelling of nix-env.
+    let package = package.strip_prefix("nixpkgs.").unwrap_or(package);
     // Other flakes are not built by hydra.nixos.org, and a shell must not expand anything.
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.+@".contains(c);
     if !package.chars().all(is_word) {
@@ -124,6 +126,10 @@ fn package_reason(text: &str) -> String {
 fn is_package(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.+#:/?=@".contains(c);
     let begins_with_letter = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_other = [".drv", ".org", ".com", ".net", ".io"];
+    if is_other.iter().any(|end| text.ends_with(end)) {
+        return false;
+    }
     text.contains('#') || begins_with_letter && text.chars().all(is_allowed) && text.len() < 32
 }
 

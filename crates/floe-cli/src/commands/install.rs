@@ -27,7 +27,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         // For a further link to a path that is present.
         request.paths = RequestedPaths::Named(match request.target.layout() {
             Some(layout) => path_names::resolve(layout, paths)?,
-            None => paths,
+            None => path_names::as_files(paths),
         });
     }
     if args.repair

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use floe_format::{StoreDir, StorePath};
 use floe_store::{Generations, IndirectGcRoot, Profile, StoreLayout, StoreWriter};
-use floe_transfer::{Error, StoreConfig, Target};
+use floe_transfer::{Error, PathSpec, StoreConfig, Target};
 
 use super::TransferArgs;
 use crate::default_profile::{self, DefaultProfile};
@@ -38,6 +38,15 @@ pub(crate) struct RootChange {
 enum ProfileChange {
     Named(Profile),
     Default(DefaultProfile),
+}
+
+impl ProfileChange {
+    fn profile(&self) -> &Profile {
+        match self {
+            ProfileChange::Named(profile) => profile,
+            ProfileChange::Default(default) => &default.profile,
+        }
+    }
 }
 
 impl GcRootLinks {
@@ -79,6 +88,26 @@ impl GcRootLinks {
         !self.links.is_empty() || self.profile.is_some()
     }
 
+    /// Whether a link or the profile would change for these paths.
+    pub(crate) fn would_change(&self, dir: &StoreDir, paths: &[PathSpec]) -> bool {
+        let is_other = |place: Option<StorePath>, wanted: &PathSpec| {
+            !place.is_some_and(|path| wanted.matches(&path))
+        };
+        let mut links = self.links.iter().zip(paths);
+        let links_change = links.any(|(link, wanted)| {
+            let target = fs::read_link(link.path()).ok();
+            let path = target.and_then(|target| dir.to_store_path(target.to_str()?).ok());
+            is_other(path, wanted)
+        });
+        let (Some(change), [wanted]) = (&self.profile, paths) else {
+            return links_change;
+        };
+        let generations = change.profile().generations().unwrap_or_default();
+        let mut all = generations.all.iter();
+        let current = all.find(|it| Some(it.number) == generations.current);
+        links_change || is_other(current.and_then(|it| it.store_path(dir)), wanted)
+    }
+
     /// Returns the links that were made, with their paths.
     pub(crate) fn made(&self, paths: &[StorePath]) -> Vec<(PathBuf, StorePath)> {
         let links = self.links.iter().map(|link| link.path().to_path_buf());
@@ -118,10 +147,7 @@ impl GcRootLinks {
             store.add_gc_root(link, path)?;
         }
         if let (Some(change), [path]) = (&self.profile, paths) {
-            let profile = match change {
-                ProfileChange::Named(profile) => profile,
-                ProfileChange::Default(default) => &default.profile,
-            };
+            let profile = change.profile();
             // Only for the report: a new profile has no directory yet.
             let before = profile.generations().unwrap_or_default();
             let number = store.set_profile(profile, path)?;
@@ -129,7 +155,7 @@ impl GcRootLinks {
                 default.make_link()?;
             }
             let dir = &store.layout().store_dir;
-            changes.extend(generation_change(profile, (&before, number), dir));
+            changes.extend(generation_change(profile, (&before, number), (dir, path)));
         }
         Ok(changes)
     }
@@ -150,7 +176,7 @@ fn link_change(link: &IndirectGcRoot, dir: &StoreDir, path: &StorePath) -> Optio
 fn generation_change(
     profile: &Profile,
     (before, now): (&Generations, u64),
-    dir: &StoreDir,
+    (dir, path): (&StoreDir, &StorePath),
 ) -> Option<RootChange> {
     if before.current == Some(now) {
         return None;
@@ -163,6 +189,7 @@ fn generation_change(
     let mut line = format!("{verb} generation {now} of {}", profile.path().display());
     let mut all = before.all.iter();
     let replaced = all.find(|it| Some(it.number) == before.current);
+    let replaced = replaced.filter(|it| it.store_path(dir).as_ref() != Some(path));
     if let Some(replaced) = replaced {
         let name = match replaced.store_path(dir) {
             Some(path) => path.name().to_owned(),

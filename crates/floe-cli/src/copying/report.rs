@@ -41,17 +41,23 @@ pub(super) fn failures(summary: &CopySummary) -> anyhow::Result<()> {
     Err(exit::failures(&line, failed, kind))
 }
 
-/// Prints the last lines of a copy. `has_roots` tells whether GC roots were requested, and
-/// `changes` has those that were made.
+/// Prints the last lines of a copy. `has_roots` tells whether GC roots were requested, `changes`
+/// has those that were made, and `would_change` tells whether a dry run would make some.
 pub(super) fn done(
     action: CopyAction,
     (open, summary): (&OpenCopy<'_>, &CopySummary),
     time: Duration,
-    (target, has_roots, changes): (&dyn StoreConfig, bool, &[RootChange]),
+    (target, has_roots): (&dyn StoreConfig, bool),
+    (changes, would_change): (&[RootChange], bool),
 ) -> anyhow::Result<()> {
     let participle = action.participle();
     if open.options.dry_run {
-        eprint_line(planned_line(participle, summary, target));
+        eprint_line(match summary.planned.len() {
+            0 if would_change => {
+                "nothing to copy: the links of --out-link and --profile would change".into()
+            }
+            _ => planned_line(participle, summary, target),
+        });
         return Ok(());
     }
     let is_failed = !summary.failures.is_empty();

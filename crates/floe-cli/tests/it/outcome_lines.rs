@@ -49,6 +49,9 @@ fn last_line_tells_what_was_done_and_what_keeps_it() {
     let present = format!("nothing to do: all {count} paths are present");
     assert_eq!(ran.stderr.lines().last(), Some(&*present));
 
+    let dry_run = ["--dry-run", "--out-link", "result", &*root];
+    let ran = run(&mut install(&cache, &dry_run)).expect(0);
+    assert!(ran.stderr.contains("would change"), "{}", ran.stderr);
     let ran = run(&mut install(&cache, &["--out-link", "result", &root])).expect(0);
     let [present, link, last] = last_lines(&ran.stderr);
     assert_eq!(present, format!("all {count} paths are present"));
@@ -62,6 +65,8 @@ fn last_line_tells_what_was_done_and_what_keeps_it() {
     // The path has no directory bin, so `floe run` finds no program.
     assert!(!last.contains("floe run"), "{last}");
     let again = run(&mut install(&cache, &["--out-link", "result", &root])).expect(0);
+    assert!(again.stderr.contains("nothing to do"), "{}", again.stderr);
+    let again = run(&mut install(&cache, &dry_run)).expect(0);
     assert!(again.stderr.contains("nothing to do"), "{}", again.stderr);
 }
 
@@ -100,6 +105,12 @@ fn new_generation_is_reported_with_the_one_that_it_replaces() {
         root.split_once('-').unwrap().1
     );
     assert_eq!(install_into_profile(library.as_str()), [&*expected]);
+    // The path of a generation before it takes the place of itself.
+    let mut rollback = floe(["profile", "rollback", "--profile", "profile", "--root"]);
+    rollback.arg(&cache.root).current_dir(cache.scratch.path());
+    run(&mut rollback).expect(0);
+    let expected = format!("made generation 4 of {profile}");
+    assert_eq!(install_into_profile(root), [&*expected]);
 }
 
 #[test]

@@ -70,9 +70,17 @@ fn name_of_a_path_stands_for_the_path() {
         let absent = in_store(&[words, &["other"]].concat()).expect(1);
         assert!(!absent.stderr.contains("evaluate"), "{}", absent.stderr);
     }
-    // A file of the working directory comes first, and says so.
-    fs::write(scratch.join("jq"), "").unwrap();
-    in_store(&["install", "jq"]).stderr_contains("it is not in /nix/store");
+    for command in ["info", "run"] {
+        let absent = in_store(&[command, "other/bin/x"]).expect(1);
+        absent.stderr_contains("there is no such file, and the store in");
+    }
+    // A file of the working directory is none of the store. Without such a path, the error is about
+    // the file.
+    fs::create_dir(scratch.join("jq")).unwrap();
+    in_store(&["install", "-o", "third", "jq"]).expect(0);
+    fs::write(scratch.join("other"), "").unwrap();
+    let refused = in_store(&["install", "other"]).expect(2);
+    refused.stderr_contains("\"./other\" as a store path: it is not in /nix/store");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod nix_copy_closure;
 mod verify;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -341,6 +342,24 @@ fn auto_is_the_daemon_for_users_who_may_not_write() {
             installed.stderr
         );
         place.nix.verify(&place.root(), place.corpus.paths.len());
+    });
+}
+
+/// The lines of a program that then serves, as `ssh` warns of a new host key.
+#[test]
+fn lines_before_a_connection_are_shown_once() {
+    with_places(|place| {
+        let script = place.scratch.join("daemon");
+        let text = "#!/bin/sh\necho 'a warning' >&2\nexec \"$@\"\n";
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let uri = place.program_uri("ssh-ng", "localhost", &place.key_setting());
+        let program = format!("remote-program={}%20", script.display());
+        let uri = uri.replacen("remote-program=", &program, 1);
+        let mut copy = floe(["copy", "--no-check-sigs", "--to", &uri, "--from"]);
+        let ran = run(copy.arg(place.corpus.store()).arg(&place.corpus.paths[0])).expect(0);
+        let count = ran.stderr.matches("a warning").count();
+        assert_eq!(count, 1, "{}", ran.stderr);
     });
 }
 

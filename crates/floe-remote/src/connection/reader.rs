@@ -256,6 +256,7 @@ impl Reader {
     }
 
     fn report_opened(&mut self) {
+        self.shared.peer.show_lines();
         if let Some(opened) = self.opened.take() {
             opened();
         }

@@ -33,7 +33,7 @@ pub(super) fn describe_absent(path: &Path, target: &Option<PathBuf>) -> String {
             target.display()
         ),
         None => format!(
-            "there is none; name one with --profile, or make one by floe install --profile {} PATH",
+            "there is none; name one with --profile, or make one by floe install PATH --profile {}",
             path.display()
         ),
     }

@@ -18,6 +18,7 @@ fn path_spec_errors_name_the_cause() {
     for text in [
         "hello",
         "nixpkgs#hello",
+        "nixpkgs.hello",
         "hello-2.12.1",
         "hello@nixos-unstable",
     ] {
