@@ -174,16 +174,26 @@ mod tests {
         }
     }
 
+    /// Returns a log, and the lines that it shows.
+    fn log() -> (ProgramLog, Arc<Shown>) {
+        let shown = Arc::new(Shown::default());
+        let log = RemoteLog::new("ssh://host", &Events::new(shown.clone()));
+        (ProgramLog::new(log), shown)
+    }
+
+    /// Starts to read lines. Returns the end that writes, that which is dropped at the end, and the
+    /// thread.
+    fn start(log: &ProgramLog) -> (UnixStream, mpsc::Receiver<()>, thread::JoinHandle<()>) {
+        let (here, there) = UnixStream::pair().unwrap();
+        let (at_end, end) = mpsc::channel();
+        let log = log.clone();
+        (here, end, thread::spawn(move || log.read(there, at_end)))
+    }
+
     /// Sends lines, and ends the stream. Returns the lines that were shown and those of the error.
     fn lines(sent: &[&str], is_failed: bool) -> (Vec<String>, Vec<String>) {
-        let shown = Arc::new(Shown::default());
-        let log = ProgramLog::new(RemoteLog::new("ssh://host", &Events::new(shown.clone())));
-        let (mut here, there) = UnixStream::pair().unwrap();
-        let (at_end, end) = mpsc::channel();
-        let reader = {
-            let log = log.clone();
-            thread::spawn(move || log.read(there, at_end))
-        };
+        let (log, shown) = log();
+        let (mut here, end, reader) = start(&log);
         for line in sent {
             writeln!(here, "{line}").unwrap();
         }
@@ -217,14 +227,8 @@ mod tests {
 
     #[test]
     fn line_is_shown_while_the_program_runs() {
-        let shown = Arc::new(Shown::default());
-        let log = ProgramLog::new(RemoteLog::new("ssh://host", &Events::new(shown.clone())));
-        let (mut here, there) = UnixStream::pair().unwrap();
-        let (at_end, end) = mpsc::channel();
-        let reader = {
-            let log = log.clone();
-            thread::spawn(move || log.read(there, at_end))
-        };
+        let (log, shown) = log();
+        let (mut here, end, reader) = start(&log);
         writeln!(here, "waiting for a lock").unwrap();
         floe_testkit::wait_until("the line is shown", || shown.0.lock().len() == 1);
         drop(here);
@@ -237,8 +241,7 @@ mod tests {
 
     #[test]
     fn lines_of_a_program_that_serves_are_shown_at_once() {
-        let shown = Arc::new(Shown::default());
-        let log = ProgramLog::new(RemoteLog::new("ssh://host", &Events::new(shown.clone())));
+        let (log, shown) = log();
         log.0.lines.lock().add("a warning");
         assert_eq!(shown.0.lock().len(), 0);
         log.show_from_now_on();

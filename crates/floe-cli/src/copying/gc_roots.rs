@@ -114,8 +114,8 @@ impl GcRootLinks {
         links.zip(paths.iter().cloned()).collect()
     }
 
-    /// Makes the links into a store behind a daemon, which registers them as roots. Returns those
-    /// that led elsewhere before.
+    /// Makes the links into a store behind a daemon, which registers them as roots. Returns the
+    /// links whose targets changed.
     ///
     /// Errors: [`Error::Vanished`] if a collection has deleted a path before it had its root.
     pub(crate) fn create_at(
@@ -134,8 +134,8 @@ impl GcRootLinks {
         Ok(changes)
     }
 
-    /// Makes the links, in the order in which the paths were requested. Returns the links that led
-    /// elsewhere before, and the profile that has changed.
+    /// Makes the links, in the order in which the paths were requested. Returns the links
+    /// whose targets changed, and the profile if it changed.
     pub(crate) fn create(
         &self,
         store: &StoreWriter,

@@ -45,7 +45,7 @@ fn connection_errors_use_words_of_the_user() {
 
 /// The wait for a server that is away repeats no error.
 #[test]
-fn error_of_an_absent_server_is_shown_at_the_beginning_and_at_the_end() {
+fn error_of_an_absent_server_is_shown_twice() {
     let ([port], scratch) = (free_ports(), scratch());
     let from = format!("http://127.0.0.1:{port}");
     let mut install = floe(["install", "--no-check-sigs", "--from", &from, "--root"]);
