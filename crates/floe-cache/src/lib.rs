@@ -15,6 +15,7 @@
 
 mod binary_cache;
 mod disk_cached_storage;
+mod documents;
 mod error;
 mod file;
 mod http;
@@ -30,6 +31,7 @@ mod writer;
 
 pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
+pub use documents::{DocumentRequest, Fetched, fetch_documents};
 pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
 pub use http::{ContentEncodings, HttpCacheUri, HttpStorage};

@@ -22,7 +22,7 @@ pub(crate) use client::CacheClient;
 pub(crate) use dialect::{Dialect, Explanation, Signing};
 #[cfg(feature = "s3")]
 pub(crate) use error_document::ErrorDocument;
-pub(crate) use exchange::{Reply, exchange};
+pub(crate) use exchange::{Reply, exchange, exchange_up_to};
 pub use options::RequestOptions;
 pub(crate) use redirect::send;
 pub(crate) use reply_wait::{ReplyTime, ReplyWait};
@@ -61,6 +61,8 @@ pub(crate) struct Message {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,
+    /// Whether only TLS protects the reply, so that no redirect may lead to plain HTTP.
+    pub(crate) needs_tls: bool,
     /// Whether messages leave out the query of the URL, which may contain a secret.
     pub(crate) hides_query: bool,
 }

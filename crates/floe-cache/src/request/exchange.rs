@@ -34,18 +34,28 @@ pub(crate) async fn exchange(
     url: Url,
     message: Message,
 ) -> Result<Reply, Error> {
+    exchange_up_to(client, url, message, BODY_LEN_MAX).await
+}
+
+/// Sends a request as [`exchange`] does. A body is cut off some bytes after `len_max`.
+pub(crate) async fn exchange_up_to(
+    client: &CacheClient,
+    url: Url,
+    message: Message,
+    len_max: usize,
+) -> Result<Reply, Error> {
     let grace = match message.method {
         Method::DELETE => DELETE_GRACE,
         _ => WRITE_GRACE,
     };
     let cancellation = &client.network.cancellation;
     cancellation
-        .or_end_after(grace, exchange_to_the_end(client, url, message))
+        .or_end_after(grace, exchange_to_the_end((client, len_max), url, message))
         .await?
 }
 
 async fn exchange_to_the_end(
-    client: &CacheClient,
+    (client, len_max): (&CacheClient, usize),
     url: Url,
     message: Message,
 ) -> Result<Reply, Error> {
@@ -59,7 +69,7 @@ async fn exchange_to_the_end(
         }
         request.held = write_permit(client, &request.target.url).await;
         attempts.sending();
-        let result = try_exchange(client, &mut request).await;
+        let result = try_exchange(client, &mut request, len_max).await;
         // The connection is free during the pause before a retry.
         request.held = RequestPermits::none();
         match result {
@@ -93,7 +103,7 @@ async fn wait_for_server(
         let mut probe = Request::write(client, url, Method::HEAD.into());
         probe.held = write_permit(client, &request.target.url).await;
         attempts.sending();
-        match try_exchange(client, &mut probe).await {
+        match try_exchange(client, &mut probe, BODY_LEN_MAX).await {
             Err(error) if error.is_transient() => attempts.pause_after(error).await?,
             _ => attempts.replied(),
         }
@@ -111,7 +121,11 @@ async fn write_permit(client: &CacheClient, url: &Url) -> RequestPermits {
     }
 }
 
-async fn try_exchange(client: &CacheClient, request: &mut Request) -> Result<Reply, Error> {
+async fn try_exchange(
+    client: &CacheClient,
+    request: &mut Request,
+    len_max: usize,
+) -> Result<Reply, Error> {
     let mut response = send(client, request, |request| request).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let error = status_error(&request.shown(), status, &headers);
@@ -121,7 +135,7 @@ async fn try_exchange(client: &CacheClient, request: &mut Request) -> Result<Rep
             _ => error,
         });
     }
-    let body = read_body(request, &mut response, BODY_LEN_MAX).await?;
+    let body = read_body(request, &mut response, len_max).await?;
     let dialect = client.dialect.as_ref().filter(|_| status.is_success());
     let late_error = dialect.and_then(|dialect| dialect.late_error(&body));
     match late_error {

@@ -3,7 +3,7 @@
 use floe_transfer::Error;
 use floe_transfer::url::redact;
 use reqwest::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName,
     IF_NONE_MATCH, LOCATION,
 };
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
@@ -39,6 +39,10 @@ async fn follow(
     for _ in 0..=REDIRECTS_MAX {
         // After TLS, credentials must not go over plain HTTP. Nix sends them all the same.
         let is_downgrade = named_over_tls && url.scheme() != "https";
+        if is_downgrade && request.message.needs_tls {
+            let reason = format!("the server redirected from https to {}", redact(&url));
+            return Err(Error::fetch(&request.shown(), reason, false));
+        }
         named_over_tls |= url.scheme() == "https";
         // The time of waiting for a connection does not count: the server does not stall.
         let limits = &client.network.limits;
@@ -136,7 +140,8 @@ fn keep_only(headers: &mut HeaderMap, names: &[HeaderName]) {
 }
 
 /// The headers that another server may see. A request for credentials has tokens in further ones.
-const NOT_SECRET: [HeaderName; 5] = [
+const NOT_SECRET: [HeaderName; 6] = [
+    ACCEPT,
     ACCEPT_ENCODING,
     CACHE_CONTROL,
     CONTENT_ENCODING,

@@ -65,6 +65,7 @@ impl Connector {
                 bytes => RequestBody::Whole(bytes),
             },
             // It has the tokens of identities and uploads.
+            needs_tls: false,
             hides_query: true,
         };
         let is_metadata = url
