@@ -1,5 +1,6 @@
 //! Groups of arguments that several commands have. docs/interface.md describes the command line.
 
+mod names;
 mod number;
 mod options;
 mod output;
@@ -7,6 +8,7 @@ mod paths;
 mod store;
 mod trust;
 
+pub(crate) use names::NameArgs;
 pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_seconds, parse_timeout};
 pub(crate) use options::OptionArgs;
 pub(crate) use output::{LogArgs, LogFormat, OutputArgs, log_format};

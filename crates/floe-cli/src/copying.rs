@@ -16,6 +16,7 @@ use anyhow::bail;
 use floe_config::secret_key_warnings;
 use floe_copy::{CopyRequest, CopySummary, OpenCopy, RequestedPaths, Sources};
 use floe_format::StorePath;
+use floe_names::ResolvedName;
 use floe_store::StoreLayout;
 use floe_transfer::{Error, Events, Size, StoreConfig, Target};
 
@@ -25,6 +26,7 @@ use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::counted;
 use crate::options::{self, Settings};
+use crate::package_names::{FindEarlier, First, MissingName, PackageNames};
 use crate::path_names;
 use crate::signals;
 use crate::stdout::print;
@@ -40,6 +42,10 @@ pub(crate) struct Copying<'a> {
     pub(crate) action: CopyAction,
     pub(crate) settings: &'a Settings,
     pub(crate) args: &'a TransferArgs,
+    /// The names of packages among the arguments.
+    pub(crate) names: &'a [ResolvedName],
+    /// Finds an earlier path of a name whose path no source has.
+    pub(crate) earlier: &'a FindEarlier<'a>,
     /// Where further paths come from.
     pub(crate) follow: &'a Follow,
     /// Whether the paths are the result, which is printed.
@@ -62,21 +68,27 @@ impl Follow {
     pub(crate) fn first_paths(
         &self,
         args: &PathArgs,
-        settings: &Settings,
+        packages: &mut PackageNames<'_>,
         (source, target): (&dyn StoreConfig, &dyn StoreConfig),
-    ) -> anyhow::Result<RequestedPaths> {
+    ) -> anyhow::Result<(RequestedPaths, Vec<ResolvedName>)> {
         if args.all {
-            return Ok(RequestedPaths::All);
+            return Ok((RequestedPaths::All, Vec::new()));
         }
-        let paths = match self {
+        let arguments = match self {
             Follow::No => args.read()?,
             _ => args.named(),
         };
-        let paths = settings.follow_links(&paths, &[target, source])?;
-        Ok(RequestedPaths::Named(match source.layout() {
-            Some(layout) => path_names::resolve_all(layout, paths)?,
-            None => path_names::as_files(paths),
-        }))
+        let paths = packages
+            .settings
+            .follow_links(&arguments, &[target, source])?;
+        let found = match source.layout() {
+            Some(layout) if packages.are_enabled() => {
+                packages.find((&arguments, paths), (layout, First::Store))?
+            }
+            Some(layout) => path_names::resolve_all(layout, paths)?.into(),
+            None => packages.resolve(&arguments, path_names::as_files(paths))?,
+        };
+        Ok((RequestedPaths::Named(found.texts), found.names))
     }
 }
 
@@ -119,6 +131,12 @@ impl Copying<'_> {
                 counted(summary.reused, "path"),
                 Size(summary.reused_nar_bytes)
             ));
+        }
+        if let Some(number) = report::missing_name(&summary, self.names)
+            && let Some(earlier) = (self.earlier)(&self.names[number])
+            && !request.options.cancel.is_raised()
+        {
+            return Err(MissingName { number, earlier }.into());
         }
         let mut changes = Vec::new();
         if summary.failures.is_empty() {
@@ -315,7 +333,7 @@ impl Opened<'_> {
             ..
         } = *self.command;
         if args.json {
-            return report::print_json(&self.open, summary, began);
+            return report::print_json((&self.open, self.command.names), summary, began);
         }
         let dir = self.open.target.store_dir();
         if self.open.options.dry_run {

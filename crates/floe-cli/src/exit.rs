@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapError};
 use floe_config::ConfigError;
+use floe_names::NameError;
 use floe_server::ServeError;
 use floe_server::address::AddressError;
 use floe_store::StoreError;
@@ -90,6 +91,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         || error.is::<StoreError>()
         || error.is::<ServeError>()
         || error.is::<ConfigError>()
+        || error.is::<NameError>()
         || error.is::<UsageError>();
     if is_whole {
         error.to_string()
@@ -104,6 +106,9 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
         return error.kind();
     }
     if let Some(error) = error.downcast_ref::<ConfigError>() {
+        return error.kind();
+    }
+    if let Some(error) = error.downcast_ref::<NameError>() {
         return error.kind();
     }
     if let Some(error) = error.downcast_ref() {

@@ -13,6 +13,7 @@ mod messages;
 mod nix_spellings;
 mod open_files;
 mod options;
+mod package_names;
 mod page;
 mod path_lines;
 mod path_names;

@@ -52,8 +52,9 @@ const INSTALL: &str = "floe install -o LINK PATH for each package, or floe insta
                        --profile, whose generation has that path alone";
 
 /// For a command that evaluates.
-const SHELL: &str = "floe shell with store paths; floe evaluates no Nix expressions";
-const STORE_PATH: &str = "floe install with the store path; floe evaluates no Nix expressions";
+const SHELL: &str = "floe shell with names or store paths; floe evaluates no Nix expressions";
+const STORE_PATH: &str =
+    "floe install with a name or a store path; floe evaluates no Nix expressions";
 
 const CLOSURE_SIZES: &str = "floe list --all, which shows the sizes of paths and closures";
 

@@ -87,6 +87,13 @@ pub(crate) const AWS: File = File {
     content: "credentials and regions for buckets of S3, in profiles",
 };
 
+/// The remembered names.
+pub(crate) const NAMES: File = File {
+    names: "$XDG_CACHE_HOME/floe/names.json (~/.cache/floe/names.json)",
+    content: "the paths of the names that were looked up, for use without a network. You may \
+              delete the file at any time.",
+};
+
 /// The narinfo disk cache.
 pub(crate) const NARINFOS: File = File {
     names: "$XDG_CACHE_HOME/floe/narinfos.sqlite (~/.cache/floe/narinfos.sqlite)",

@@ -17,11 +17,21 @@ use crate::root_links::link_path;
 ///
 /// Errors: no path or several paths have a name; those of the store.
 pub(crate) fn follow(layout: &StoreLayout, arguments: &[String]) -> anyhow::Result<Vec<String>> {
+    resolve_all(layout, follow_links(layout, arguments)?)
+}
+
+/// Replaces links into a store by the paths that they name.
+///
+/// Errors: an argument names a file that does not exist.
+pub(crate) fn follow_links(
+    layout: &StoreLayout,
+    arguments: &[String],
+) -> Result<Vec<String>, UsageError> {
     let followed = StoreNames::from(layout).follow(arguments);
     for text in &followed {
         check_exists(text, &layout.store_dir)?;
     }
-    resolve_all(layout, followed)
+    Ok(followed)
 }
 
 /// Replaces names of paths by the paths. Other arguments stay as they are, and also all of them if
@@ -78,10 +88,34 @@ pub(crate) fn resolve(layout: &StoreLayout, texts: Vec<String>) -> anyhow::Resul
     resolved.collect()
 }
 
-/// Whether a user may mean a path with this name: with or without the version.
-pub(crate) fn has_name(path: &StorePath, text: &str) -> bool {
-    path.name() == text || name_and_version(path.name()).0 == text
+/// Replaces names as [`resolve`] does. A name that several paths have stays as it is, too.
+///
+/// Errors: those of the store.
+pub(crate) fn resolve_unambiguous(
+    layout: &StoreLayout,
+    texts: Vec<String>,
+) -> anyhow::Result<Vec<String>> {
+    let resolved = texts.into_iter().map(|text| {
+        let only = resolve(layout, vec![text.clone()]);
+        match only {
+            Ok(mut only) => Ok(only.pop().unwrap_or(text)),
+            Err(error) if error.is::<UsageError>() => Ok(text),
+            Err(error) => Err(error),
+        }
+    });
+    resolved.collect()
 }
+
+/// Whether a user may mean a path with this name: with or without the version. The derivation and
+/// the sources of a package have its whole name only.
+pub(crate) fn has_name(path: &StorePath, text: &str) -> bool {
+    let name = path.name();
+    let is_source = SOURCES.iter().any(|end| name.ends_with(end));
+    name == text || !is_source && name_and_version(name).0 == text
+}
+
+/// The ends of the names of derivations and of sources.
+const SOURCES: [&str; 6] = [".drv", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip", ".patch"];
 
 /// Returns the error for a name that several paths have.
 pub(crate) fn ambiguous(
@@ -186,5 +220,7 @@ mod tests {
         ] {
             assert_eq!(has_name(&path, text), expected, "{text}");
         }
+        let derivation = StorePath::parse(&format!("{}-jq-1.6.drv", "0".repeat(32))).unwrap();
+        assert!(!has_name(&derivation, "jq") && has_name(&derivation, "jq-1.6.drv"));
     }
 }

@@ -89,6 +89,10 @@ settings! {
     "keep-outputs" | "gc-keep-outputs" => keep_outputs: bool = false;
     /// A setting that only floe reads.
     "max-closure-paths" => max_closure_paths: u64 = CLOSURE_MAX as u64;
+    /// The name sources, a setting that only floe reads.
+    "names" => names: UrlList = List(vec![NIXPKGS_NAMES.into()]);
+    /// In seconds, a setting that only floe reads.
+    "names-ttl" => names_ttl: u32 = 3600;
     /// In seconds.
     "narinfo-cache-meta-ttl" => narinfo_cache_meta_ttl: u32 = 7 * 24 * 3600;
     /// In seconds.
@@ -278,6 +282,9 @@ impl Config {
         Ok(false)
     }
 }
+
+/// The name source without configuration: the newest builds of the channel nixos-unstable.
+const NIXPKGS_NAMES: &str = "nixpkgs=hydra+https://hydra.nixos.org/nixos/unstable?prefix=nixpkgs.";
 
 /// Nix's default of `build-users-group`.
 fn default_group(environment: &Environment) -> String {

@@ -45,6 +45,15 @@ struct Rule {
     times: usize,
 }
 
+fn rule(suffix: &str, fault: Fault, times: usize) -> Rule {
+    let suffix = suffix.to_owned();
+    Rule {
+        suffix,
+        fault,
+        times,
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     directory: PathBuf,
@@ -110,12 +119,13 @@ impl FaultServer {
 
     /// Injects a fault into the first `times` requests whose path ends with `suffix`.
     pub fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
-        let suffix = suffix.to_owned();
-        self.shared.rules.lock().push(Rule {
-            suffix,
-            fault,
-            times,
-        });
+        self.shared.rules.lock().push(rule(suffix, fault, times));
+    }
+
+    /// Injects a fault into every request whose path ends with `suffix`, in place of earlier ones.
+    pub fn set_fault(&self, suffix: &str, fault: Fault) {
+        let rule = rule(suffix, fault, usize::MAX);
+        self.shared.rules.lock().insert(0, rule);
     }
 
     /// Responds with 401 unless `Authorization` has this value.

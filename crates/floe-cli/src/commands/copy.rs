@@ -11,6 +11,7 @@ use crate::copying::{CopyAction, Copying, Follow};
 use crate::display::warn;
 use crate::exit::UsageError;
 use crate::options::Settings;
+use crate::package_names::PackageNames;
 use args::CopyArgs;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
@@ -35,7 +36,12 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     } else {
         Follow::No
     };
-    let paths = follow.first_paths(&args.paths, &settings, (&*source, &*target))?;
+    let layout = source.layout().or(target.layout());
+    let store_dir = layout.map(|layout| layout.store_dir.clone());
+    let store_dir = store_dir.or_else(|| settings.context.store_dir.clone());
+    let options = (store_dir.unwrap_or_default(), args.transfer.refresh);
+    let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    let (paths, names) = follow.first_paths(&args.paths, &mut packages, (&*source, &*target))?;
     let trust = &args.transfer.trust;
     if source.facts().is_trusted
         && target.layout().is_some()
@@ -54,6 +60,8 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         settings: &settings,
         args: &args.transfer,
         follow: &follow,
+        names: &names,
+        earlier: &|_| None,
         is_result: true,
     };
     command.run(request)

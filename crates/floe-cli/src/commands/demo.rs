@@ -19,6 +19,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use floe_cache::{CacheWriteOptions, FileCacheUri};
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, local_store};
+use floe_format::drv_name::name_and_version;
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter, WrittenFile, write_file};
@@ -95,6 +96,7 @@ impl Demo {
         let root = &source.last().context("the demo store is empty")?.path;
         let count = source.len();
         let bytes = Size(source.iter().map(|info| info.nar_size).sum());
+        self.write_names(&source)?;
         step.finish(format_args!("made a store with {count} paths, {bytes}"))?;
 
         let key = self.publish(root)?;
@@ -144,6 +146,18 @@ impl Demo {
 
     fn layout(&self, name: &str) -> StoreLayout {
         StoreLayout::in_root(&self.directory.join(name), StoreDir::default())
+    }
+
+    /// Writes a name source with the paths.
+    fn write_names(&self, paths: &[PathInfo]) -> Result<()> {
+        let dir = StoreDir::default();
+        let lines = paths.iter().map(|info| {
+            let (name, _) = name_and_version(info.path.name());
+            format!("{name} = {:?}\n", dir.full_path(&info.path))
+        });
+        let file = self.directory.join("names.toml");
+        write_file(&file, lines.collect::<String>().as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 
     fn secret_key_file(&self) -> PathBuf {

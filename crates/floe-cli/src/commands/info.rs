@@ -18,6 +18,7 @@ use crate::args::PathArgs;
 use crate::display::{Display, eprint_error};
 use crate::links::StoreNames;
 use crate::options::Settings;
+use crate::package_names::{First, PackageNames};
 use crate::path_names;
 use crate::stdout::print;
 use args::InfoArgs;
@@ -33,7 +34,13 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let roots = requested(&args.paths, &**source, layout.as_ref())?;
+    let options = (source.store_dir().clone(), args.refresh);
+    let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    let roots = requested(
+        &args.paths,
+        (&**source, layout.as_ref()),
+        Some(&mut packages),
+    )?;
     let QueriedClosure { found, absent } = source.query_closure(
         &roots,
         args.recursive,
@@ -72,8 +79,8 @@ fn print_all(
 /// Returns the requested paths. `layout` is that of a local store.
 pub(super) fn requested(
     args: &PathArgs,
-    source: &dyn Source,
-    layout: Option<&StoreLayout>,
+    (source, layout): (&dyn Source, Option<&StoreLayout>),
+    packages: Option<&mut PackageNames<'_>>,
 ) -> anyhow::Result<Vec<PathSpec>> {
     if args.all {
         let source_name = source.name();
@@ -82,14 +89,25 @@ pub(super) fn requested(
         return Ok(all.into_iter().map(PathSpec::Path).collect());
     }
     let store_dir = source.store_dir();
-    let texts = match layout {
-        Some(layout) => path_names::follow(layout, &args.read()?)?,
-        None => {
+    let (arguments, packages) = (args.read()?, packages.filter(|it| it.are_enabled()));
+    let texts = match (layout, packages) {
+        (Some(layout), Some(packages)) => {
+            let texts = path_names::follow_links(layout, &arguments)?;
+            packages
+                .find((&arguments, texts), (layout, First::Store))?
+                .texts
+        }
+        (Some(layout), None) => path_names::follow(layout, &arguments)?,
+        (None, packages) => {
             let names = StoreNames {
                 store_dir: store_dir.clone(),
                 real_store_dir: None,
             };
-            names.follow(&args.read()?)
+            let texts = path_names::as_files(names.follow(&arguments));
+            match packages {
+                Some(packages) => packages.resolve(&arguments, texts)?.texts,
+                None => texts,
+            }
         }
     };
     let specs = texts.iter().map(|text| PathSpec::parse(text, store_dir));

@@ -5,12 +5,14 @@ pub(crate) mod page;
 
 use floe_config::{StoreAccess, StoreChoice};
 use floe_copy::{CopyRequest, RequestedPaths};
+use floe_names::ResolvedName;
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
 
 use super::verify::open_for_repair;
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::options::Settings;
+use crate::package_names::{FindEarlier, First, PackageNames};
 use crate::path_names;
 use crate::root_links::warn_of_skipped_rows;
 use args::InstallArgs;
@@ -19,30 +21,67 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let settings = Settings::load(&args.transfer.options, args.store_dir.as_deref())?;
     let choice = StoreChoice::of_flags(args.root.as_deref(), args.store.as_deref());
     let target = settings.store(choice, StoreAccess::Write)?;
-    let mut request = settings.copy_from(&args.from, target, RequestedPaths::All)?;
-    if !args.paths.all {
-        let stores = [&request.target].into_iter().chain(&request.sources);
-        let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
-        let paths = settings.follow_links(&args.paths.read()?, &stores)?;
-        // For a further link to a path that is present.
-        request.paths = RequestedPaths::Named(match request.target.layout() {
-            Some(layout) => path_names::resolve(layout, paths)?,
-            None => path_names::as_files(paths),
-        });
+    let request = settings.copy_from(&args.from, target, RequestedPaths::All)?;
+    if args.paths.all {
+        return copy(&args, &settings, (request, &[], &|_| None));
     }
+    let stores = [&request.target].into_iter().chain(&request.sources);
+    let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
+    let arguments = args.paths.read()?;
+    let paths = settings.follow_links(&arguments, &stores)?;
+    let layout = request.target.layout();
+    let mut packages = packages(&args, &settings, layout)?;
+    let found = match layout {
+        Some(layout) => packages.find((&arguments, paths), (layout, First::Sources))?,
+        None => packages.resolve(&arguments, path_names::as_files(paths))?,
+    };
+    packages.copy_newest(found, |found, earlier| {
+        let request = CopyRequest {
+            paths: RequestedPaths::Named(found.texts.clone()),
+            order: request.order,
+            ..CopyRequest::new(
+                request.sources.clone(),
+                request.target.clone(),
+                RequestedPaths::All,
+            )
+        };
+        copy(&args, &settings, (request, &found.names, earlier))
+    })?;
+    Ok(())
+}
+
+fn copy(
+    args: &InstallArgs,
+    settings: &Settings,
+    (request, names, earlier): (CopyRequest, &[ResolvedName], &FindEarlier<'_>),
+) -> anyhow::Result<()> {
     if args.repair
         && let Some(layout) = request.target.layout()
     {
-        record_damaged((&request, layout), &args, &settings)?;
+        record_damaged((&request, layout), args, settings)?;
     }
     let command = Copying {
         action: CopyAction::Install,
-        settings: &settings,
+        settings,
         args: &args.transfer,
         follow: &Follow::No,
+        names,
+        earlier,
         is_result: true,
     };
     command.run(request)
+}
+
+/// Returns the sources of names for paths of the target.
+fn packages<'a>(
+    args: &InstallArgs,
+    settings: &'a Settings,
+    layout: Option<&StoreLayout>,
+) -> anyhow::Result<PackageNames<'a>> {
+    let store_dir = layout.map(|layout| layout.store_dir.clone());
+    let store_dir = store_dir.or_else(|| settings.context.store_dir.clone());
+    let store_dir = store_dir.unwrap_or_default();
+    PackageNames::new(settings, &args.names, (store_dir, args.transfer.refresh))
 }
 
 /// Hashes the valid paths of the requested closures, and records those that are damaged, which the

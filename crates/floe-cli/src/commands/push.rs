@@ -16,6 +16,7 @@ use crate::copying::{CopyAction, Copying, Follow};
 use crate::display::warn;
 use crate::exit::UsageError;
 use crate::options::{Settings, environment};
+use crate::package_names::PackageNames;
 use args::PushArgs;
 
 pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
@@ -46,13 +47,19 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         ))),
         (false, false, _) => Follow::No,
     };
-    let paths = follow.first_paths(&path_args, &settings, (&*source, &*target))?;
+    let store_dir = source.layout().map(|layout| layout.store_dir.clone());
+    let store_dir = store_dir.or_else(|| settings.context.store_dir.clone());
+    let options = (store_dir.unwrap_or_default(), false);
+    let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    let (paths, names) = follow.first_paths(&path_args, &mut packages, (&*source, &*target))?;
     let transfer = args.transfer();
     let command = Copying {
         action: CopyAction::Push,
         settings: &settings,
         args: &transfer,
         follow: &follow,
+        names: &names,
+        earlier: &|_| None,
         is_result: true,
     };
     let build_logs = match source.layout().filter(|_| args.build_logs) {

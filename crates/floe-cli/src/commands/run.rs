@@ -25,14 +25,14 @@ use floe_config::StoreAccess;
 use floe_copy::RequestedPaths;
 use floe_format::StorePath;
 use floe_store::{LockWait, StoreLayout};
-use floe_transfer::PathSpec;
+use floe_transfer::{PathSpec, StoreConfig};
 
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::display::warn;
 use crate::exit::UsageError;
 use crate::open_files;
 use crate::options::{self, Settings};
-use crate::path_names;
+use crate::package_names::{First, PackageNames, Resolution};
 use crate::store_choice::why_not_local;
 use args::{ProgramArgs, RunArgs, ShellArgs};
 use main_program::{file_in, main_program};
@@ -114,37 +114,49 @@ impl Installed {
                 why_not_local(&*target)
             )));
         };
-        let texts = path_names::resolve(&layout, settings.follow_links(paths, &[&*target])?)?;
-        let specs = texts
-            .iter()
-            .map(|text| PathSpec::parse(text, &layout.store_dir));
+        let options = (layout.store_dir.clone(), args.refresh);
+        let mut packages = PackageNames::new(&settings, &args.names, options)?;
+        let found = match installed_before() {
+            Some(texts) => texts.into(),
+            None => find_paths((&mut packages, args), paths, (&*target, &layout))?,
+        };
+        let texts = found.texts.iter();
+        let specs = texts.map(|text| PathSpec::parse(text, &layout.store_dir));
         let specs = specs.collect::<Result<Vec<_>, _>>()?;
         let lock_wait: LockWait = options::lock_wait(Default::default());
         if let Some((paths, protected)) = protect(&layout, &specs, &lock_wait)? {
+            if packages.has_used_network() {
+                return start_again(&found.texts);
+            }
             return Ok(Installed {
                 layout,
-                texts,
+                texts: found.texts,
                 paths,
                 protected,
             });
         }
-        if env::var_os(INSTALLED).is_some_and(|process| process == own_process().as_str()) {
+        if installed_before().is_some() {
             bail!(
                 "cannot run {}: a collection deleted it after it was installed; run floe again",
-                texts.join(" ")
+                found.texts.join(" ")
             );
         }
-        let request = settings.copy_from(&args.from, target, RequestedPaths::Named(texts))?;
         let transfer = args.transfer();
-        let command = Copying {
-            action: CopyAction::Install,
-            settings: &settings,
-            args: &transfer,
-            follow: &Follow::No,
-            is_result: false,
-        };
-        command.run(request)?;
-        start_again()
+        let installed = packages.copy_newest(found, |found, earlier| {
+            let paths = RequestedPaths::Named(found.texts.clone());
+            let request = settings.copy_from(&args.from, target.clone(), paths)?;
+            let command = Copying {
+                action: CopyAction::Install,
+                settings: &settings,
+                args: &transfer,
+                follow: &Follow::No,
+                names: &found.names,
+                earlier,
+                is_result: false,
+            };
+            command.run(request)
+        })?;
+        start_again(&installed.texts)
     }
 
     /// Warns of paths without programs. With such a path, the shell finds the programs of the host.
@@ -218,12 +230,15 @@ impl Installed {
 
 /// Replaces this process by a new one: an install has started threads, and only a process with one
 /// thread may enter a user namespace.
-fn start_again<T>() -> anyhow::Result<T> {
+fn start_again<T>(texts: &[String]) -> anyhow::Result<T> {
     open_files::restore();
     let mut arguments = env::args_os();
     let mut command = Command::new("/proc/self/exe");
     command.arg0(arguments.next().unwrap_or_default());
-    let error = command.args(arguments).env(INSTALLED, own_process()).exec();
+    let error = command
+        .args(arguments)
+        .env(INSTALLED, installed(texts))
+        .exec();
     bail!(cannot_run(OsStr::new("floe"), &error))
 }
 
@@ -243,9 +258,33 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> String {
     format!("cannot run {shown}: {error}{fix}")
 }
 
-/// The number of this process, which a new program does not change.
-fn own_process() -> String {
-    std::process::id().to_string()
+/// Returns the text that tells the new program which paths were installed: the number of this
+/// process, which a new program does not change, and the paths.
+fn installed(texts: &[String]) -> String {
+    format!("{}\n{}", std::process::id(), texts.join("\n"))
+}
+
+/// Returns the paths that this process has installed before it started again.
+fn installed_before() -> Option<Vec<String>> {
+    let value = env::var(INSTALLED).ok()?;
+    let (process, texts) = value.split_once('\n')?;
+    let is_own = process == std::process::id().to_string();
+    is_own.then(|| texts.split('\n').map(str::to_owned).collect())
+}
+
+/// Returns the paths that the arguments mean. A name means the path that was looked up before, if
+/// it is valid, else a valid path of this name, else the path that a name source has.
+fn find_paths(
+    (packages, args): (&mut PackageNames<'_>, &ProgramArgs),
+    arguments: &[String],
+    (target, layout): (&dyn StoreConfig, &StoreLayout),
+) -> anyhow::Result<Resolution> {
+    let texts = packages.settings.follow_links(arguments, &[target])?;
+    if args.refresh {
+        return packages.find((arguments, texts), (layout, First::Sources));
+    }
+    let texts = packages.find_remembered(layout, texts)?;
+    packages.find((arguments, texts), (layout, First::Store))
 }
 
 /// Tells the new process that the paths were installed a moment ago.

@@ -163,7 +163,7 @@ impl Signer<'_> {
         let [source] = &*sources.list else {
             return Err(Error::NoSources.into());
         };
-        let specs = requested(&args.paths, &**source, self.store.layout())?;
+        let specs = requested(&args.paths, (&**source, self.store.layout()), None)?;
         let mut signed = Signed::default();
         let is_path = |spec: &PathSpec| match spec {
             PathSpec::Path(path) => Some(path.clone()),

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use floe_copy::{CopySummary, OpenCopy};
 use floe_format::{StoreDir, StorePath};
+use floe_names::ResolvedName;
 use floe_store::{StoreLayout, StoreReader};
-use floe_transfer::{ErrorKind, Size, Space, StoreConfig};
+use floe_transfer::{Error, ErrorKind, Size, Space, StoreConfig};
 use serde_json::{Value, json};
 
 use super::CopyAction;
@@ -16,6 +17,7 @@ use super::gc_roots::RootChange;
 use crate::display::{Elapsed, Level, eprint_line, is_json, write_event};
 use crate::exit;
 use crate::messages::counted;
+use crate::package_names;
 use crate::stdout::print;
 
 pub(super) fn created(target: &dyn StoreConfig) {
@@ -183,6 +185,15 @@ fn planned_line(participle: &str, summary: &CopySummary, target: impl Display) -
     }
 }
 
+/// Returns the number of a name whose path no source has.
+pub(super) fn missing_name(summary: &CopySummary, names: &[ResolvedName]) -> Option<usize> {
+    let mut failures = summary.failures.iter();
+    failures.find_map(|error| match error {
+        Error::NotFound { path, .. } => names.iter().position(|it| it.path.as_str() == path),
+        _ => None,
+    })
+}
+
 fn failed_line(count: usize) -> String {
     format!("failed to copy {}", counted(count, "path"))
 }
@@ -258,7 +269,7 @@ fn space_line(space: &Space) -> String {
 }
 
 pub(super) fn print_json(
-    open: &OpenCopy<'_>,
+    (open, names): (&OpenCopy<'_>, &[ResolvedName]),
     summary: &CopySummary,
     began: Instant,
 ) -> anyhow::Result<()> {
@@ -281,6 +292,10 @@ pub(super) fn print_json(
         "reusedNarBytes": summary.reused_nar_bytes,
         "seconds": began.elapsed().as_secs_f64(),
     });
+    if !names.is_empty() {
+        let names = names.iter().map(|name| package_names::to_json(name, dir));
+        object["names"] = names.collect();
+    }
     if open.options.dry_run {
         let planned = summary.planned.iter().map(|(path, nar_size, download)| {
             json!({ "path": dir.full_path(path), "narSize": nar_size, "downloadSize": download })

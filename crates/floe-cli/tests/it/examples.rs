@@ -84,9 +84,18 @@ impl Home {
         let home = self.scratch.path().display();
         let hash = &self.tool["/nix/store/".len()..][..32];
         let cache = format!("file://{home}/demo/cache");
+        let named = format!(
+            "--names demo=file:demo/names.toml --from {cache} --trusted-public-keys {} demo-tool",
+            self.key
+        );
         let mut line = example.to_owned();
         for (from, to) in [
             ("/nix/store/HASH-hello-2.12.1", &*self.tool),
+            (
+                "--out-link hello hello",
+                &format!("--out-link by-name {named}"),
+            ),
+            ("floe run jq --", &format!("floe run {named} --")),
             ("/nix/store/HASH-NAME", &self.tool),
             ("HASH1 HASH2 -- make", &format!("{hash} {hash} -- demo")),
             ("HASH", hash),

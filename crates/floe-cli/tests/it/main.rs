@@ -49,6 +49,7 @@ mod nix_spellings;
 mod optimise;
 mod other_users;
 mod outcome_lines;
+mod package_names;
 mod packages;
 mod path_names;
 mod power_cut;

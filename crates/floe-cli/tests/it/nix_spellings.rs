@@ -55,8 +55,11 @@ const HINTS: &[(&str, &str)] = &[
         "try floe profile delete-generations",
     ),
     ("diff-closures ./a ./b", "try floe profile diff-closures"),
-    ("nix-shell -p jq", "try floe shell with store paths"),
-    ("nix-build", "try floe install with the store path"),
+    (
+        "nix-shell -p jq",
+        "try floe shell with names or store paths",
+    ),
+    ("nix-build", "try floe install with a name or a store path"),
     ("nix-channel --update", "floe has no channels"),
     ("nix copy --to x ./a", "try the same without nix"),
     ("eval x", "floe evaluates no Nix expressions"),

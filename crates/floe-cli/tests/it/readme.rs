@@ -1,10 +1,14 @@
 //! The session at the top of README.md, run for real.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use floe_testkit::{corpus, run, scratch};
+use floe_testkit::{Hydra, Nix, Scratch, nixes, run, scratch};
+
+use crate::support::floe;
 
 /// Returns the commands of the session, and the lines that follow each of them.
 fn session() -> Vec<(String, Vec<String>)> {
@@ -37,10 +41,49 @@ fn without_figures(line: &str, home: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// Makes a signed cache with a program `hello` and the four paths that it needs. Returns the path
+/// of the program and the public key.
+fn hello_cache(nix: &Nix, scratch: &Scratch) -> (String, String) {
+    let root = scratch.join("origin");
+    let store = root.join("nix/store");
+    let mut paths: Vec<String> = Vec::new();
+    for number in 0..5 {
+        let hash_part = number.to_string().repeat(32);
+        let name = ["libidn2", "libunistring", "glibc", "xgcc", "hello-2.12.1"][number];
+        let real = store.join(format!("{hash_part}-{name}"));
+        fs::create_dir_all(real.join("bin")).unwrap();
+        let file = real.join("bin/hello");
+        fs::write(&file, "#!/bin/sh\necho 'Hello, world!'\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("/nix/store/{hash_part}-{name}");
+        let references: String = paths.iter().map(|path| format!("{path}\n")).collect();
+        let registration = format!("{path}\n\n{}\n{references}", paths.len());
+        let mut register = nix.command("nix-store", ["--register-validity", "--store"]);
+        let mut register = register.arg(&root).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = register.stdin.take().unwrap();
+        stdin.write_all(registration.as_bytes()).unwrap();
+        drop(stdin);
+        assert!(register.wait().unwrap().success());
+        paths.push(path);
+    }
+    let key = scratch.join("key");
+    let generated = run(&mut floe(["key", "generate", "hello-1"])).expect(0);
+    fs::write(&key, &generated.stdout).unwrap();
+    let public = run(floe(["key", "public"]).arg(&key)).expect(0);
+    let cache = format!("file://{}", scratch.join("cache").display());
+    let mut push = floe(["push", "--to", &cache, "--secret-key-file"]);
+    push.arg(&key).arg("--root").arg(&root).arg(&paths[4]);
+    run(&mut push).expect(0);
+    (paths.remove(4), public.stdout.trim().to_owned())
+}
+
 #[test]
 fn session_in_readme_is_real() {
-    let Some(corpus) = corpus("jq") else { return };
+    let Some(nix) = nixes().pop() else { return };
     let scratch = scratch();
+    let (hello, key) = hello_cache(&nix, &scratch);
+    let hydra = Hydra::start();
+    hydra.add_build("hello", 7, Some(0), &[("out", &hello)]);
     let home = scratch.join("home");
     fs::create_dir(&home).unwrap();
     let floe = Path::new(env!("CARGO_BIN_EXE_floe"));
@@ -48,14 +91,19 @@ fn session_in_readme_is_real() {
     assert!(session.len() >= 3, "{session:?}");
     for (command, expected) in session {
         assert!(command.starts_with("floe "), "{command}");
-        let command = command.replace("file:///srv/cache", &corpus.file_url("zstd"));
         let mut shell = Command::new("sh");
-        // In the environment, the path would be a root for the collections of other tests.
-        shell.args(["-c", &format!("JQ={}; {command} 2>&1", corpus.root)]);
-        shell.env("HOME", &home);
+        shell.args(["-c", &format!("{command} 2>&1")]);
+        shell.env("HOME", &home).current_dir(&home);
         // The store of an ordinary user on a machine without Nix, also for root and beside Nix.
         shell.env("NIX_REMOTE", home.join(".local/share/nix/root"));
-        shell.env("KEY", &corpus.key).current_dir(&home);
+        // The default is a Hydra that no test may ask.
+        let cache = scratch.join("cache");
+        let settings = format!(
+            "names = nixpkgs={}\nsubstituters = file://{}\ntrusted-public-keys = {key}",
+            hydra.source(),
+            cache.display()
+        );
+        shell.env("NIX_CONFIG", settings);
         let path = std::env::var("PATH").unwrap();
         shell.env(
             "PATH",
@@ -71,4 +119,5 @@ fn session_in_readme_is_real() {
         let written = shape(expected.iter().map(String::as_str).collect());
         assert_eq!(printed, written, "{command}: {}", ran.stdout);
     }
+    assert!(!hydra.server.requests().is_empty());
 }

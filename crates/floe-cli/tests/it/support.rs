@@ -14,6 +14,7 @@ pub(crate) fn floe<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comman
     // A server of another test may have had the same port, so its cached narinfos must not be
     // found.
     command.env("XDG_CACHE_HOME", "/dev/null");
+    command.env("NIX_CONFIG", NO_NAMES);
     hide_nix_conf(&mut command);
     command
 }
@@ -26,6 +27,10 @@ pub(crate) fn floe_with_time_limit<S: AsRef<OsStr>>(args: impl IntoIterator<Item
     command.args(["-s", "KILL", "25"]).arg(binary.get_program());
     command.args(binary.get_args()).stdin(Stdio::null());
     command.env("XDG_CACHE_HOME", "/dev/null");
+    command.env("NIX_CONFIG", NO_NAMES);
     hide_nix_conf(&mut command);
     command
 }
+
+/// The configuration of commands that have no other: no test may ask the default name source.
+const NO_NAMES: &str = "names =";

@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["floe-store", "floe-wire"],
     &["floe-transfer", "floe-server"],
     &["floe-cache", "floe-remote"],
-    &["floe-copy"],
+    &["floe-copy", "floe-names"],
     &["floe-config"],
     &["floe-ffi", "floe-cli"],
 ];

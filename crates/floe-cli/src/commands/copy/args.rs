@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args};
 
-use crate::args::{LocalStoreArgs, PathArgs};
+use crate::args::{LocalStoreArgs, NameArgs, PathArgs};
 use crate::copying::TransferArgs;
 
 #[derive(Debug, Args)]
@@ -30,6 +30,8 @@ pub(crate) struct CopyArgs {
     pub(crate) check: bool,
     #[command(flatten)]
     pub(crate) paths: PathArgs,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     #[command(flatten)]

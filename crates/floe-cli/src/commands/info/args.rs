@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::args::{LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, PathArgs};
+use crate::args::{LocalStoreArgs, LogArgs, NameArgs, OptionArgs, OutputArgs, PathArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
@@ -23,6 +23,8 @@ pub(crate) struct InfoArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) paths: PathArgs,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
     #[command(flatten)]
     pub(crate) local: LocalStoreArgs,
     #[command(flatten)]

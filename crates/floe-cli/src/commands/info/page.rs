@@ -1,6 +1,6 @@
 //! The manual page of `floe info`.
 
-use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
+use crate::page::{Example, NAMES, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
@@ -19,6 +19,6 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "floe info --recursive --json /nix/store/HASH-NAME",
         ),
     ],
-    files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS],
+    files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS, NAMES],
     see_also: &["floe-copy(1)", "nix.conf(5)"],
 }];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::PathArgs;
+use crate::args::{NameArgs, PathArgs};
 use crate::copying::TransferArgs;
 
 #[derive(Debug, Args)]
@@ -32,6 +32,8 @@ pub(crate) struct InstallArgs {
     pub(crate) repair: bool,
     #[command(flatten)]
     pub(crate) paths: PathArgs,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
 }

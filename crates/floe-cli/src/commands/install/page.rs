@@ -1,6 +1,6 @@
 //! The manual page of `floe install`.
 
-use crate::page::{Example, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
+use crate::page::{Example, NAMES, NARINFOS, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 
 /// Examples, files and related pages.
 pub(crate) const PAGES: &[Page] = &[Page {
@@ -14,10 +14,14 @@ pub(crate) const PAGES: &[Page] = &[Page {
     ],
     examples: &[
         Example::new(
-            "Install a program from cache.nixos.org into a store of your own",
-            "floe install --root ~/nix-root /nix/store/HASH-hello-2.12.1",
+            "Install a program of nixpkgs from cache.nixos.org, and keep it",
+            "floe install --out-link hello hello",
         )
         .on_main_page(),
+        Example::new(
+            "Install a store path into a store of your own",
+            "floe install --root ~/nix-root /nix/store/HASH-hello-2.12.1",
+        ),
         Example::new(
             "Install from another cache, and keep the closure from the garbage collector",
             "floe install --from https://cache.example.org --trusted-public-keys NAME:KEY \
@@ -28,6 +32,6 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "floe install --dry-run --root ~/nix-root HASH",
         ),
     ],
-    files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS],
+    files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS, NAMES],
     see_also: &["floe-copy(1)", "floe-verify(1)", "nix.conf(5)"],
 }];

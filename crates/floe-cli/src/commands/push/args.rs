@@ -8,7 +8,9 @@ use clap_complete::engine::ArgValueCompleter;
 
 use crate::completions;
 
-use crate::args::{LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, PathArgs, parse_count};
+use crate::args::{
+    LocalStoreArgs, LogArgs, NameArgs, OptionArgs, OutputArgs, PathArgs, parse_count,
+};
 use crate::copying::TransferArgs;
 
 #[derive(Debug, Args)]
@@ -68,6 +70,8 @@ pub(crate) struct PushArgs {
     #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     #[arg(required_unless_present_any = ["all", "stdin", "watch_store"])]
     paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
     #[command(flatten)]
     pub(crate) local: LocalStoreArgs,
     #[command(flatten)]

@@ -8,7 +8,9 @@ use clap_complete::engine::ArgValueCompleter;
 
 use crate::completions;
 
-use crate::args::{LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, TrustArgs, parse_count};
+use crate::args::{
+    LocalStoreArgs, LogArgs, NameArgs, OptionArgs, OutputArgs, TrustArgs, parse_count,
+};
 use crate::copying::TransferArgs;
 
 /// How paths are found, and installed if necessary.
@@ -20,12 +22,14 @@ pub(crate) struct ProgramArgs {
     pub(crate) from: Vec<String>,
     /// Query caches again instead of using their remembered replies
     #[arg(long)]
-    refresh: bool,
+    pub(crate) refresh: bool,
     /// Unpack at most this many paths at once [default: chosen for the processor]
     #[arg(long, short, value_name = "N", value_parser = parse_count)]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     pub(crate) local: LocalStoreArgs,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
@@ -60,8 +64,8 @@ pub(crate) struct RunArgs {
     /// Run this program of the path [default: the only one, else the one with the path's name]
     #[arg(long = "program", value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// A store path, base name, hash part, link such as ./result, name of a present path, or the
-    /// program itself
+    /// A store path, base name, hash part, link such as ./result, name of a present path or of a
+    /// package, or the program itself
     #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     pub(crate) path: String,
     /// The arguments of the program
@@ -73,7 +77,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
-    /// Store paths, base names, hash parts, links such as ./result, or names of present paths
+    /// Store paths, base names, hash parts, links such as ./result, or names of present paths or of
+    /// packages
     #[arg(add = ArgValueCompleter::new(completions::paths), required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     /// The command and its arguments [default: $SHELL, else /bin/sh]

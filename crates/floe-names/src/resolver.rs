@@ -1,0 +1,406 @@
+//! Asks the sources for names, in their order.
+
+mod choice;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use floe_format::{StoreDir, StorePath};
+use floe_transfer::Error;
+
+use crate::error::NameError;
+use crate::file_source::FileSource;
+use crate::hydra::{self, HydraUri};
+use crate::memory::{NameMemory, now};
+use crate::name_spec::NameSpec;
+use crate::package::{Candidate, Fetch, SourceError, Unusable};
+use crate::source_uri::{NameSource, NameSourceUri};
+
+/// A name with its store path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedName {
+    /// The name.
+    pub name: NameSpec,
+    /// The path.
+    pub path: StorePath,
+    /// The source without credentials.
+    pub source: String,
+    /// The alias of the source.
+    pub alias: Option<String>,
+    /// When the source was asked, in seconds since 1970.
+    pub resolved_at: u64,
+    /// When the package was built, in seconds since 1970, if the source tells it.
+    pub built_at: Option<u64>,
+    /// Where the reply comes from.
+    pub origin: Origin,
+    /// The sources that disagree, if they were asked.
+    pub notes: Vec<String>,
+    /// The number of the build, if the source numbers its builds.
+    pub build: Option<u64>,
+}
+
+/// Where the reply of a source comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The source has replied now.
+    Source,
+    /// It is remembered, and not older than the user wants.
+    Remembered,
+    /// It is remembered, because the source does not reply; the text says why.
+    Offline(String),
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveOptions {
+    /// The store directory that the paths must have.
+    pub store_dir: StoreDir,
+    /// How long a remembered name is used without asking its source.
+    pub ttl: Duration,
+    /// Whether all sources are asked, to note those that disagree with the first one.
+    pub compares: bool,
+}
+
+/// The sources of names, in their order.
+pub struct Resolver<'a> {
+    sources: &'a [NameSource],
+    options: ResolveOptions,
+    fetch: &'a Fetch<'a>,
+}
+
+/// The reply of one source for one name.
+#[derive(Clone, Debug)]
+struct SourceReply {
+    candidate: Candidate,
+    resolved_at: u64,
+    origin: Origin,
+}
+
+impl<'a> Resolver<'a> {
+    /// Makes a resolver. `fetch` fetches documents, all at once, and returns a result for each.
+    pub fn new(
+        sources: &'a [NameSource],
+        options: ResolveOptions,
+        fetch: &'a Fetch<'a>,
+    ) -> Resolver<'a> {
+        Resolver {
+            sources,
+            options,
+            fetch,
+        }
+    }
+
+    /// Resolves names, and remembers the replies. Each source is asked for all names at once.
+    ///
+    /// Errors: [`NameError`] of the first name that cannot be resolved.
+    pub fn resolve(
+        &self,
+        names: &[NameSpec],
+        memory: &mut NameMemory,
+    ) -> Result<Vec<ResolvedName>, NameError> {
+        let mut found: Vec<Option<ResolvedName>> = names.iter().map(|_| None).collect();
+        for name in names {
+            self.check_alias(name)?;
+        }
+        for source in self.sources {
+            let is_wanted = |number: &usize| {
+                let alias = &names[*number].source;
+                alias.is_none() || *alias == source.alias
+            };
+            let asked = (0..names.len()).filter(is_wanted);
+            let asked: Vec<usize> = asked
+                .filter(|number| self.options.compares || found[*number].is_none())
+                .collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let specs: Vec<&NameSpec> = asked.iter().map(|number| &names[*number]).collect();
+            for (number, reply) in asked.into_iter().zip(self.ask(source, &specs, memory)) {
+                let name = &names[number];
+                match (&mut found[number], reply) {
+                    (_, Ok(None)) => {}
+                    (Some(first), Ok(Some(reply))) => {
+                        let other = choice::choose(name, &reply.candidate, &self.options);
+                        note_difference(first, source, other);
+                    }
+                    // The user has a path. Another source is asked only for a comparison.
+                    (Some(_), Err(_)) => {}
+                    (empty, Ok(Some(reply))) => {
+                        *empty = Some(self.resolved(name, source, reply)?);
+                    }
+                    (None, Err(error)) => return Err(named(name, source, error)),
+                }
+            }
+        }
+        memory.save();
+        let all = names.iter().zip(found);
+        all.map(|(name, found)| found.ok_or_else(|| self.not_found(name)))
+            .collect()
+    }
+
+    /// Returns the path that the first source with the name had when it was asked last. A file is
+    /// read again. Sends nothing.
+    pub fn remembered(&self, name: &NameSpec, memory: &NameMemory) -> Option<ResolvedName> {
+        let mut sources = self.sources.iter();
+        sources.find_map(|source| {
+            if name.source.is_some() && name.source != source.alias {
+                return None;
+            }
+            let reply = match &source.uri {
+                NameSourceUri::File(path) => ask_file(path, &[name]).pop()?.ok()??,
+                NameSourceUri::Hydra(uri) => {
+                    let remembered = memory.find(&memory_key(source, uri), &name.name)?;
+                    SourceReply {
+                        candidate: remembered.candidate.clone(),
+                        resolved_at: remembered.resolved_at,
+                        origin: Origin::Remembered,
+                    }
+                }
+            };
+            self.resolved(name, source, reply).ok()
+        })
+    }
+
+    /// Returns the path of an earlier successful build, for a cache that has deleted the newest
+    /// one. Returns `None` if the source has none.
+    ///
+    /// Errors: as [`Resolver::resolve`].
+    pub fn earlier(&self, resolved: &ResolvedName) -> Result<Option<ResolvedName>, NameError> {
+        let mut sources = self.sources.iter();
+        let source = sources.find(|source| source.uri.to_string() == resolved.source);
+        let (Some(source), Some(id)) = (source, resolved.build) else {
+            return Ok(None);
+        };
+        let NameSourceUri::Hydra(uri) = &source.uri else {
+            return Ok(None);
+        };
+        let name = &resolved.name;
+        let before = hydra::query_before(uri, &name.name, id, self.fetch);
+        let before = before.map_err(|error| named(name, source, error))?;
+        let reply = before.map(|candidate| SourceReply {
+            candidate,
+            resolved_at: now(),
+            origin: Origin::Source,
+        });
+        reply
+            .map(|reply| self.resolved(name, source, reply))
+            .transpose()
+    }
+
+    /// Asks a source for some names.
+    fn ask(
+        &self,
+        source: &NameSource,
+        specs: &[&NameSpec],
+        memory: &mut NameMemory,
+    ) -> Vec<Result<Option<SourceReply>, SourceError>> {
+        match &source.uri {
+            NameSourceUri::File(path) => ask_file(path, specs),
+            NameSourceUri::Hydra(uri) => {
+                let key = memory_key(source, uri);
+                let query = |names: &[&str]| hydra::query(uri, names, self.fetch);
+                self.ask_or_remember(&key, specs, memory, query)
+            }
+        }
+    }
+
+    /// Returns remembered replies that are new enough, and queries the others.
+    fn ask_or_remember(
+        &self,
+        key: &str,
+        specs: &[&NameSpec],
+        memory: &mut NameMemory,
+        query: impl Fn(&[&str]) -> Vec<Result<Option<Candidate>, SourceError>>,
+    ) -> Vec<Result<Option<SourceReply>, SourceError>> {
+        let fresh = |name: &str| {
+            let remembered = memory.find(key, name)?;
+            let is_fresh = remembered.is_newer_than(self.options.ttl);
+            is_fresh.then(|| SourceReply {
+                candidate: remembered.candidate.clone(),
+                resolved_at: remembered.resolved_at,
+                origin: Origin::Remembered,
+            })
+        };
+        let mut replies: BTreeMap<&str, Result<Option<SourceReply>, SourceError>> = BTreeMap::new();
+        let mut unknown: Vec<&str> = Vec::new();
+        for spec in specs {
+            let name = &*spec.name;
+            if replies.contains_key(name) || unknown.contains(&name) {
+                continue;
+            }
+            match fresh(name) {
+                Some(reply) => {
+                    replies.insert(name, Ok(Some(reply)));
+                }
+                None => unknown.push(name),
+            }
+        }
+        if !unknown.is_empty() {
+            for (name, queried) in unknown.iter().zip(query(&unknown)) {
+                replies.insert(name, self.remember(key, name, memory, queried));
+            }
+        }
+        let replies = specs
+            .iter()
+            .map(|spec| replies.get(&*spec.name).cloned().unwrap_or(Ok(None)));
+        replies.collect()
+    }
+
+    /// Remembers an reply. If the source does not reply, returns the remembered one.
+    fn remember(
+        &self,
+        key: &str,
+        name: &str,
+        memory: &mut NameMemory,
+        queried: Result<Option<Candidate>, SourceError>,
+    ) -> Result<Option<SourceReply>, SourceError> {
+        let cause = match queried {
+            Ok(Some(candidate)) => {
+                memory.insert(key, name, &candidate);
+                return Ok(Some(SourceReply {
+                    candidate,
+                    resolved_at: now(),
+                    origin: Origin::Source,
+                }));
+            }
+            Ok(None) => return Ok(None),
+            Err(error) => error,
+        };
+        let reason = match &cause {
+            SourceError::Fetch(error) if matches!(**error, Error::Cancelled) => return Err(cause),
+            SourceError::Fetch(error) => error.to_string(),
+            SourceError::Reply { place, reason } => format!("cannot read {place}: {reason}"),
+            _ => return Err(cause),
+        };
+        match memory.find(key, name) {
+            Some(remembered) => Ok(Some(SourceReply {
+                candidate: remembered.candidate.clone(),
+                resolved_at: remembered.resolved_at,
+                origin: Origin::Offline(reason),
+            })),
+            None => Err(cause),
+        }
+    }
+
+    /// Makes a name with its path out of an reply.
+    fn resolved(
+        &self,
+        name: &NameSpec,
+        source: &NameSource,
+        reply: SourceReply,
+    ) -> Result<ResolvedName, NameError> {
+        let chosen = choice::choose(name, &reply.candidate, &self.options);
+        let path = chosen.map_err(|error| named(name, source, SourceError::Unusable(error)))?;
+        Ok(ResolvedName {
+            name: name.clone(),
+            path,
+            source: source.uri.to_string(),
+            alias: source.alias.clone(),
+            resolved_at: reply.resolved_at,
+            built_at: reply.candidate.built_at,
+            origin: reply.origin,
+            notes: Vec::new(),
+            build: reply.candidate.build,
+        })
+    }
+
+    /// Checks that there is a source with the alias of a name.
+    fn check_alias(&self, name: &NameSpec) -> Result<(), NameError> {
+        let Some(alias) = &name.source else {
+            return Ok(());
+        };
+        let aliases = self.sources.iter();
+        let aliases: Vec<&str> = aliases.filter_map(|it| it.alias.as_deref()).collect();
+        if aliases.contains(&&**alias) {
+            return Ok(());
+        }
+        let known = match &*aliases {
+            [] => "no source has a name; add one with --names or the setting names".into(),
+            aliases => format!("there are {}", aliases.join(", ")),
+        };
+        Err(NameError::UnknownSource {
+            name: name.to_string(),
+            alias: alias.clone(),
+            known,
+        })
+    }
+
+    fn not_found(&self, name: &NameSpec) -> NameError {
+        let asked = self.sources.iter();
+        let asked = asked.filter(|it| name.source.is_none() || name.source == it.alias);
+        let asked: Vec<String> = asked.map(|source| source.uri.to_string()).collect();
+        let reason = match &*asked {
+            [] => "there is no name source; add one with --names or the setting names, or give a \
+                   store path"
+                .into(),
+            asked => {
+                let verb = if asked.len() == 1 { "has" } else { "have" };
+                format!("{} {verb} no package of this name", asked.join(" and "))
+            }
+        };
+        NameError::NotFound {
+            name: name.to_string(),
+            reason,
+        }
+    }
+}
+
+/// Returns the key of a source among the remembered names: a machine may share them with one of
+/// another system.
+fn memory_key(source: &NameSource, uri: &HydraUri) -> String {
+    format!("{} {}", source.uri, uri.system())
+}
+
+/// Asks a file.
+fn ask_file(path: &Path, specs: &[&NameSpec]) -> Vec<Result<Option<SourceReply>, SourceError>> {
+    let file = FileSource::read(path);
+    let replies = specs.iter().map(|spec| {
+        let found = match &file {
+            Ok(file) => file.find(&spec.name),
+            Err(reason) => Err(reason.clone()),
+        };
+        let found = found.map_err(|reason| SourceError::Reply {
+            place: path.display().to_string(),
+            reason,
+        })?;
+        Ok(found.map(|candidate| SourceReply {
+            candidate,
+            resolved_at: now(),
+            origin: Origin::Source,
+        }))
+    });
+    replies.collect()
+}
+
+/// Notes that another source has another path.
+fn note_difference(
+    first: &mut ResolvedName,
+    source: &NameSource,
+    other: Result<StorePath, Unusable>,
+) {
+    if let Ok(other) = other
+        && other != first.path
+    {
+        let note = format!("{} has {other}, and the first source counts", source.uri);
+        first.notes.push(note);
+    }
+}
+
+fn named(name: &NameSpec, source: &NameSource, error: SourceError) -> NameError {
+    match error {
+        SourceError::Fetch(cause) => NameError::Unreachable {
+            name: name.to_string(),
+            cause,
+        },
+        SourceError::Reply { place, reason } => NameError::Reply { place, reason },
+        SourceError::Unusable(Unusable(reason)) => NameError::Unusable {
+            name: name.to_string(),
+            source_name: source.uri.to_string(),
+            reason,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Tests of the order of sources and of remembered names.
+
+use std::cell::Cell;
+use std::fs;
+
+use floe_cache::{DocumentRequest, Fetched};
+use floe_transfer::Error;
+
+use super::*;
+
+const HASH: &str = "00000000000000000000000000000000";
+
+fn options() -> ResolveOptions {
+    ResolveOptions {
+        store_dir: StoreDir::default(),
+        ttl: Duration::from_secs(3600),
+        compares: false,
+    }
+}
+
+fn build(path: &str) -> Option<Vec<u8>> {
+    let system = hydra::machine_system();
+    let text = format!(
+        r#"{{"id":1,"finished":1,"buildstatus":0,"system":"{system}",
+            "buildoutputs":{{"out":{{"path":"/nix/store/{HASH}-{path}"}}}}}}"#
+    );
+    Some(text.into_bytes())
+}
+
+fn names(texts: &[&str]) -> Vec<NameSpec> {
+    texts
+        .iter()
+        .map(|text| NameSpec::parse(text).unwrap())
+        .collect()
+}
+
+#[test]
+fn first_source_with_the_name_counts() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("names.toml");
+    fs::write(&file, format!("jq = '/nix/store/{HASH}-own'")).unwrap();
+    let sources = [
+        NameSource::parse(&format!("team=file:{}", file.display())).unwrap(),
+        NameSource::parse("nixpkgs=hydra+http://h.example/p/j").unwrap(),
+    ];
+    let asked = Cell::new(0);
+    let fetch = |requests: Vec<DocumentRequest>| -> Fetched {
+        asked.set(asked.get() + requests.len());
+        Ok(requests.iter().map(|_| Ok(build("other"))).collect())
+    };
+    let mut memory = NameMemory::default();
+    let mut resolve = |options: ResolveOptions, texts: &[&str]| {
+        let resolver = Resolver::new(&sources, options, &fetch);
+        resolver.resolve(&names(texts), &mut memory)
+    };
+    let found = resolve(options(), &["jq", "nixpkgs#jq", "curl"]).unwrap();
+    let found: Vec<&str> = found.iter().map(|it| it.path.name()).collect();
+    assert_eq!(found, ["own", "other", "other"]);
+    assert_eq!(asked.get(), 2);
+    // Both replies are remembered.
+    let found = resolve(options(), &["curl", "curl.out"]).unwrap();
+    assert_eq!(asked.get(), 2);
+    assert!(found.iter().all(|it| it.origin == Origin::Remembered));
+    let compares = ResolveOptions {
+        compares: true,
+        ..options()
+    };
+    let found = resolve(compares, &["jq"]).unwrap();
+    assert!(found[0].notes[0].contains("-other, and the first source counts"));
+    let error = resolve(options(), &["x#jq"]).unwrap_err();
+    assert!(
+        error.to_string().ends_with("there are team, nixpkgs"),
+        "{error}"
+    );
+    let error = resolve(options(), &["team#curl"]).unwrap_err().to_string();
+    assert!(
+        error.ends_with("names.toml has no package of this name"),
+        "{error}"
+    );
+}
+
+#[test]
+fn source_that_does_not_reply_is_remembered() {
+    let sources = [NameSource::parse("hydra+http://h.example/p/j").unwrap()];
+    let is_away = Cell::new(false);
+    let fetch = |requests: Vec<DocumentRequest>| -> Fetched {
+        let reply = |_| {
+            if is_away.get() {
+                Err(Error::fetch("http://h.example", "connection refused", true))
+            } else {
+                Ok(build("jq"))
+            }
+        };
+        Ok(requests.iter().map(reply).collect())
+    };
+    let old = ResolveOptions {
+        ttl: Duration::ZERO,
+        ..options()
+    };
+    let resolver = Resolver::new(&sources, old, &fetch);
+    let mut memory = NameMemory::default();
+    let found = resolver.resolve(&names(&["jq"]), &mut memory).unwrap();
+    assert_eq!(found[0].origin, Origin::Source);
+    is_away.set(true);
+    let found = resolver.resolve(&names(&["jq"]), &mut memory).unwrap();
+    assert!(matches!(&found[0].origin, Origin::Offline(why) if why.contains("refused")));
+    let error = resolver.resolve(&names(&["curl", "curl"]), &mut memory);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.starts_with("cannot find curl: cannot fetch http://h.example"),
+        "{error}"
+    );
+}

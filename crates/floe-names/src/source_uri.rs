@@ -1,0 +1,122 @@
+//! The descriptions of name sources.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use floe_transfer::url::redact_credentials;
+
+use crate::error::NameError;
+use crate::hydra::HydraUri;
+use crate::name_spec::is_alias;
+
+/// A configured source: `[ALIAS=]URI`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameSource {
+    /// The text before `#` by which the user can choose the source.
+    pub alias: Option<String>,
+    /// The kind of the source and its place.
+    pub uri: NameSourceUri,
+}
+
+/// The kind of a source and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameSourceUri {
+    /// `file:PATH`: a TOML or JSON file with names and paths.
+    File(PathBuf),
+    /// `hydra+https://HOST/PROJECT/JOBSET`: the newest builds of a jobset.
+    Hydra(HydraUri),
+}
+
+impl NameSource {
+    /// Parses a description.
+    ///
+    /// Errors: [`NameError::SourceUri`]; the text says which part is wrong.
+    pub fn parse(text: &str) -> Result<NameSource, NameError> {
+        let refused = |reason: String| NameError::SourceUri {
+            text: redact_credentials(text),
+            reason,
+        };
+        let (alias, uri) = match text.split_once('=') {
+            Some((alias, uri)) if is_alias(alias) => (Some(alias.to_owned()), uri),
+            _ => (None, text),
+        };
+        let uri = if let Some(rest) = uri.strip_prefix("file:") {
+            let path = match rest.strip_prefix('/') {
+                // Of several slashes, the system reads one.
+                Some(below) => format!("/{}", below.trim_start_matches('/')),
+                None => rest.to_owned(),
+            };
+            if ["", "/"].contains(&&*path) {
+                return Err(refused("it names no file".into()));
+            }
+            let path = std::path::absolute(path).map_err(|error| refused(error.to_string()))?;
+            NameSourceUri::File(path)
+        } else if let Some(url) = uri.strip_prefix("hydra+") {
+            NameSourceUri::Hydra(HydraUri::parse(url).map_err(refused)?)
+        } else {
+            return Err(refused(
+                "a source begins with file: or hydra+https://, after ALIAS= if it has a name"
+                    .into(),
+            ));
+        };
+        Ok(NameSource { alias, uri })
+    }
+}
+
+impl fmt::Display for NameSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(alias) = &self.alias {
+            write!(f, "{alias}=")?;
+        }
+        self.uri.fmt(f)
+    }
+}
+
+impl fmt::Display for NameSourceUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameSourceUri::File(path) => write!(f, "file:{}", path.display()),
+            NameSourceUri::Hydra(hydra) => hydra.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_printed_as_they_are_read() {
+        for text in [
+            "file:/etc/floe/names.toml",
+            "team=file:/srv/names.json",
+            "nixpkgs=hydra+https://hydra.nixos.org/nixos/unstable?prefix=nixpkgs.",
+            "hydra+http://localhost:3000/hydra/team/main",
+            "a=hydra+https://h.example/p/j?prefix=x.&system=aarch64-linux",
+        ] {
+            assert_eq!(NameSource::parse(text).unwrap().to_string(), text);
+        }
+        let file = NameSource::parse("file:///etc/names").unwrap();
+        assert_eq!(file.uri, NameSourceUri::File("/etc/names".into()));
+    }
+
+    #[test]
+    fn wrong_descriptions_are_refused_without_credentials() {
+        for text in [
+            "",
+            "names.toml",
+            "file:",
+            "hydra+https://",
+            "hydra+https://host/project",
+            "hydra+ftp://host/p/j",
+            "hydra+https://host/p/j?unknown=1",
+            "hydra+https://host/p/j#x",
+            "https://cache.example.org",
+        ] {
+            let error = NameSource::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with("cannot use the name source "), "{error}");
+        }
+        let error = NameSource::parse("hydra+https://user:secret@host/p").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Properties of floe-names that hold for any bytes, one function per fuzz target.
+//!
+//! The fuzz targets call these functions with the bytes that libFuzzer finds. The tests of
+//! floe-names call them with the committed corpus.
+
+use std::time::Duration;
+
+use floe_cache::{DocumentRequest, Fetched};
+use floe_format::StoreDir;
+use floe_names::{
+    FileSource, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName, Resolver,
+};
+
+/// A name or a source that is parsed equals what its text is parsed to.
+pub fn check_name(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(name) = NameSpec::parse(text) {
+        assert_eq!(
+            NameSpec::parse(&name.to_string()).expect("it was parsed before"),
+            name
+        );
+    }
+    // A source with credentials is printed without them.
+    if let Ok(source) = NameSource::parse(text)
+        && !text.contains('@')
+    {
+        assert_eq!(
+            NameSource::parse(&source.to_string()).expect("it was parsed before"),
+            source
+        );
+    }
+}
+
+/// Every value of a file that is parsed is a package or refused.
+pub fn check_name_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(file) = FileSource::parse(text) {
+        for name in ["jq", "a.b.c", "python3Packages.requests"] {
+            if let Ok(Some(package)) = file.find(name) {
+                assert!(!package.outputs.is_empty());
+            }
+        }
+    }
+}
+
+/// Whatever a Hydra answers, a name has a path in the store directory or an error.
+pub fn check_hydra_build(data: &[u8]) {
+    let source = "hydra+http://h.example/p/j?system=x86_64-linux";
+    let sources = [NameSource::parse(source).expect("a source")];
+    let fetch = |requests: Vec<DocumentRequest>| -> Fetched {
+        Ok(requests.iter().map(|_| Ok(Some(data.to_vec()))).collect())
+    };
+    let options = ResolveOptions {
+        store_dir: StoreDir::default(),
+        ttl: Duration::ZERO,
+        compares: false,
+    };
+    let resolver = Resolver::new(&sources, options, &fetch);
+    let names = [NameSpec::parse("jq").expect("a name")];
+    let resolved = resolver.resolve(&names, &mut NameMemory::default());
+    if let Ok([ResolvedName { path, .. }]) = resolved.as_deref() {
+        let text = std::str::from_utf8(data).expect("JSON is text");
+        assert!(text.contains(path.as_str()) || text.contains('\\'));
+    }
+}
