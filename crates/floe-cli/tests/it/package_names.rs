@@ -121,6 +121,12 @@ fn names_of_a_file_stand_for_paths_in_all_commands() {
         .store(Path::new(&root), ["--verify", "--check-contents"]);
     assert!(!verified.contains("error"), "{verified}");
 
+    // A file in a present path is named by the path's name, whatever the sources have.
+    let link = packages.scratch.join("link").display().to_string();
+    let file_in_path = ["install", "greet/bin/greet", "-o", &link, "--root", &root];
+    run(&mut packages.floe(&file_in_path, &names)).expect(0);
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new(&packages.new));
+
     let info = run(&mut packages.floe(&["info", "team#old.greet", "--from", &url], &names));
     assert!(info.expect(0).stdout.contains(&packages.old));
     let other = packages.scratch.join("other").display().to_string();
