@@ -69,15 +69,17 @@ impl From<Vec<String>> for Resolution {
 }
 
 impl<'a> PackageNames<'a> {
-    /// Reads the sources of the arguments, else those of the settings. `refresh` tells whether
-    /// remembered names are looked up again.
+    /// Reads the sources of the arguments, else those of the settings. `store_dir` is that of the
+    /// store in question, if it is known. `refresh` tells whether remembered names are looked up
+    /// again.
     ///
     /// Errors: a source has no valid description.
     pub(crate) fn new(
         settings: &'a Settings,
         args: &NameArgs,
-        (store_dir, refresh): (StoreDir, bool),
+        (store_dir, refresh): (Option<&StoreDir>, bool),
     ) -> anyhow::Result<PackageNames<'a>> {
+        let store_dir = store_dir.or(settings.context.store_dir.as_ref());
         let config = &settings.config;
         let texts: Vec<&str> = match &args.names {
             Some(names) => names.split_whitespace().collect(),
@@ -95,7 +97,7 @@ impl<'a> PackageNames<'a> {
             settings,
             sources: sources.collect::<Result<_, _>>()?,
             options: ResolveOptions {
-                store_dir,
+                store_dir: store_dir.cloned().unwrap_or_default(),
                 ttl: Duration::from_secs(ttl),
                 compares: is_verbose(Verbosity::Paths),
             },
@@ -114,7 +116,7 @@ impl<'a> PackageNames<'a> {
     /// arguments stay as they are.
     ///
     /// Errors: names are forbidden; a file has the name, too; a source does not know the name, or
-    /// does not answer.
+    /// does not reply.
     pub(crate) fn resolve(
         &mut self,
         arguments: &[String],
@@ -223,7 +225,7 @@ impl<'a> PackageNames<'a> {
         for round in 0.. {
             let earlier = |name: &ResolvedName| {
                 let earlier = (round < EARLIER_BUILDS_MAX).then(|| self.earlier(name));
-                // Without an answer, the error of the copy is the one to report.
+                // If the source does not reply, the user gets the error of the copy.
                 earlier?.ok()?
             };
             let error = match copy(&found, &earlier) {

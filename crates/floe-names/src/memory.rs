@@ -34,7 +34,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Whether the source was asked at most this time ago. A clock that was ahead does not keep an
+    /// Whether the source was asked at most this time ago. A clock that was ahead does not keep a
     /// reply for longer.
     pub fn is_newer_than(&self, age: Duration) -> bool {
         let own = now().checked_sub(self.resolved_at);

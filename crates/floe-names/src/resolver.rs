@@ -247,7 +247,7 @@ impl<'a> Resolver<'a> {
         replies.collect()
     }
 
-    /// Remembers an reply. If the source does not reply, returns the remembered one.
+    /// Remembers a reply. If the source does not reply, returns the remembered one.
     fn remember(
         &self,
         key: &str,
@@ -283,7 +283,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Makes a name with its path out of an reply.
+    /// Makes a name with its path out of a reply.
     fn resolved(
         &self,
         name: &NameSpec,

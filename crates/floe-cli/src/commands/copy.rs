@@ -37,9 +37,8 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         Follow::No
     };
     let layout = source.layout().or(target.layout());
-    let store_dir = layout.map(|layout| layout.store_dir.clone());
-    let store_dir = store_dir.or_else(|| settings.context.store_dir.clone());
-    let options = (store_dir.unwrap_or_default(), args.transfer.refresh);
+    let store_dir = layout.map(|layout| &layout.store_dir);
+    let options = (store_dir, args.transfer.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
     let (paths, names) = follow.first_paths(&args.paths, &mut packages, (&*source, &*target))?;
     let trust = &args.transfer.trust;

@@ -34,7 +34,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let options = (source.store_dir().clone(), args.refresh);
+    let options = (Some(source.store_dir()), args.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
     let roots = requested(
         &args.paths,

@@ -30,19 +30,20 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let arguments = args.paths.read()?;
     let paths = settings.follow_links(&arguments, &stores)?;
     let layout = request.target.layout();
-    let mut packages = packages(&args, &settings, layout)?;
+    let store_dir = layout.map(|layout| &layout.store_dir);
+    let options = (store_dir, args.transfer.refresh);
+    let mut packages = PackageNames::new(&settings, &args.names, options)?;
     let found = match layout {
         Some(layout) => packages.find((&arguments, paths), (layout, First::Sources))?,
         None => packages.resolve(&arguments, path_names::as_files(paths))?,
     };
     packages.copy_newest(found, |found, earlier| {
         let request = CopyRequest {
-            paths: RequestedPaths::Named(found.texts.clone()),
             order: request.order,
             ..CopyRequest::new(
                 request.sources.clone(),
                 request.target.clone(),
-                RequestedPaths::All,
+                RequestedPaths::Named(found.texts.clone()),
             )
         };
         copy(&args, &settings, (request, &found.names, earlier))
@@ -70,18 +71,6 @@ fn copy(
         is_result: true,
     };
     command.run(request)
-}
-
-/// Returns the sources of names for paths of the target.
-fn packages<'a>(
-    args: &InstallArgs,
-    settings: &'a Settings,
-    layout: Option<&StoreLayout>,
-) -> anyhow::Result<PackageNames<'a>> {
-    let store_dir = layout.map(|layout| layout.store_dir.clone());
-    let store_dir = store_dir.or_else(|| settings.context.store_dir.clone());
-    let store_dir = store_dir.unwrap_or_default();
-    PackageNames::new(settings, &args.names, (store_dir, args.transfer.refresh))
 }
 
 /// Hashes the valid paths of the requested closures, and records those that are damaged, which the

@@ -47,9 +47,8 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
         ))),
         (false, false, _) => Follow::No,
     };
-    let store_dir = source.layout().map(|layout| layout.store_dir.clone());
-    let store_dir = store_dir.or_else(|| settings.context.store_dir.clone());
-    let options = (store_dir.unwrap_or_default(), false);
+    let store_dir = source.layout().map(|layout| &layout.store_dir);
+    let options = (store_dir, false);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
     let (paths, names) = follow.first_paths(&path_args, &mut packages, (&*source, &*target))?;
     let transfer = args.transfer();

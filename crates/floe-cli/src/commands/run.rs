@@ -114,7 +114,7 @@ impl Installed {
                 why_not_local(&*target)
             )));
         };
-        let options = (layout.store_dir.clone(), args.refresh);
+        let options = (Some(&layout.store_dir), args.refresh);
         let mut packages = PackageNames::new(&settings, &args.names, options)?;
         let found = match installed_before() {
             Some(texts) => texts.into(),

@@ -419,7 +419,7 @@ fn two_sources_that_disagree_are_shown_with_verbose() {
 }
 
 #[test]
-fn path_that_the_cache_has_deleted_is_replaced_by_an_earlier_build() {
+fn deleted_path_is_replaced_by_an_earlier_build() {
     let Some(packages) = packages() else { return };
     let hydra = Hydra::start();
     let deleted = format!("/nix/store/{}-greet-3.0", "1".repeat(32));

@@ -17,18 +17,26 @@ type QueryResult = Result<Option<Candidate>, SourceError>;
 pub(crate) fn query(uri: &HydraUri, names: &[&str], fetch: &Fetch<'_>) -> Vec<QueryResult> {
     let urls = names.iter().map(|name| uri.latest_url(name)).collect();
     let newest = get_all(urls, fetch, Build::parse);
+    let absent = names.iter().zip(&newest);
+    let absent = absent.filter(|(_, found)| matches!(found, Ok(None)));
+    let urls: Vec<String> = absent.map(|(name, _)| uri.recent_url(name)).collect();
+    let mut recent = if urls.is_empty() {
+        Vec::new().into_iter()
+    } else {
+        get_all(urls, fetch, Build::parse_list).into_iter()
+    };
     let results = names.iter().zip(newest);
     let results = results.map(|(name, found)| match found? {
         Some(build) if build.has_succeeded() => candidate(uri, build).map(Some),
         Some(build) => Err(no_success(uri, name, &build)),
-        None => absent(uri, name, fetch),
+        None => absent_job(uri, name, recent.next().unwrap_or(Ok(None))?),
     });
     results.collect()
 }
 
 /// Tells a job without a successful build from one that does not exist: a Hydra says 404 for both.
-fn absent(uri: &HydraUri, name: &str, fetch: &Fetch<'_>) -> QueryResult {
-    let recent = get(uri.recent_url(name), fetch, Build::parse_list)?.unwrap_or_default();
+fn absent_job(uri: &HydraUri, name: &str, recent: Option<Vec<Build>>) -> QueryResult {
+    let recent = recent.unwrap_or_default();
     match recent.first() {
         Some(newest) if !recent.iter().any(Build::has_succeeded) => {
             Err(no_success(uri, name, newest))
@@ -181,6 +189,19 @@ mod tests {
             }
         }
         assert!(run("jq", &[(RECENT, "[]")]).unwrap().is_none());
+    }
+
+    #[test]
+    fn absent_jobs_are_queried_together() {
+        let uri = HydraUri::parse("http://h.example/p/j").unwrap();
+        let rounds = std::cell::Cell::new(0);
+        let fetch = |requests: Vec<DocumentRequest>| {
+            rounds.set(rounds.get() + 1);
+            Ok(requests.iter().map(|_| Ok(None)).collect())
+        };
+        let found = query(&uri, &["a", "b", "c"], &fetch);
+        assert!(found.len() == 3 && found.iter().all(|it| matches!(it, Ok(None))));
+        assert_eq!(rounds.get(), 2);
     }
 
     #[test]
