@@ -27,6 +27,7 @@ pub mod compression;
 pub mod content_address;
 pub mod derivation;
 pub mod drv_name;
+pub mod elf;
 pub mod hash;
 pub mod hash_part;
 pub mod nar;
