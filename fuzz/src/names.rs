@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use floe_cache::{DocumentRequest, Fetched};
+use floe_cache::{Document, DocumentRequest, Fetched};
 use floe_format::StoreDir;
 use floe_names::{
     FileSource, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName, Resolver,
+    parse_list,
 };
 
 /// A name or a source that is parsed equals what its text is parsed to.
@@ -52,7 +53,7 @@ pub fn check_hydra_build(data: &[u8]) {
     let source = "hydra+http://h.example/p/j?system=x86_64-linux";
     let sources = [NameSource::parse(source).expect("a source")];
     let fetch = |requests: Vec<DocumentRequest>| -> Fetched {
-        Ok(requests.iter().map(|_| Ok(Some(data.to_vec()))).collect())
+        Ok(requests.iter().map(|_| Ok(document(data))).collect())
     };
     let options = ResolveOptions {
         store_dir: StoreDir::default(),
@@ -65,5 +66,36 @@ pub fn check_hydra_build(data: &[u8]) {
     if let Ok([ResolvedName { path, .. }]) = resolved.as_deref() {
         let text = std::str::from_utf8(data).expect("JSON is text");
         assert!(text.contains(path.as_str()) || text.contains('\\'));
+    }
+}
+
+/// The parts of an entry are parts of its path, and no list makes a name resolve without a cache.
+pub fn check_name_list(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        for entry in parse_list(text) {
+            assert!(entry.path.ends_with(entry.base_name));
+            assert!(entry.base_name[33..].starts_with(entry.package));
+            assert!(!entry.output.is_empty() && entry.path.contains(entry.version));
+        }
+    }
+    let sources = [NameSource::parse("list+http://h.example/l").expect("a source")];
+    let fetch = |requests: Vec<DocumentRequest>| -> Fetched {
+        Ok(requests.iter().map(|_| Ok(document(data))).collect())
+    };
+    let options = ResolveOptions {
+        store_dir: StoreDir::default(),
+        ttl: Duration::ZERO,
+        compares: false,
+    };
+    let resolver = Resolver::new(&sources, options, &fetch);
+    let names = [NameSpec::parse("jq").expect("a name")];
+    let resolved = resolver.resolve(&names, &mut NameMemory::default());
+    assert!(resolved.is_err());
+}
+
+fn document(data: &[u8]) -> Document {
+    Document::Found {
+        body: data.to_vec(),
+        etag: None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use floe_transfer::url::{parse_url, redact};
 use floe_transfer::{Cancel, Error};
-use reqwest::header::{ACCEPT, HeaderValue};
+use reqwest::header::{ACCEPT, ETAG, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, StatusCode};
 use tokio::time::timeout;
 
@@ -20,15 +20,42 @@ pub struct DocumentRequest {
     pub url: String,
     /// The media type that the server shall send.
     pub accept: &'static str,
+    /// The `ETag` of the document that the caller has: the server need not send it again.
+    pub known_etag: Option<String>,
     /// The largest size in bytes.
     pub len_max: usize,
     /// The longest time until the document is there, with all attempts.
     pub deadline: Duration,
 }
 
-/// The results of requests for documents in their order; `None` for a document that the server does
-/// not have. The outer error is that of all requests.
-pub type Fetched = Result<Vec<Result<Option<Vec<u8>>, Error>>, Error>;
+/// The reply to a request for a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// The server does not have the document.
+    Absent,
+    /// The document has the `ETag` that the caller knows.
+    Unchanged,
+    /// The document.
+    Found {
+        /// Its bytes.
+        body: Vec<u8>,
+        /// Its `ETag`, if the server tells it.
+        etag: Option<String>,
+    },
+}
+
+impl Document {
+    /// Returns the bytes of a document, if the server has sent it.
+    pub fn into_body(self) -> Option<Vec<u8>> {
+        match self {
+            Document::Found { body, .. } => Some(body),
+            Document::Absent | Document::Unchanged => None,
+        }
+    }
+}
+
+/// The results of requests for documents in their order. The outer error is that of all requests.
+pub type Fetched = Result<Vec<Result<Document, Error>>, Error>;
 
 /// Fetches documents, all at once.
 ///
@@ -56,13 +83,19 @@ pub fn fetch_documents(
     Ok(results.into_iter().flatten().collect())
 }
 
-async fn fetch(client: &CacheClient, request: DocumentRequest) -> Result<Option<Vec<u8>>, Error> {
+async fn fetch(client: &CacheClient, request: DocumentRequest) -> Result<Document, Error> {
     let url = parse_url(&request.url)?;
     let shown = redact(&url);
     let mut message = Message::from(Method::GET);
     message.needs_tls = true;
     let accept = HeaderValue::from_static(request.accept);
     message.headers.insert(ACCEPT, accept);
+    let known = request.known_etag.as_deref().map(HeaderValue::from_str);
+    let known = known.and_then(Result::ok);
+    let is_conditional = known.is_some();
+    message
+        .headers
+        .extend(known.map(|etag| (IF_NONE_MATCH, etag)));
     let exchange = exchange_up_to(client, url, message, request.len_max);
     let Ok(reply) = timeout(request.deadline, exchange).await else {
         let seconds = request.deadline.as_secs_f64();
@@ -75,12 +108,17 @@ async fn fetch(client: &CacheClient, request: DocumentRequest) -> Result<Option<
         body,
     } = reply?;
     match status {
-        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Document::Absent),
+        StatusCode::NOT_MODIFIED if is_conditional => Ok(Document::Unchanged),
         status if !status.is_success() => Err(status_error(&shown, status, &headers)),
         _ if body.len() > request.len_max => {
             let reason = format!("it has more than {} bytes", request.len_max);
             Err(Error::fetch(&shown, reason, false))
         }
-        _ => Ok(Some(body)),
+        _ => {
+            let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+            let etag = etag.map(str::to_owned);
+            Ok(Document::Found { body, etag })
+        }
     }
 }

@@ -31,7 +31,7 @@ mod writer;
 
 pub use binary_cache::{BinaryCache, CacheOptions};
 pub use disk_cached_storage::DiskCachedStorage;
-pub use documents::{DocumentRequest, Fetched, fetch_documents};
+pub use documents::{Document, DocumentRequest, Fetched, fetch_documents};
 pub use error::CacheError;
 pub use file::{FileCacheUri, FileStorage};
 pub use http::{ContentEncodings, HttpCacheUri, HttpStorage};

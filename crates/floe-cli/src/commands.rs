@@ -20,6 +20,7 @@ pub(crate) mod profile;
 pub(crate) mod push;
 pub(crate) mod roots;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sign;
 pub(crate) mod uninstall;
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     Run(Box<run::args::RunArgs>),
     /// Run a shell or a command with the programs of store paths in PATH
     Shell(Box<run::args::ShellArgs>),
+    /// Find packages by words in their names
+    Search(search::args::SearchArgs),
     /// List the paths that links and profiles keep, with their sizes
     List(list::args::ListArgs),
     /// Remove a link or a profile's entry, so that a collection can free what only it keeps
@@ -134,6 +137,7 @@ impl Cli {
             Command::Push(args) => push::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Shell(args) => run::shell(&args),
+            Command::Search(args) => search::run(&args),
             Command::List(args) => list::run(&args),
             Command::Uninstall(args) => uninstall::run(&args),
             Command::Roots(args) => roots::run(&args),
@@ -203,6 +207,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     copy::page::PAGES,
     push::page::PAGES,
     run::page::PAGES,
+    search::page::PAGES,
     list::page::PAGES,
     uninstall::page::PAGES,
     roots::page::PAGES,

@@ -4,15 +4,18 @@ mod fetcher;
 mod outcome;
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use floe_cache::{DocumentRequest, Fetched};
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_names::{
-    NameError, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName, Resolver,
+    FoundPackages, NameError, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName,
+    Resolver, check_source,
 };
 use floe_store::{StoreLayout, StoreReader};
+use floe_transfer::StoreConfig;
 
 use crate::args::NameArgs;
 use crate::display::{Verbosity, is_verbose, warn};
@@ -22,12 +25,14 @@ use crate::options::Settings;
 use crate::path_names;
 use fetcher::Fetcher;
 use outcome::print_name;
-pub(crate) use outcome::to_json;
+pub(crate) use outcome::{ago, to_json};
 
 /// The name sources of a command.
 pub(crate) struct PackageNames<'a> {
     pub(crate) settings: &'a Settings,
     sources: Vec<NameSource>,
+    /// The caches of the command, if the user names them.
+    caches: Vec<Arc<dyn StoreConfig>>,
     options: ResolveOptions,
     memory: NameMemory,
     is_forbidden: bool,
@@ -96,6 +101,7 @@ impl<'a> PackageNames<'a> {
         Ok(PackageNames {
             settings,
             sources: sources.collect::<Result<_, _>>()?,
+            caches: Vec::new(),
             options: ResolveOptions {
                 store_dir: store_dir.cloned().unwrap_or_default(),
                 ttl: Duration::from_secs(ttl),
@@ -105,6 +111,11 @@ impl<'a> PackageNames<'a> {
             is_forbidden: args.no_names,
             has_used_network: Cell::new(false),
         })
+    }
+
+    /// Names the caches that the user has chosen, in place of the substituters.
+    pub(crate) fn set_caches(&mut self, caches: &[Arc<dyn StoreConfig>]) {
+        self.caches = caches.to_vec();
     }
 
     /// Whether names are looked up or refused.
@@ -257,9 +268,26 @@ impl<'a> PackageNames<'a> {
     /// Returns an earlier path of a name.
     fn earlier(&self, name: &ResolvedName) -> Result<Option<ResolvedName>, NameError> {
         let fetcher = Fetcher::new(self);
-        let fetch = |requests| fetcher.fetch(requests);
-        let resolver = Resolver::new(&self.sources, self.options.clone(), &fetch);
+        let resolver = Resolver::new(&self.sources, self.options.clone(), &fetcher);
         resolver.earlier(name)
+    }
+
+    /// Searches the sources that can list their packages for names with all words.
+    ///
+    /// Errors: a source does not reply.
+    pub(crate) fn search(&self, words: &[String]) -> Result<FoundPackages, NameError> {
+        let kept = (&self.memory, self.options.ttl);
+        floe_names::search(&self.sources, words, kept, &Fetcher::new(self))
+    }
+
+    /// Asks each source now, and returns what it replies.
+    pub(crate) fn check_sources(&self, name: &str) -> Vec<(String, Result<String, NameError>)> {
+        let fetcher = Fetcher::new(self);
+        let results = self.sources.iter().map(|source| {
+            let result = check_source(source, name, (&self.memory, &fetcher));
+            (source.to_string(), result)
+        });
+        results.collect()
     }
 
     /// Whether a source was asked over the network, for which threads have started.
@@ -270,8 +298,7 @@ impl<'a> PackageNames<'a> {
     fn ask(&mut self, specs: &[NameSpec]) -> Result<Vec<ResolvedName>, NameError> {
         let mut memory = std::mem::take(&mut self.memory);
         let fetcher = Fetcher::new(self);
-        let fetch = |requests| fetcher.fetch(requests);
-        let resolver = Resolver::new(&self.sources, self.options.clone(), &fetch);
+        let resolver = Resolver::new(&self.sources, self.options.clone(), &fetcher);
         let resolved = resolver.resolve(specs, &mut memory);
         drop(fetcher);
         self.memory = memory;

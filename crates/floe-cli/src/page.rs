@@ -94,6 +94,13 @@ pub(crate) const NAMES: File = File {
               delete the file at any time.",
 };
 
+/// The lists of name sources.
+pub(crate) const LISTS: File = File {
+    names: "$XDG_CACHE_HOME/floe/lists/ (~/.cache/floe/lists/)",
+    content: "the lists of store paths that name sources have sent. You may delete them at any \
+              time.",
+};
+
 /// The narinfo disk cache.
 pub(crate) const NARINFOS: File = File {
     names: "$XDG_CACHE_HOME/floe/narinfos.sqlite (~/.cache/floe/narinfos.sqlite)",

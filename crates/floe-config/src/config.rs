@@ -90,7 +90,7 @@ settings! {
     /// A setting that only floe reads.
     "max-closure-paths" => max_closure_paths: u64 = CLOSURE_MAX as u64;
     /// The name sources, a setting that only floe reads.
-    "names" => names: UrlList = List(vec![NIXPKGS_NAMES.into()]);
+    "names" => names: UrlList = List(NIXPKGS_NAMES.map(Into::into).into());
     /// In seconds, a setting that only floe reads.
     "names-ttl" => names_ttl: u32 = 3600;
     /// In seconds.
@@ -283,8 +283,12 @@ impl Config {
     }
 }
 
-/// The name source without configuration: the newest builds of the channel nixos-unstable.
-const NIXPKGS_NAMES: &str = "nixpkgs=hydra+https://hydra.nixos.org/nixos/unstable?prefix=nixpkgs.";
+/// The name sources without configuration: the newest builds for the channel nixos-unstable, and
+/// its list, which can be searched.
+const NIXPKGS_NAMES: [&str; 2] = [
+    "nixpkgs=hydra+https://hydra.nixos.org/nixos/unstable?prefix=nixpkgs.",
+    "channel=list+https://channels.nixos.org/nixos-unstable/store-paths.xz",
+];
 
 /// Nix's default of `build-users-group`.
 fn default_group(environment: &Environment) -> String {

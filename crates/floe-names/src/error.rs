@@ -59,6 +59,14 @@ pub enum NameError {
         /// The cause.
         reason: String,
     },
+    /// A source does not reply to a search.
+    #[error("cannot read the name source {source_name}: {cause}")]
+    SourceAway {
+        /// The URI of the source.
+        source_name: String,
+        /// The failure of the request.
+        cause: Arc<Error>,
+    },
     /// A source does not reply.
     #[error("cannot find {name}: {cause}")]
     Unreachable {
@@ -76,7 +84,9 @@ impl NameError {
             NameError::Grammar { .. }
             | NameError::SourceUri { .. }
             | NameError::UnknownSource { .. } => ErrorKind::Usage,
-            NameError::Unreachable { cause, .. } => cause.kind(),
+            NameError::Unreachable { cause, .. } | NameError::SourceAway { cause, .. } => {
+                cause.kind()
+            }
             NameError::NotFound { .. } | NameError::Unusable { .. } | NameError::Reply { .. } => {
                 ErrorKind::Failed
             }

@@ -55,15 +55,10 @@ impl FileSource {
         let found = of_system.and_then(|names| find(names, name));
         let found = found.or_else(|| find(&self.names, name).filter(|_| name != system));
         let Some(value) = found else { return Ok(None) };
-        let paths: Option<BTreeMap<String, String>> = match value {
-            Value::String(path) => Some(BTreeMap::from([("out".into(), path.clone())])),
-            Value::Object(outputs) if has_outputs(outputs) => outputs
-                .iter()
-                .map(|(output, path)| Some((output.clone(), path.as_str()?.to_owned())))
-                .collect(),
+        let paths = match value {
             // A set of packages has no path of its own.
-            Value::Object(_) => return Ok(None),
-            _ => None,
+            Value::Object(table) if !has_outputs(table) => return Ok(None),
+            value => outputs(value),
         };
         match paths {
             Some(outputs) => Ok(Some(Candidate {
@@ -74,6 +69,62 @@ impl FileSource {
                 "the value of {name} is neither a path nor a table of outputs and paths"
             )),
         }
+    }
+}
+
+impl FileSource {
+    /// Returns the names for this machine with the paths of their outputs. Leaves out values of
+    /// another form.
+    pub(crate) fn packages(&self) -> Vec<(String, BTreeMap<String, String>)> {
+        let system = machine_system();
+        let mut found = Vec::new();
+        collect(&self.names, "", &mut found);
+        let own = found.iter().filter_map(|(name, outputs)| {
+            let name = name.strip_prefix(&system)?.strip_prefix('.')?;
+            Some((name.to_owned(), outputs.clone()))
+        });
+        let mut packages: BTreeMap<String, BTreeMap<String, String>> =
+            found.iter().cloned().collect();
+        packages.extend(own);
+        packages.retain(|name, _| !is_for_system(name));
+        packages.into_iter().collect()
+    }
+}
+
+/// Whether a name is in a table with the name of a system.
+fn is_for_system(name: &str) -> bool {
+    name.split_once('.')
+        .is_some_and(|(first, _)| first.ends_with("-linux") || first.ends_with("-darwin"))
+}
+
+/// Adds the packages of a table and of the tables in it.
+fn collect(
+    table: &Map<String, Value>,
+    prefix: &str,
+    found: &mut Vec<(String, BTreeMap<String, String>)>,
+) {
+    for (name, value) in table {
+        let name = format!("{prefix}{name}");
+        match value {
+            Value::Object(table) if !has_outputs(table) => {
+                collect(table, &format!("{name}."), found)
+            }
+            value => found.extend(outputs(value).map(|outputs| (name, outputs))),
+        }
+    }
+}
+
+/// Returns the paths of the outputs of a package.
+fn outputs(value: &Value) -> Option<BTreeMap<String, String>> {
+    match value {
+        Value::String(path) => Some(BTreeMap::from([("out".into(), path.clone())])),
+        Value::Object(outputs) => {
+            let outputs = outputs.iter();
+            outputs
+                .map(|(output, path)| Some((output.clone(), path.as_str()?.to_owned())))
+                .collect()
+        }
+        _ => None,
     }
 }
 

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use floe_store::WrittenFile;
-use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::package::Candidate;
+use crate::cache_file::{now, replace};
+use crate::package::{Candidate, SourceReply};
 
 /// The remembered names of a user, in a file.
 ///
@@ -21,8 +19,13 @@ pub struct NameMemory {
     /// `None` if the user has no place for it.
     file: Option<PathBuf>,
     names: BTreeMap<String, Remembered>,
+    /// The systems of the paths whose programs were read.
+    pub(crate) systems: Systems,
     has_changed: bool,
 }
+
+/// The systems of paths by their base names; `None` for a path without programs.
+pub(crate) type Systems = BTreeMap<String, Option<String>>;
 
 /// A remembered package of a source.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -47,6 +50,8 @@ impl Remembered {
 struct Contents {
     version: u32,
     names: BTreeMap<String, Remembered>,
+    #[serde(default)]
+    systems: Systems,
 }
 
 impl NameMemory {
@@ -56,8 +61,14 @@ impl NameMemory {
         NameMemory {
             file,
             names: contents.names,
+            systems: contents.systems,
             has_changed: false,
         }
+    }
+
+    /// Returns the directory of the file, for other files that save work.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.file.as_deref()?.parent()
     }
 
     /// Returns a name of a source.
@@ -66,10 +77,10 @@ impl NameMemory {
     }
 
     /// Remembers a name of a source.
-    pub(crate) fn insert(&mut self, source: &str, name: &str, candidate: &Candidate) {
+    pub(crate) fn insert(&mut self, source: &str, name: &str, reply: &SourceReply) {
         let remembered = Remembered {
-            resolved_at: now(),
-            candidate: candidate.clone(),
+            resolved_at: reply.resolved_at,
+            candidate: reply.candidate.clone(),
         };
         self.names.insert(key(source, name), remembered);
         self.has_changed = true;
@@ -80,8 +91,16 @@ impl NameMemory {
         let Some(file) = self.file.as_ref().filter(|_| self.has_changed) else {
             return;
         };
-        let mut names = read(file).unwrap_or_default().names;
+        let Contents {
+            mut names,
+            mut systems,
+            ..
+        } = read(file).unwrap_or_default();
         names.append(&mut self.names.clone());
+        systems.append(&mut self.systems.clone());
+        while systems.len() > SYSTEMS_MAX {
+            systems.pop_first();
+        }
         while names.len() > NAMES_MAX {
             let oldest = names.iter().min_by_key(|(_, it)| it.resolved_at);
             let oldest = oldest.map(|(key, _)| key.clone());
@@ -90,9 +109,11 @@ impl NameMemory {
         let contents = Contents {
             version: VERSION,
             names,
+            systems,
         };
-        // The next process resolves the names again.
-        let _: Option<()> = write(file, &contents);
+        let text = serde_json::to_vec(&contents).ok();
+        // Without it, the next process resolves the names again.
+        let _: Option<()> = text.and_then(|text| replace(file, &[&text]));
         self.has_changed = false;
     }
 }
@@ -108,32 +129,14 @@ fn read(file: &Path) -> Option<Contents> {
     (contents.version == VERSION).then_some(contents)
 }
 
-fn write(file: &Path, contents: &Contents) -> Option<()> {
-    let directory = file.parent()?;
-    fs::create_dir_all(directory).ok()?;
-    let temporary = directory.join(format!(".names.json.{}", std::process::id()));
-    let text = serde_json::to_vec(contents).ok()?;
-    let created = WrittenFile::create(&temporary, Mode::from_raw_mode(0o600));
-    let written = created.and_then(|created| created.complete(|file| file.write_all(&text)));
-    let written = written.and_then(|()| fs::rename(&temporary, file));
-    if written.is_err() {
-        // A process of the same number, which was killed, may have left it.
-        fs::remove_file(&temporary).ok()?;
-    }
-    written.ok()
-}
-
-/// Returns the time in seconds since 1970.
-pub(crate) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
-}
-
 /// The version of the format of the file.
 const VERSION: u32 = 1;
 
 /// How many names are remembered.
 const NAMES_MAX: usize = 1000;
+
+/// How many paths with their systems are remembered.
+const SYSTEMS_MAX: usize = 5000;
 
 /// The largest file in bytes; a name has about 300.
 const FILE_LEN_MAX: u64 = 16 * 1024 * 1024;
@@ -155,9 +158,9 @@ mod tests {
         let file = place.path().join("cache/names.json");
         let mut first = NameMemory::open(Some(file.clone()));
         let mut second = NameMemory::open(Some(file.clone()));
-        first.insert("s", "a", &candidate("/a"));
+        first.insert("s", "a", &candidate("/a").into());
         first.save();
-        second.insert("s", "b", &candidate("/b"));
+        second.insert("s", "b", &candidate("/b").into());
         second.save();
         let mut both = NameMemory::open(Some(file.clone()));
         let found = both.find("s", "a").unwrap();
@@ -170,7 +173,7 @@ mod tests {
         assert!(!future.is_newer_than(Duration::from_secs(60)));
         assert!(both.find("s", "b").is_some() && both.find("other", "b").is_none());
         for number in 0..NAMES_MAX + 10 {
-            both.insert("s", &number.to_string(), &candidate("/c"));
+            both.insert("s", &number.to_string(), &candidate("/c").into());
         }
         both.save();
         assert_eq!(NameMemory::open(Some(file)).names.len(), NAMES_MAX);
@@ -184,12 +187,12 @@ mod tests {
             fs::write(&file, text).unwrap();
             let mut memory = NameMemory::open(Some(file.clone()));
             assert!(memory.names.is_empty(), "{text}");
-            memory.insert("s", "a", &candidate("/a"));
+            memory.insert("s", "a", &candidate("/a").into());
             memory.save();
             assert_eq!(NameMemory::open(Some(file.clone())).names.len(), 1);
         }
         let mut nowhere = NameMemory::open(Some("/dev/null/names.json".into()));
-        nowhere.insert("s", "a", &candidate("/a"));
+        nowhere.insert("s", "a", &candidate("/a").into());
         nowhere.save();
         assert!(nowhere.find("s", "a").is_some());
     }

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use floe_cache::{DocumentRequest, Fetched};
 use floe_transfer::Error;
 use serde::{Deserialize, Serialize};
 
-/// Fetches documents, all at once.
-pub type Fetch<'a> = dyn Fn(Vec<DocumentRequest>) -> Fetched + 'a;
+use crate::cache_file::now;
 
 /// A package as a source knows it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
@@ -24,6 +22,40 @@ pub struct Candidate {
     /// The number of the build, if the source numbers its builds.
     #[serde(default)]
     pub build: Option<u64>,
+}
+
+/// The reply of one source for one name.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceReply {
+    pub(crate) candidate: Candidate,
+    /// When the source was asked, in seconds since 1970.
+    pub(crate) resolved_at: u64,
+    pub(crate) origin: Origin,
+}
+
+impl From<Candidate> for SourceReply {
+    /// Makes a reply that the source has given now.
+    fn from(candidate: Candidate) -> SourceReply {
+        SourceReply {
+            candidate,
+            resolved_at: now(),
+            origin: Origin::Source,
+        }
+    }
+}
+
+/// The result of a query for one name; `None` if the source does not have it.
+pub(crate) type QueryResult = Result<Option<SourceReply>, SourceError>;
+
+/// Where the reply of a source comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The source has replied now.
+    Source,
+    /// It is remembered, and not older than the user wants.
+    Remembered,
+    /// It is remembered, because the source does not reply; the text says why.
+    Offline(String),
 }
 
 /// Why a source cannot reply.

@@ -9,12 +9,14 @@ use std::time::Duration;
 use floe_format::{StoreDir, StorePath};
 use floe_transfer::Error;
 
+use crate::access::Access;
 use crate::error::NameError;
 use crate::file_source::FileSource;
-use crate::hydra::{self, HydraUri};
-use crate::memory::{NameMemory, now};
+use crate::hydra;
+use crate::list;
+use crate::memory::NameMemory;
 use crate::name_spec::NameSpec;
-use crate::package::{Candidate, Fetch, SourceError, Unusable};
+use crate::package::{Origin, QueryResult, SourceError, SourceReply, Unusable};
 use crate::source_uri::{NameSource, NameSourceUri};
 
 /// A name with its store path.
@@ -40,17 +42,6 @@ pub struct ResolvedName {
     pub build: Option<u64>,
 }
 
-/// Where the reply of a source comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The source has replied now.
-    Source,
-    /// It is remembered, and not older than the user wants.
-    Remembered,
-    /// It is remembered, because the source does not reply; the text says why.
-    Offline(String),
-}
-
 /// How names are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveOptions {
@@ -66,28 +57,20 @@ pub struct ResolveOptions {
 pub struct Resolver<'a> {
     sources: &'a [NameSource],
     options: ResolveOptions,
-    fetch: &'a Fetch<'a>,
-}
-
-/// The reply of one source for one name.
-#[derive(Clone, Debug)]
-struct SourceReply {
-    candidate: Candidate,
-    resolved_at: u64,
-    origin: Origin,
+    access: &'a dyn Access,
 }
 
 impl<'a> Resolver<'a> {
-    /// Makes a resolver. `fetch` fetches documents, all at once, and returns a result for each.
+    /// Makes a resolver that asks the sources through `access`.
     pub fn new(
         sources: &'a [NameSource],
         options: ResolveOptions,
-        fetch: &'a Fetch<'a>,
+        access: &'a dyn Access,
     ) -> Resolver<'a> {
         Resolver {
             sources,
             options,
-            fetch,
+            access,
         }
     }
 
@@ -149,8 +132,9 @@ impl<'a> Resolver<'a> {
             }
             let reply = match &source.uri {
                 NameSourceUri::File(path) => ask_file(path, &[name]).pop()?.ok()??,
-                NameSourceUri::Hydra(uri) => {
-                    let remembered = memory.find(&memory_key(source, uri), &name.name)?;
+                NameSourceUri::Hydra(_) | NameSourceUri::List(_) => {
+                    let query_name = query_name(source, name);
+                    let remembered = memory.find(&memory_key(source), &query_name)?;
                     SourceReply {
                         candidate: remembered.candidate.clone(),
                         resolved_at: remembered.resolved_at,
@@ -176,15 +160,10 @@ impl<'a> Resolver<'a> {
             return Ok(None);
         };
         let name = &resolved.name;
-        let before = hydra::query_before(uri, &name.name, id, self.fetch);
+        let before = hydra::query_before(uri, &name.name, id, self.access);
         let before = before.map_err(|error| named(name, source, error))?;
-        let reply = before.map(|candidate| SourceReply {
-            candidate,
-            resolved_at: now(),
-            origin: Origin::Source,
-        });
-        reply
-            .map(|reply| self.resolved(name, source, reply))
+        before
+            .map(|candidate| self.resolved(name, source, candidate.into()))
             .transpose()
     }
 
@@ -194,13 +173,23 @@ impl<'a> Resolver<'a> {
         source: &NameSource,
         specs: &[&NameSpec],
         memory: &mut NameMemory,
-    ) -> Vec<Result<Option<SourceReply>, SourceError>> {
+    ) -> Vec<QueryResult> {
         match &source.uri {
             NameSourceUri::File(path) => ask_file(path, specs),
             NameSourceUri::Hydra(uri) => {
-                let key = memory_key(source, uri);
-                let query = |names: &[&str]| hydra::query(uri, names, self.fetch);
-                self.ask_or_remember(&key, specs, memory, query)
+                let query = |names: &[&str]| hydra::query(uri, names, self.access);
+                self.ask_or_remember(source, specs, memory, query)
+            }
+            NameSourceUri::List(uri) => {
+                let kept = (memory.directory().map(Path::to_owned), self.options.ttl);
+                let mut systems = std::mem::take(&mut memory.systems);
+                let query = |names: &[&str]| {
+                    let kept = (kept.0.as_deref(), kept.1);
+                    list::query_all((uri, kept), names, (self.access, &mut systems))
+                };
+                let replies = self.ask_or_remember(source, specs, memory, query);
+                memory.systems = systems;
+                replies
             }
         }
     }
@@ -208,11 +197,13 @@ impl<'a> Resolver<'a> {
     /// Returns remembered replies that are new enough, and queries the others.
     fn ask_or_remember(
         &self,
-        key: &str,
+        source: &NameSource,
         specs: &[&NameSpec],
         memory: &mut NameMemory,
-        query: impl Fn(&[&str]) -> Vec<Result<Option<Candidate>, SourceError>>,
-    ) -> Vec<Result<Option<SourceReply>, SourceError>> {
+        query: impl FnOnce(&[&str]) -> Vec<QueryResult>,
+    ) -> Vec<QueryResult> {
+        let key = &memory_key(source);
+        let query_names: Vec<String> = specs.iter().map(|it| query_name(source, it)).collect();
         let fresh = |name: &str| {
             let remembered = memory.find(key, name)?;
             let is_fresh = remembered.is_newer_than(self.options.ttl);
@@ -222,10 +213,9 @@ impl<'a> Resolver<'a> {
                 origin: Origin::Remembered,
             })
         };
-        let mut replies: BTreeMap<&str, Result<Option<SourceReply>, SourceError>> = BTreeMap::new();
+        let mut replies: BTreeMap<&str, QueryResult> = BTreeMap::new();
         let mut unknown: Vec<&str> = Vec::new();
-        for spec in specs {
-            let name = &*spec.name;
+        for name in query_names.iter().map(String::as_str) {
             if replies.contains_key(name) || unknown.contains(&name) {
                 continue;
             }
@@ -241,9 +231,9 @@ impl<'a> Resolver<'a> {
                 replies.insert(name, self.remember(key, name, memory, queried));
             }
         }
-        let replies = specs
+        let replies = query_names
             .iter()
-            .map(|spec| replies.get(&*spec.name).cloned().unwrap_or(Ok(None)));
+            .map(|name| replies.get(&**name).cloned().unwrap_or(Ok(None)));
         replies.collect()
     }
 
@@ -253,16 +243,12 @@ impl<'a> Resolver<'a> {
         key: &str,
         name: &str,
         memory: &mut NameMemory,
-        queried: Result<Option<Candidate>, SourceError>,
-    ) -> Result<Option<SourceReply>, SourceError> {
+        queried: QueryResult,
+    ) -> QueryResult {
         let cause = match queried {
-            Ok(Some(candidate)) => {
-                memory.insert(key, name, &candidate);
-                return Ok(Some(SourceReply {
-                    candidate,
-                    resolved_at: now(),
-                    origin: Origin::Source,
-                }));
+            Ok(Some(reply)) => {
+                memory.insert(key, name, &reply);
+                return Ok(Some(reply));
             }
             Ok(None) => return Ok(None),
             Err(error) => error,
@@ -348,12 +334,24 @@ impl<'a> Resolver<'a> {
 
 /// Returns the key of a source among the remembered names: a machine may share them with one of
 /// another system.
-fn memory_key(source: &NameSource, uri: &HydraUri) -> String {
-    format!("{} {}", source.uri, uri.system())
+fn memory_key(source: &NameSource) -> String {
+    let system = match &source.uri {
+        NameSourceUri::Hydra(uri) => uri.system(),
+        NameSourceUri::File(_) | NameSourceUri::List(_) => hydra::machine_system(),
+    };
+    format!("{} {system}", source.uri)
+}
+
+/// Returns the text by which a source is queried for a name: a list has several versions.
+fn query_name(source: &NameSource, name: &NameSpec) -> String {
+    match (&source.uri, &name.version) {
+        (NameSourceUri::List(_), Some(version)) => format!("{}@{version}", name.name),
+        _ => name.name.clone(),
+    }
 }
 
 /// Asks a file.
-fn ask_file(path: &Path, specs: &[&NameSpec]) -> Vec<Result<Option<SourceReply>, SourceError>> {
+fn ask_file(path: &Path, specs: &[&NameSpec]) -> Vec<QueryResult> {
     let file = FileSource::read(path);
     let replies = specs.iter().map(|spec| {
         let found = match &file {
@@ -364,11 +362,7 @@ fn ask_file(path: &Path, specs: &[&NameSpec]) -> Vec<Result<Option<SourceReply>,
             place: path.display().to_string(),
             reason,
         })?;
-        Ok(found.map(|candidate| SourceReply {
-            candidate,
-            resolved_at: now(),
-            origin: Origin::Source,
-        }))
+        Ok(found.map(SourceReply::from))
     });
     replies.collect()
 }
@@ -384,6 +378,21 @@ fn note_difference(
     {
         let note = format!("{} has {other}, and the first source counts", source.uri);
         first.notes.push(note);
+    }
+}
+
+/// Makes the error of a source that was asked for no name.
+pub(crate) fn unreadable(source: &NameSource, error: SourceError) -> NameError {
+    match error {
+        SourceError::Fetch(cause) => NameError::SourceAway {
+            source_name: source.uri.to_string(),
+            cause,
+        },
+        SourceError::Reply { place, reason } => NameError::Reply { place, reason },
+        SourceError::Unusable(Unusable(reason)) => NameError::Reply {
+            place: source.uri.to_string(),
+            reason,
+        },
     }
 }
 

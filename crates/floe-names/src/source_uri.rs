@@ -7,6 +7,7 @@ use floe_transfer::url::redact_credentials;
 
 use crate::error::NameError;
 use crate::hydra::HydraUri;
+use crate::list::ListUri;
 use crate::name_spec::is_alias;
 
 /// A configured source: `[ALIAS=]URI`.
@@ -25,6 +26,8 @@ pub enum NameSourceUri {
     File(PathBuf),
     /// `hydra+https://HOST/PROJECT/JOBSET`: the newest builds of a jobset.
     Hydra(HydraUri),
+    /// `list:PATH` or `list+https://…`: a list of store paths, such as that of a channel.
+    List(ListUri),
 }
 
 impl NameSource {
@@ -41,26 +44,36 @@ impl NameSource {
             _ => (None, text),
         };
         let uri = if let Some(rest) = uri.strip_prefix("file:") {
-            let path = match rest.strip_prefix('/') {
-                // Of several slashes, the system reads one.
-                Some(below) => format!("/{}", below.trim_start_matches('/')),
-                None => rest.to_owned(),
-            };
-            if ["", "/"].contains(&&*path) {
-                return Err(refused("it names no file".into()));
-            }
-            let path = std::path::absolute(path).map_err(|error| refused(error.to_string()))?;
-            NameSourceUri::File(path)
+            NameSourceUri::File(absolute(rest).map_err(refused)?)
         } else if let Some(url) = uri.strip_prefix("hydra+") {
             NameSourceUri::Hydra(HydraUri::parse(url).map_err(refused)?)
+        } else if let Some(url) = uri.strip_prefix("list+") {
+            NameSourceUri::List(ListUri::parse_url(url).map_err(refused)?)
+        } else if let Some(rest) = uri.strip_prefix("list:") {
+            let path = absolute(rest).map_err(refused)?;
+            NameSourceUri::List(ListUri::File(path))
         } else {
             return Err(refused(
-                "a source begins with file: or hydra+https://, after ALIAS= if it has a name"
+                "a source begins with file:, list:, list+https:// or hydra+https://, after ALIAS= \
+                 if it has a name"
                     .into(),
             ));
         };
         Ok(NameSource { alias, uri })
     }
+}
+
+/// Returns the absolute path of a file in a description.
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = match text.strip_prefix('/') {
+        // Of several slashes, the system reads one.
+        Some(below) => format!("/{}", below.trim_start_matches('/')),
+        None => text.to_owned(),
+    };
+    if ["", "/"].contains(&&*path) {
+        return Err("it names no file".into());
+    }
+    std::path::absolute(path).map_err(|error| error.to_string())
 }
 
 impl fmt::Display for NameSource {
@@ -77,6 +90,7 @@ impl fmt::Display for NameSourceUri {
         match self {
             NameSourceUri::File(path) => write!(f, "file:{}", path.display()),
             NameSourceUri::Hydra(hydra) => hydra.fmt(f),
+            NameSourceUri::List(list) => list.fmt(f),
         }
     }
 }
@@ -93,6 +107,8 @@ mod tests {
             "nixpkgs=hydra+https://hydra.nixos.org/nixos/unstable?prefix=nixpkgs.",
             "hydra+http://localhost:3000/hydra/team/main",
             "a=hydra+https://h.example/p/j?prefix=x.&system=aarch64-linux",
+            "channel=list+https://channels.nixos.org/nixos-unstable/store-paths.xz",
+            "list:/srv/paths.zst",
         ] {
             assert_eq!(NameSource::parse(text).unwrap().to_string(), text);
         }
@@ -107,6 +123,8 @@ mod tests {
             "names.toml",
             "file:",
             "hydra+https://",
+            "list:",
+            "list+file:///x",
             "hydra+https://host/project",
             "hydra+ftp://host/p/j",
             "hydra+https://host/p/j?unknown=1",

@@ -29,3 +29,8 @@ fn name_file_corpus_holds_its_properties() {
 fn hydra_build_corpus_holds_its_properties() {
     check_prefixes("hydra_build", names::check_hydra_build);
 }
+
+#[test]
+fn name_list_corpus_holds_its_properties() {
+    check_prefixes("name_list", names::check_name_list);
+}

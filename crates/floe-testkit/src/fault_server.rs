@@ -4,6 +4,7 @@
 //! occurred. Connections are kept alive, as in real servers.
 
 mod fault;
+mod validators;
 
 use std::collections::HashMap;
 use std::fs;
@@ -133,7 +134,7 @@ impl FaultServer {
         *self.shared.authorization.lock() = Some(authorization.to_owned());
     }
 
-    /// Sends an `ETag` for each file, and serves range requests.
+    /// Sends an `ETag` for each file, and serves conditional and range requests.
     pub fn with_validators(self) -> FaultServer {
         self.shared.has_validators.store(true, Ordering::SeqCst);
         self
@@ -338,33 +339,6 @@ impl Response {
             head: head.to_owned(),
             body: other.or(body).unwrap_or_default(),
             fault,
-        }
-    }
-
-    /// Adds an `ETag`. If the request asks for a range of this version of the file, reduces the
-    /// body to it.
-    fn add_etag(&mut self, fields: &HashMap<String, String>) {
-        let len = self.body.len();
-        let tag = format!("\"{len}-{}\"", self.fault == Some(Fault::ChangedEtag));
-        self.head.push_str(&format!("ETag: {tag}\r\n"));
-        let is_same = fields.get("if-range").is_none_or(|seen| *seen == tag);
-        let range = fields
-            .get("range")
-            .filter(|_| is_same && self.status == 200)
-            .filter(|_| self.fault != Some(Fault::IgnoredRange));
-        let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
-        if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
-            self.body.drain(..first);
-            if self.fault == Some(Fault::OtherRange) {
-                self.body.iter_mut().for_each(|byte| *byte = !*byte);
-            }
-            if let Some(Fault::PartialRange(len)) = self.fault {
-                self.body.truncate(len);
-            }
-            let last = first + self.body.len() - 1;
-            let range = format!("Content-Range: bytes {first}-{last}/{len}\r\n");
-            self.head.push_str(&range);
-            self.status = 206;
         }
     }
 

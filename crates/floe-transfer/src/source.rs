@@ -1,6 +1,7 @@
 //! The interface of a source: the operations of a copy that read from a binary cache or a store.
 
 mod closure;
+mod nar_scan;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::nar_stream::NarStream;
 use crate::path_spec::PathSpec;
 pub use closure::{QUERIES_MAX, QueriedClosure};
+pub use nar_scan::VisitNar;
 
 /// One source of paths: a binary cache or a store.
 ///

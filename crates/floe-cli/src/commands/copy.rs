@@ -40,6 +40,9 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let store_dir = layout.map(|layout| &layout.store_dir);
     let options = (store_dir, args.transfer.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    if args.from.is_some() {
+        packages.set_caches(std::slice::from_ref(&source));
+    }
     let (paths, names) = follow.first_paths(&args.paths, &mut packages, (&*source, &*target))?;
     let trust = &args.transfer.trust;
     if source.facts().is_trusted

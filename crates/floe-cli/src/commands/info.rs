@@ -30,12 +30,14 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let events = Events::new(Arc::new(Display::default()));
     let session = Session::new(Cancel::default(), events)
         .with_options::<Network>(settings.network(args.refresh));
+    let caches: Vec<_> = args.from.iter().map(|_| store_config.clone()).collect();
     let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
     let options = (Some(source.store_dir()), args.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    packages.set_caches(&caches);
     let roots = requested(
         &args.paths,
         (&**source, layout.as_ref()),

@@ -33,6 +33,9 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let store_dir = layout.map(|layout| &layout.store_dir);
     let options = (store_dir, args.transfer.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    if !args.from.is_empty() {
+        packages.set_caches(&request.sources);
+    }
     let found = match layout {
         Some(layout) => packages.find((&arguments, paths), (layout, First::Sources))?,
         None => packages.resolve(&arguments, path_names::as_files(paths))?,

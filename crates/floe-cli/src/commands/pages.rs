@@ -160,6 +160,7 @@ mod tests {
         "floe-demo",
         "floe-key",
         "floe-man",
+        "floe-search",
         "floe-serve-auth",
     ];
 }

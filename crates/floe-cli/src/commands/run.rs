@@ -116,6 +116,10 @@ impl Installed {
         };
         let options = (Some(&layout.store_dir), args.refresh);
         let mut packages = PackageNames::new(&settings, &args.names, options)?;
+        if !args.from.is_empty() {
+            let request = settings.copy_from(&args.from, target.clone(), RequestedPaths::All)?;
+            packages.set_caches(&request.sources);
+        }
         let found = match installed_before() {
             Some(texts) => texts.into(),
             None => find_paths((&mut packages, args), paths, (&*target, &layout))?,

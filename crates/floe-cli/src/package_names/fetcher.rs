@@ -1,19 +1,32 @@
 //! The requests to name sources.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use floe_cache::{DocumentRequest, Fetched, Network, NetworkOptions, fetch_documents};
-use floe_transfer::{Cancel, Events, Session};
+use floe_copy::{SourceOrder, Sources};
+use floe_format::elf::{HEAD_LEN, system_of_file};
+use floe_format::nar::read::NarEvent;
+use floe_format::{NarInfo, StorePath};
+use floe_names::Access;
+use floe_transfer::{Cancel, Error, Events, PathSpec, Session, Source, StoreConfig};
 
 use super::PackageNames;
 use crate::options::Settings;
 
-/// Fetches documents over a network that starts with the first one.
+/// The requests to name sources and caches, over a network that starts with the first one.
 pub(super) struct Fetcher<'a> {
     settings: &'a Settings,
     has_used_network: &'a Cell<bool>,
-    session: RefCell<Option<Session>>,
+    session: OnceCell<Session>,
+    /// The caches of the command, or else the substituters.
+    caches: &'a [Arc<dyn StoreConfig>],
+    sources: OnceCell<Sources>,
+    /// Which source has a path.
+    owners: RefCell<HashMap<StorePath, Arc<dyn Source>>>,
 }
 
 impl Fetcher<'_> {
@@ -21,19 +34,93 @@ impl Fetcher<'_> {
         Fetcher {
             settings: names.settings,
             has_used_network: &names.has_used_network,
-            session: RefCell::new(None),
+            session: OnceCell::new(),
+            caches: &names.caches,
+            sources: OnceCell::new(),
+            owners: RefCell::default(),
         }
     }
 
-    pub(super) fn fetch(&self, requests: Vec<DocumentRequest>) -> Fetched {
-        let mut session = self.session.borrow_mut();
-        let session = session.get_or_insert_with(|| {
+    fn session(&self) -> &Session {
+        self.session.get_or_init(|| {
             self.has_used_network.set(true);
             let options = with_short_waits(self.settings.network(false));
             Session::new(Cancel::default(), Events::default()).with_options::<Network>(options)
-        });
+        })
+    }
+
+    fn sources(&self) -> Result<&Sources, Error> {
+        if let Some(sources) = self.sources.get() {
+            return Ok(sources);
+        }
+        let opened = if self.caches.is_empty() {
+            let (substituters, _) = self.settings.config.substituters(&self.settings.context);
+            Sources::open(&substituters, SourceOrder::ByPriority, self.session())?
+        } else {
+            Sources::open(self.caches, SourceOrder::AsListed, self.session())?
+        };
+        Ok(self.sources.get_or_init(|| opened))
+    }
+}
+
+impl Access for Fetcher<'_> {
+    fn fetch(&self, requests: Vec<DocumentRequest>) -> Fetched {
+        let session = self.session();
         let network = session.service::<Network>()?;
         fetch_documents(&network, requests, &session.cancel)
+    }
+
+    fn narinfos(&self, paths: &[StorePath]) -> Result<Vec<Option<NarInfo>>, Error> {
+        let mut found: HashMap<StorePath, NarInfo> = HashMap::new();
+        let mut failure = None;
+        for source in &self.sources()?.list {
+            let missing = paths.iter().filter(|path| !found.contains_key(*path));
+            let specs: Vec<PathSpec> = missing.cloned().map(PathSpec::Path).collect();
+            if specs.is_empty() {
+                break;
+            }
+            let limit = (self.settings.closure_limit(), &self.session().cancel);
+            match source.query_closure(&specs, false, limit) {
+                Ok(queried) => {
+                    let mut owners = self.owners.borrow_mut();
+                    for path in queried.found.keys() {
+                        owners.insert(path.clone(), source.clone());
+                    }
+                    found.extend(queried.found);
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            // Another cache may have the path that the first one could not tell.
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(paths.iter().map(|path| found.remove(path)).collect()),
+        }
+    }
+
+    fn system(&self, narinfo: &NarInfo) -> Result<Option<String>, Error> {
+        let owners = self.owners.borrow();
+        let Some(source) = owners.get(&narinfo.info.path) else {
+            return Ok(None);
+        };
+        let mut head = Vec::new();
+        let mut system = None;
+        source.scan_nar(narinfo, &mut |event| {
+            match event {
+                NarEvent::File { .. } => head.clear(),
+                NarEvent::Data(data) if head.len() < HEAD_LEN => {
+                    let missing = (HEAD_LEN - head.len()).min(data.len());
+                    head.extend_from_slice(&data[..missing]);
+                    system = system_of_file(&head);
+                }
+                _ => {}
+            }
+            match system {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        })?;
+        Ok(system.map(str::to_owned))
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn to_json(name: &ResolvedName, dir: &StoreDir) -> Value {
 }
 
 /// Returns how long ago a time was, such as `3 days ago`. A time in the future counts as now.
-fn ago(seconds: u64) -> String {
+pub(crate) fn ago(seconds: u64) -> String {
     let age = age(seconds);
     let units = [
         (24 * 3600, "day"),

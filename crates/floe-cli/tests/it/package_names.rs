@@ -1,5 +1,7 @@
 //! Names of packages as arguments: from files and from a Hydra, with all commands that take them.
 
+mod lists;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -210,7 +212,10 @@ fn names_are_refused_where_they_are_forbidden_or_ambiguous() {
     assert!(!Path::new(&root).exists());
     packages.install(&root, "team#greet", &names).expect(0);
     for (names, part) in [
-        ("nonsense", "a source begins with file: or hydra+https://"),
+        (
+            "nonsense",
+            "a source begins with file:, list:, list+https:// or hydra+https://",
+        ),
         ("team=file:/nonexistent", "cannot read /nonexistent"),
     ] {
         let refused = packages.install(&root, "team#greet", names);

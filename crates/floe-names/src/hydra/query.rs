@@ -8,26 +8,24 @@ use floe_transfer::url::redact_credentials;
 
 use super::HydraUri;
 use super::build::Build;
-use crate::package::{Candidate, Fetch, SourceError, Unusable};
-
-/// The result of a query for one package; `None` if the Hydra has no such job.
-type QueryResult = Result<Option<Candidate>, SourceError>;
+use crate::access::Access;
+use crate::package::{Candidate, QueryResult, SourceError, Unusable};
 
 /// Queries the newest successful builds of packages, all at once.
-pub(crate) fn query(uri: &HydraUri, names: &[&str], fetch: &Fetch<'_>) -> Vec<QueryResult> {
+pub(crate) fn query(uri: &HydraUri, names: &[&str], access: &dyn Access) -> Vec<QueryResult> {
     let urls = names.iter().map(|name| uri.latest_url(name)).collect();
-    let newest = get_all(urls, fetch, Build::parse);
+    let newest = get_all(urls, access, Build::parse);
     let absent = names.iter().zip(&newest);
     let absent = absent.filter(|(_, found)| matches!(found, Ok(None)));
     let urls: Vec<String> = absent.map(|(name, _)| uri.recent_url(name)).collect();
     let mut recent = if urls.is_empty() {
         Vec::new().into_iter()
     } else {
-        get_all(urls, fetch, Build::parse_list).into_iter()
+        get_all(urls, access, Build::parse_list).into_iter()
     };
     let results = names.iter().zip(newest);
     let results = results.map(|(name, found)| match found? {
-        Some(build) if build.has_succeeded() => candidate(uri, build).map(Some),
+        Some(build) if build.has_succeeded() => Ok(Some(candidate(uri, build)?.into())),
         Some(build) => Err(no_success(uri, name, &build)),
         None => absent_job(uri, name, recent.next().unwrap_or(Ok(None))?),
     });
@@ -59,14 +57,14 @@ pub(crate) fn query_before(
     uri: &HydraUri,
     name: &str,
     id: u64,
-    fetch: &Fetch<'_>,
+    access: &dyn Access,
 ) -> Result<Option<Candidate>, SourceError> {
-    let recent = get(uri.recent_url(name), fetch, Build::parse_list)?.unwrap_or_default();
+    let recent = get(uri.recent_url(name), access, Build::parse_list)?.unwrap_or_default();
     let mut successful = recent.iter().filter(|build| build.has_succeeded());
     let Some(before) = successful.find(|build| build.id < id) else {
         return Ok(None);
     };
-    let build = get(uri.build_url(before.id), fetch, Build::parse)?;
+    let build = get(uri.build_url(before.id), access, Build::parse)?;
     build.map(|build| candidate(uri, build)).transpose()
 }
 
@@ -91,26 +89,27 @@ fn candidate(uri: &HydraUri, build: Build) -> Result<Candidate, SourceError> {
 
 fn get<T>(
     url: String,
-    fetch: &Fetch<'_>,
+    access: &dyn Access,
     parse: fn(&[u8]) -> Result<T, String>,
 ) -> Result<Option<T>, SourceError> {
-    let found = get_all(vec![url], fetch, parse).pop();
+    let found = get_all(vec![url], access, parse).pop();
     found.unwrap_or(Ok(None))
 }
 
 /// Gets documents, all at once, and parses them.
 fn get_all<T>(
     urls: Vec<String>,
-    fetch: &Fetch<'_>,
+    access: &dyn Access,
     parse: fn(&[u8]) -> Result<T, String>,
 ) -> Vec<Result<Option<T>, SourceError>> {
     let requests = urls.iter().map(|url| DocumentRequest {
         url: url.clone(),
         accept: "application/json",
+        known_etag: None,
         len_max: BUILD_LEN_MAX,
         deadline: DEADLINE,
     });
-    let replies = match fetch(requests.collect()) {
+    let replies = match access.fetch(requests.collect()) {
         Ok(replies) => replies,
         Err(error) => {
             let error = Arc::new(error);
@@ -122,8 +121,9 @@ fn get_all<T>(
     };
     let parsed = urls.iter().zip(replies);
     let parsed = parsed.map(|(url, reply)| {
-        let contents = reply.map_err(|error| SourceError::Fetch(error.into()))?;
-        let parsed = contents.map(|contents| parse(&contents)).transpose();
+        let document = reply.map_err(|error| SourceError::Fetch(error.into()))?;
+        let body = document.into_body();
+        let parsed = body.map(|body| parse(&body)).transpose();
         parsed.map_err(|reason| SourceError::Reply {
             place: redact_credentials(url),
             reason,
@@ -142,7 +142,16 @@ const BUILD_LEN_MAX: usize = 1024 * 1024;
 mod tests {
     use std::collections::BTreeMap;
 
+    use floe_cache::Document;
+
     use super::*;
+
+    fn found(text: &str) -> Document {
+        Document::Found {
+            body: text.as_bytes().to_vec(),
+            etag: None,
+        }
+    }
 
     /// Replays replies; any other URL is missing.
     fn run(name: &str, replies: &[(&str, &str)]) -> QueryResult {
@@ -152,7 +161,9 @@ mod tests {
         let fetch = |requests: Vec<DocumentRequest>| {
             let replies = requests.iter().map(|request| {
                 let path = request.url.strip_prefix("http://h.example/").unwrap();
-                Ok(replies.get(path).map(|text| text.as_bytes().to_vec()))
+                Ok(replies
+                    .get(path)
+                    .map_or(Document::Absent, |text| found(text)))
             });
             Ok(replies.collect())
         };
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn newest_successful_build_is_used() {
-        let found = run("jq", &[(LATEST, FIVE)]).unwrap().unwrap();
+        let found = run("jq", &[(LATEST, FIVE)]).unwrap().unwrap().candidate;
         assert_eq!(found.outputs["out"], "/nix/store/5");
         assert_eq!((found.build, found.built_at), (Some(5), Some(50)));
         assert!(run("other", &[(LATEST, FIVE)]).unwrap().is_none());
@@ -197,7 +208,7 @@ mod tests {
         let rounds = std::cell::Cell::new(0);
         let fetch = |requests: Vec<DocumentRequest>| {
             rounds.set(rounds.get() + 1);
-            Ok(requests.iter().map(|_| Ok(None)).collect())
+            Ok(requests.iter().map(|_| Ok(Document::Absent)).collect())
         };
         let found = query(&uri, &["a", "b", "c"], &fetch);
         assert!(found.len() == 3 && found.iter().all(|it| matches!(it, Ok(None))));
@@ -214,7 +225,7 @@ mod tests {
             let replies = requests.iter().map(|request| {
                 let is_build = request.url.ends_with("/build/5");
                 let text = if is_build { FIVE } else { recent };
-                Ok(Some(text.as_bytes().to_vec()))
+                Ok(found(text))
             });
             Ok(replies.collect())
         };

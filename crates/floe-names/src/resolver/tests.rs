@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fs;
 
-use floe_cache::{DocumentRequest, Fetched};
+use floe_cache::{Document, DocumentRequest, Fetched};
 use floe_transfer::Error;
 
 use super::*;
@@ -18,13 +18,16 @@ fn options() -> ResolveOptions {
     }
 }
 
-fn build(path: &str) -> Option<Vec<u8>> {
+fn build(path: &str) -> Document {
     let system = hydra::machine_system();
     let text = format!(
         r#"{{"id":1,"finished":1,"buildstatus":0,"system":"{system}",
             "buildoutputs":{{"out":{{"path":"/nix/store/{HASH}-{path}"}}}}}}"#
     );
-    Some(text.into_bytes())
+    Document::Found {
+        body: text.into_bytes(),
+        etag: None,
+    }
 }
 
 fn names(texts: &[&str]) -> Vec<NameSpec> {

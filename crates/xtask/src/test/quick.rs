@@ -65,6 +65,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ("roots", "managed_roots::chains_lead_from_roots_to_the_path"),
     ("run", "running::program_is_chosen_by_name_file_or_link"),
     (
+        "search",
+        "package_names::lists::name_of_a_list_is_installed_for_this_machine",
+    ),
+    (
         "serve",
         "serve_responses::existing_resources_have_documented_headers",
     ),
