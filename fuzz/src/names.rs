@@ -59,6 +59,7 @@ pub fn check_hydra_build(data: &[u8]) {
         store_dir: StoreDir::default(),
         ttl: Duration::ZERO,
         compares: false,
+        pins: Default::default(),
     };
     let resolver = Resolver::new(&sources, options, &fetch);
     let names = [NameSpec::parse("jq").expect("a name")];
@@ -86,6 +87,7 @@ pub fn check_name_list(data: &[u8]) {
         store_dir: StoreDir::default(),
         ttl: Duration::ZERO,
         compares: false,
+        pins: Default::default(),
     };
     let resolver = Resolver::new(&sources, options, &fetch);
     let names = [NameSpec::parse("jq").expect("a name")];

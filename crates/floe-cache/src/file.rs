@@ -1,5 +1,6 @@
 //! A binary cache in a directory.
 
+mod named_objects;
 mod storage;
 mod uri;
 

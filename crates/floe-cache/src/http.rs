@@ -8,6 +8,7 @@ mod adaptive_limit;
 mod content_encoding;
 mod download;
 mod get;
+mod named_objects;
 mod network_body;
 mod put;
 mod reply_guard;

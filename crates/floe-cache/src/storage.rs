@@ -78,6 +78,8 @@ pub enum Folder {
     Top,
     /// `nar/`
     Nars,
+    /// `pins/`
+    Pins,
 }
 
 impl Folder {
@@ -86,6 +88,7 @@ impl Folder {
         match self {
             Folder::Top => "",
             Folder::Nars => "nar/",
+            Folder::Pins => "pins/",
         }
     }
 }
@@ -136,6 +139,34 @@ pub(crate) fn get_all(
         }
     }
 }
+
+/// Returns the names of all objects of a folder, without the name of the folder.
+pub(crate) fn list_names(
+    list: &dyn ListStorage,
+    folder: Folder,
+    cancel: &Cancel,
+) -> Result<Vec<String>, Error> {
+    let mut names = Vec::new();
+    let mut next = None;
+    loop {
+        let page = list.list_page(folder, next.as_deref(), cancel)?;
+        for object in page.objects {
+            let name = object.name.strip_prefix(folder.prefix());
+            names.extend(name.map(str::to_owned));
+        }
+        if names.len() > LISTED_MAX {
+            let reason = format!("the cache has more than {LISTED_MAX} of these objects");
+            return Err(Error::fetch(folder.prefix(), reason, false));
+        }
+        if page.next.is_none() || page.next == next {
+            return Ok(names);
+        }
+        next = page.next;
+    }
+}
+
+/// How many small objects a folder such as `pins/` may have.
+const LISTED_MAX: usize = 100_000;
 
 /// Writes the objects of one binary cache.
 pub trait WriteStorage: ReadStorage {

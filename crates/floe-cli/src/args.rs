@@ -9,7 +9,9 @@ mod store;
 mod trust;
 
 pub(crate) use names::NameArgs;
-pub(crate) use number::{parse_bytes, parse_count, parse_number, parse_seconds, parse_timeout};
+pub(crate) use number::{
+    parse_bytes, parse_count, parse_number, parse_seconds, parse_time_span, parse_timeout,
+};
 pub(crate) use options::OptionArgs;
 pub(crate) use output::{LogArgs, LogFormat, OutputArgs, log_format};
 pub(crate) use paths::{PathArgs, read_paths};

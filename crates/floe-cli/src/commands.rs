@@ -16,6 +16,7 @@ pub(crate) mod nix_copy_closure;
 pub(crate) mod nix_serve;
 pub(crate) mod optimise;
 mod pages;
+pub(crate) mod pin;
 pub(crate) mod profile;
 pub(crate) mod push;
 pub(crate) mod roots;
@@ -63,6 +64,12 @@ pub(crate) enum Command {
     Shell(Box<run::args::ShellArgs>),
     /// Find packages by words in their names
     Search(search::args::SearchArgs),
+    /// Give a path in a binary cache a signed name
+    Pin(pin::args::PinArgs),
+    /// Delete the names of paths in a binary cache
+    Unpin(pin::args::UnpinArgs),
+    /// Show the names of paths in a binary cache
+    Pins(pin::args::PinsArgs),
     /// List the paths that links and profiles keep, with their sizes
     List(list::args::ListArgs),
     /// Remove a link or a profile's entry, so that a collection can free what only it keeps
@@ -138,6 +145,9 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Shell(args) => run::shell(&args),
             Command::Search(args) => search::run(&args),
+            Command::Pin(args) => pin::run(&args),
+            Command::Unpin(args) => pin::unpin(&args),
+            Command::Pins(args) => pin::pins(&args),
             Command::List(args) => list::run(&args),
             Command::Uninstall(args) => uninstall::run(&args),
             Command::Roots(args) => roots::run(&args),
@@ -208,6 +218,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     push::page::PAGES,
     run::page::PAGES,
     search::page::PAGES,
+    pin::page::PAGES,
     list::page::PAGES,
     uninstall::page::PAGES,
     roots::page::PAGES,

@@ -7,12 +7,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use floe_cache::{DocumentRequest, Fetched};
-use floe_format::{HashPart, StoreDir, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath, TrustedKeys};
 use floe_names::{
-    FoundPackages, NameError, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName,
-    Resolver, check_source,
+    FoundPackages, NameError, NameMemory, NameSource, NameSourceUri, NameSpec, PinPolicy, PinsUri,
+    ResolveOptions, ResolvedName, Resolver, SeenPins, check_source,
 };
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::StoreConfig;
@@ -98,6 +98,18 @@ impl<'a> PackageNames<'a> {
             (*config.names_ttl.get()).into()
         };
         let file = config.cache_dir.as_ref();
+        let mut memory = NameMemory::open(file.map(|directory| directory.join("names.json")));
+        let file = config
+            .state_dir
+            .as_ref()
+            .map(|directory| directory.join("pins.json"));
+        memory.pins = SeenPins::open(file.clone()).map_err(|error| {
+            let file = file.unwrap_or_default();
+            anyhow!(
+                "cannot read the pins that were seen, {}: {error}",
+                file.display()
+            )
+        })?;
         Ok(PackageNames {
             settings,
             sources: sources.collect::<Result<_, _>>()?,
@@ -106,16 +118,56 @@ impl<'a> PackageNames<'a> {
                 store_dir: store_dir.cloned().unwrap_or_default(),
                 ttl: Duration::from_secs(ttl),
                 compares: is_verbose(Verbosity::Paths),
+                pins: PinPolicy {
+                    keys: config.trusted_keys(TrustedKeys::default()),
+                    max_age: Some(*config.max_pin_age.get())
+                        .filter(|seconds| *seconds > 0)
+                        .map(|seconds| Duration::from_secs(seconds.into())),
+                    allows_downgrade: args.allow_downgrade,
+                },
             },
-            memory: NameMemory::open(file.map(|directory| directory.join("names.json"))),
+            memory,
             is_forbidden: args.no_names,
             has_used_network: Cell::new(false),
         })
     }
 
-    /// Names the caches that the user has chosen, in place of the substituters.
+    /// Sets the keys that may sign pins.
+    pub(crate) fn set_keys(&mut self, keys: TrustedKeys) {
+        self.options.pins.keys = keys;
+    }
+
+    /// Names the caches that the user has chosen, in place of the substituters. Their pins come
+    /// before all other names.
     pub(crate) fn set_caches(&mut self, caches: &[Arc<dyn StoreConfig>]) {
         self.caches = caches.to_vec();
+        if self.sources.is_empty() {
+            // The user wants no names.
+            return;
+        }
+        let pins = caches.iter().filter_map(|cache| {
+            let uri = NameSourceUri::Pins(PinsUri::of_cache(&cache.to_string())?);
+            Some(NameSource { alias: None, uri })
+        });
+        let pins: Vec<NameSource> = pins.collect();
+        self.sources.splice(0..0, pins);
+    }
+
+    /// Makes the pins of these caches the only source of names. Returns whether there are any.
+    pub(crate) fn use_only_pins(&mut self, caches: &[Arc<dyn StoreConfig>]) -> bool {
+        self.caches = caches.to_vec();
+        let uris = caches
+            .iter()
+            .filter_map(|cache| PinsUri::of_cache(&cache.to_string()));
+        let sources = uris.map(|uri| NameSource {
+            alias: None,
+            uri: NameSourceUri::Pins(PinsUri {
+                is_implicit: false,
+                ..uri
+            }),
+        });
+        self.sources = sources.collect();
+        !self.sources.is_empty()
     }
 
     /// Whether names are looked up or refused.
@@ -295,7 +347,10 @@ impl<'a> PackageNames<'a> {
         self.has_used_network.get()
     }
 
-    fn ask(&mut self, specs: &[NameSpec]) -> Result<Vec<ResolvedName>, NameError> {
+    /// Asks the sources for names.
+    ///
+    /// Errors: that of the first name that cannot be found.
+    pub(crate) fn ask(&mut self, specs: &[NameSpec]) -> Result<Vec<ResolvedName>, NameError> {
         let mut memory = std::mem::take(&mut self.memory);
         let fetcher = Fetcher::new(self);
         let resolver = Resolver::new(&self.sources, self.options.clone(), &fetcher);

@@ -89,6 +89,8 @@ settings! {
     "keep-outputs" | "gc-keep-outputs" => keep_outputs: bool = false;
     /// A setting that only floe reads.
     "max-closure-paths" => max_closure_paths: u64 = CLOSURE_MAX as u64;
+    /// In seconds, a setting that only floe reads. Zero means no limit.
+    "max-pin-age" => max_pin_age: u32 = 0;
     /// The name sources, a setting that only floe reads.
     "names" => names: UrlList = List(NIXPKGS_NAMES.map(Into::into).into());
     /// In seconds, a setting that only floe reads.
@@ -125,6 +127,8 @@ settings! {
     others:
     /// The directory of the narinfo disk cache, if the user has one.
     pub cache_dir: Option<PathBuf> = environment.cache_dir();
+    /// The directory of what floe must not forget, if the user has one.
+    pub state_dir: Option<PathBuf> = environment.own_state_dir();
     /// The proxies of the environment. No setting names a proxy.
     pub proxies: Proxies = environment.proxies();
     /// The environment of the services that hold caches.

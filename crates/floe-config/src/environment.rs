@@ -192,6 +192,23 @@ impl Environment {
         Some(dir.join("floe"))
     }
 
+    /// The directory in which floe keeps what it must not forget: that of a systemd service, else
+    /// `$XDG_STATE_HOME/floe` (`~/.local/state/floe`).
+    pub(crate) fn own_state_dir(&self) -> Option<PathBuf> {
+        // systemd separates several directories by colons.
+        let of_service = self.variable("STATE_DIRECTORY").and_then(OsStr::to_str);
+        let of_service = of_service.and_then(|paths| paths.split(':').next());
+        let of_service = of_service
+            .filter(|path| path.starts_with('/'))
+            .map(PathBuf::from);
+        of_service.or_else(|| {
+            Some(
+                self.below_home("XDG_STATE_HOME", ".local/state")?
+                    .join("floe"),
+            )
+        })
+    }
+
     /// The directory for a user's own store: `$XDG_DATA_HOME`, else `~/.local/share`.
     pub fn data_home(&self) -> Option<PathBuf> {
         let xdg = self.variable("XDG_DATA_HOME").map(PathBuf::from);

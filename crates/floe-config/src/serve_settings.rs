@@ -81,6 +81,8 @@ option::serve_settings! {
     access_log_format: AccessLogFormat, ServeOption::new("--access-log-format FORMAT");
     /// Demand a login of this file from each client; floe serve auth makes it
     auth_file: PathBuf => auth_file, ServeOption::new("--auth-file FILE");
+    /// Serve the pins of the binary cache in this directory, which floe pin --to file://DIR writes
+    pins: PathBuf => pins, ServeOption::new("--pins DIR");
     /// The format of stderr
     log_format: StderrFormat, ServeOption::new("--log-format FORMAT").kind(CommonFlag);
     /// The number of threads that answer requests [default: the number of cores]

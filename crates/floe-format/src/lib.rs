@@ -36,6 +36,7 @@ pub mod netrc;
 pub mod nix32;
 pub mod nix_conf;
 pub mod path_info;
+pub mod pin;
 pub mod signature;
 pub mod store_path;
 

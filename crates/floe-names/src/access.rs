@@ -17,6 +17,19 @@ pub trait Access {
         Ok(paths.iter().map(|_| None).collect())
     }
 
+    /// Gets the pins of a cache, all at once. Returns the objects in the order of the names; `None`
+    /// for a name that the cache has not pinned.
+    fn pins(&self, _cache: &str, names: &[&str]) -> Vec<Result<Option<Vec<u8>>, Error>> {
+        names.iter().map(|_| Ok(None)).collect()
+    }
+
+    /// Returns the names of all pins of a cache; `None` if the cache has no list of them.
+    ///
+    /// Errors: those of the cache.
+    fn pin_names(&self, _cache: &str) -> Result<Option<Vec<String>>, Error> {
+        Ok(None)
+    }
+
     /// Returns the system of the first program or library in the NAR of a path, such as
     /// `x86_64-linux`; `None` if it has no program.
     ///

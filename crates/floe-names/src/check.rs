@@ -41,6 +41,15 @@ pub fn check_source(
                 Err(error) => Err(error),
             }
         }
+        NameSourceUri::Pins(uri) => match access.pin_names(&uri.cache) {
+            Ok(Some(names)) => Ok(format!("{} pins", names.len())),
+            Ok(None) => match access.pins(&uri.cache, &[name]).pop() {
+                Some(Err(error)) => Err(SourceError::Fetch(error.into())),
+                Some(Ok(Some(_))) => Ok(format!("it replies, and has a pin {name}")),
+                Some(Ok(None)) | None => Ok(format!("it replies, and has no pin {name}")),
+            },
+            Err(error) => Err(SourceError::Fetch(error.into())),
+        },
         NameSourceUri::List(uri) => {
             let list = load(uri, (memory.directory(), Duration::ZERO), access);
             list.and_then(|list| match list.origin {

@@ -51,6 +51,16 @@ pub enum NameError {
         /// The cause: an output, a version, or the state of the build.
         reason: String,
     },
+    /// A pin of a cache is not what it should be.
+    #[error("cannot use {name} of {source_name}: {reason}")]
+    Untrusted {
+        /// The name.
+        name: String,
+        /// The URI of the source.
+        source_name: String,
+        /// Which check failed.
+        reason: String,
+    },
     /// A source replied with something else than its format.
     #[error("cannot read {place}: {reason}")]
     Reply {
@@ -87,6 +97,7 @@ impl NameError {
             NameError::Unreachable { cause, .. } | NameError::SourceAway { cause, .. } => {
                 cause.kind()
             }
+            NameError::Untrusted { .. } => ErrorKind::Untrusted,
             NameError::NotFound { .. } | NameError::Unusable { .. } | NameError::Reply { .. } => {
                 ErrorKind::Failed
             }

@@ -1,5 +1,5 @@
 //! Names of packages, and the sources that know their store paths without evaluating Nix
-//! expressions: a Hydra, a list of paths or a file.
+//! expressions: the pins of a cache, a Hydra, a list of paths or a file.
 //!
 //! A name is only a way to a store path. Sources are trusted as far as TLS protects their host; the
 //! contents of the path are verified by signatures as always.
@@ -14,6 +14,7 @@ mod list;
 mod memory;
 mod name_spec;
 mod package;
+mod pins;
 mod resolver;
 mod search;
 mod source_uri;
@@ -26,7 +27,11 @@ pub use hydra::{HydraUri, machine_system};
 pub use list::{Entry, ListUri, parse_list};
 pub use memory::{NameMemory, Remembered};
 pub use name_spec::NameSpec;
-pub use package::{Candidate, Origin};
+pub use package::{Candidate, Origin, PinFacts};
+pub use pins::{
+    NewPin, PINS_INFO, PinError, PinPolicy, PinRefusal, PinsUri, SeenPin, SeenPins, check_pin, pin,
+    pin_object, unpin,
+};
 pub use resolver::{ResolveOptions, ResolvedName, Resolver};
 pub use search::{FoundPackage, FoundPackages, search};
 pub use source_uri::{NameSource, NameSourceUri};

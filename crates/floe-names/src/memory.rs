@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache_file::{now, replace};
 use crate::package::{Candidate, SourceReply};
+use crate::pins::SeenPins;
 
 /// The remembered names of a user, in a file.
 ///
@@ -21,6 +22,8 @@ pub struct NameMemory {
     names: BTreeMap<String, Remembered>,
     /// The systems of the paths whose programs were read.
     pub(crate) systems: Systems,
+    /// The pins that this machine has seen.
+    pub pins: SeenPins,
     has_changed: bool,
 }
 
@@ -62,6 +65,7 @@ impl NameMemory {
             file,
             names: contents.names,
             systems: contents.systems,
+            pins: SeenPins::default(),
             has_changed: false,
         }
     }

@@ -22,6 +22,18 @@ pub struct Candidate {
     /// The number of the build, if the source numbers its builds.
     #[serde(default)]
     pub build: Option<u64>,
+    /// The facts of a pin, if a cache has pinned it.
+    #[serde(default)]
+    pub pin: Option<PinFacts>,
+}
+
+/// The facts of a pin beside its path.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct PinFacts {
+    /// The serial number.
+    pub serial: u64,
+    /// When the pin was made, in seconds since 1970.
+    pub time: u64,
 }
 
 /// The reply of one source for one name.
@@ -67,6 +79,8 @@ pub(crate) enum SourceError {
     Reply { place: String, reason: String },
     /// The source has the package, but not as the user wants it.
     Unusable(Unusable),
+    /// A pin is not what it should be.
+    Untrusted(String),
 }
 
 /// Why a package cannot be used.

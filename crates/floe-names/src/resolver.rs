@@ -16,7 +16,8 @@ use crate::hydra;
 use crate::list;
 use crate::memory::NameMemory;
 use crate::name_spec::NameSpec;
-use crate::package::{Origin, QueryResult, SourceError, SourceReply, Unusable};
+use crate::package::{Origin, PinFacts, QueryResult, SourceError, SourceReply, Unusable};
+use crate::pins::{self, PinPolicy};
 use crate::source_uri::{NameSource, NameSourceUri};
 
 /// A name with its store path.
@@ -40,10 +41,12 @@ pub struct ResolvedName {
     pub notes: Vec<String>,
     /// The number of the build, if the source numbers its builds.
     pub build: Option<u64>,
+    /// The facts of the pin, if a cache has pinned the path.
+    pub pin: Option<PinFacts>,
 }
 
 /// How names are resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ResolveOptions {
     /// The store directory that the paths must have.
     pub store_dir: StoreDir,
@@ -51,6 +54,8 @@ pub struct ResolveOptions {
     pub ttl: Duration,
     /// Whether all sources are asked, to note those that disagree with the first one.
     pub compares: bool,
+    /// The demands on pins.
+    pub pins: PinPolicy,
 }
 
 /// The sources of names, in their order.
@@ -117,9 +122,17 @@ impl<'a> Resolver<'a> {
             }
         }
         memory.save();
+        let saved = memory.pins.save();
         let all = names.iter().zip(found);
-        all.map(|(name, found)| found.ok_or_else(|| self.not_found(name)))
-            .collect()
+        let all = all.map(|(name, found)| found.ok_or_else(|| self.not_found(name)));
+        let mut all: Vec<ResolvedName> = all.collect::<Result<_, _>>()?;
+        if let (Err(error), Some(pinned)) = (saved, all.iter_mut().find(|it| it.pin.is_some())) {
+            pinned.notes.push(format!(
+                "cannot remember the serial numbers of pins: {error}; an older pin would be \
+                 accepted later"
+            ));
+        }
+        Ok(all)
     }
 
     /// Returns the path that the first source with the name had when it was asked last. A file is
@@ -132,6 +145,9 @@ impl<'a> Resolver<'a> {
             }
             let reply = match &source.uri {
                 NameSourceUri::File(path) => ask_file(path, &[name]).pop()?.ok()??,
+                NameSourceUri::Pins(uri) => {
+                    pins::seen_reply(memory.pins.find(&uri.shown(), &name.name)?)
+                }
                 NameSourceUri::Hydra(_) | NameSourceUri::List(_) => {
                     let query_name = query_name(source, name);
                     let remembered = memory.find(&memory_key(source), &query_name)?;
@@ -179,6 +195,11 @@ impl<'a> Resolver<'a> {
             NameSourceUri::Hydra(uri) => {
                 let query = |names: &[&str]| hydra::query(uri, names, self.access);
                 self.ask_or_remember(source, specs, memory, query)
+            }
+            NameSourceUri::Pins(uri) => {
+                let names: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
+                let demands = (&mut memory.pins, &self.options.pins);
+                pins::query(uri, &names, demands, self.access)
             }
             NameSourceUri::List(uri) => {
                 let kept = (memory.directory().map(Path::to_owned), self.options.ttl);
@@ -288,6 +309,7 @@ impl<'a> Resolver<'a> {
             origin: reply.origin,
             notes: Vec::new(),
             build: reply.candidate.build,
+            pin: reply.candidate.pin,
         })
     }
 
@@ -337,7 +359,9 @@ impl<'a> Resolver<'a> {
 fn memory_key(source: &NameSource) -> String {
     let system = match &source.uri {
         NameSourceUri::Hydra(uri) => uri.system(),
-        NameSourceUri::File(_) | NameSourceUri::List(_) => hydra::machine_system(),
+        NameSourceUri::File(_) | NameSourceUri::List(_) | NameSourceUri::Pins(_) => {
+            hydra::machine_system()
+        }
     };
     format!("{} {system}", source.uri)
 }
@@ -389,10 +413,12 @@ pub(crate) fn unreadable(source: &NameSource, error: SourceError) -> NameError {
             cause,
         },
         SourceError::Reply { place, reason } => NameError::Reply { place, reason },
-        SourceError::Unusable(Unusable(reason)) => NameError::Reply {
-            place: source.uri.to_string(),
-            reason,
-        },
+        SourceError::Unusable(Unusable(reason)) | SourceError::Untrusted(reason) => {
+            NameError::Reply {
+                place: source.uri.to_string(),
+                reason,
+            }
+        }
     }
 }
 
@@ -403,6 +429,11 @@ fn named(name: &NameSpec, source: &NameSource, error: SourceError) -> NameError 
             cause,
         },
         SourceError::Reply { place, reason } => NameError::Reply { place, reason },
+        SourceError::Untrusted(reason) => NameError::Untrusted {
+            name: name.to_string(),
+            source_name: source.uri.to_string(),
+            reason,
+        },
         SourceError::Unusable(Unusable(reason)) => NameError::Unusable {
             name: name.to_string(),
             source_name: source.uri.to_string(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use floe_format::drv_name::compare_versions;
+use floe_format::pin::Pin;
 
 use crate::access::Access;
 use crate::error::NameError;
@@ -13,6 +14,7 @@ use crate::file_source::FileSource;
 use crate::list::{load, parse_list};
 use crate::memory::NameMemory;
 use crate::package::{Origin, SourceError};
+use crate::pins::PinsUri;
 use crate::resolver::unreadable;
 use crate::source_uri::{NameSource, NameSourceUri};
 
@@ -58,6 +60,7 @@ pub fn search(
     for source in sources {
         let packages = match &source.uri {
             NameSourceUri::Hydra(_) => continue,
+            NameSourceUri::Pins(uri) => search_pins(source, uri, &words, access),
             NameSourceUri::File(path) => search_file(source, path, &words),
             NameSourceUri::List(uri) => {
                 let list = load(uri, (memory.directory(), ttl), access);
@@ -102,6 +105,41 @@ fn search_list(source: &NameSource, text: &str, words: &[String]) -> Vec<FoundPa
         alias: source.alias.clone(),
     });
     packages.collect()
+}
+
+/// Returns the pins of a cache, which are not verified before their use.
+fn search_pins(
+    source: &NameSource,
+    uri: &PinsUri,
+    words: &[String],
+    access: &dyn Access,
+) -> Result<Vec<FoundPackage>, SourceError> {
+    let names = access.pin_names(&uri.cache);
+    let names = names.map_err(|error| SourceError::Fetch(error.into()))?;
+    let names = names.unwrap_or_default();
+    let found: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| has_all(name, words))
+        .collect();
+    let pins = access.pins(&uri.cache, &found);
+    let mut packages = Vec::new();
+    for (name, pin) in found.into_iter().zip(pins) {
+        let pin = pin.map_err(|error| SourceError::Fetch(error.into()))?;
+        let Some(pin) = pin.and_then(|text| Pin::parse(&text).ok()) else {
+            continue;
+        };
+        let path = pin.full_path();
+        let version = parse_list(&path).next().map_or("", |entry| entry.version);
+        packages.push(FoundPackage {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            outputs: BTreeMap::from([("out".into(), vec![path.clone()])]),
+            source: source.uri.to_string(),
+            alias: source.alias.clone(),
+        });
+    }
+    Ok(packages)
 }
 
 fn search_file(

@@ -9,6 +9,7 @@ use crate::error::NameError;
 use crate::hydra::HydraUri;
 use crate::list::ListUri;
 use crate::name_spec::is_alias;
+use crate::pins::PinsUri;
 
 /// A configured source: `[ALIAS=]URI`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum NameSourceUri {
     Hydra(HydraUri),
     /// `list:PATH` or `list+https://…`: a list of store paths, such as that of a channel.
     List(ListUri),
+    /// `pins+https://…`, `pins+s3://…` or `pins+file:///…`: the pins of a binary cache.
+    Pins(PinsUri),
 }
 
 impl NameSource {
@@ -49,13 +52,15 @@ impl NameSource {
             NameSourceUri::Hydra(HydraUri::parse(url).map_err(refused)?)
         } else if let Some(url) = uri.strip_prefix("list+") {
             NameSourceUri::List(ListUri::parse_url(url).map_err(refused)?)
+        } else if let Some(url) = uri.strip_prefix("pins+") {
+            NameSourceUri::Pins(PinsUri::parse(url).map_err(refused)?)
         } else if let Some(rest) = uri.strip_prefix("list:") {
             let path = absolute(rest).map_err(refused)?;
             NameSourceUri::List(ListUri::File(path))
         } else {
             return Err(refused(
-                "a source begins with file:, list:, list+https:// or hydra+https://, after ALIAS= \
-                 if it has a name"
+                "a source begins with file:, list:, list+https://, hydra+https:// or \
+                 pins+https://, after ALIAS= if it has a name"
                     .into(),
             ));
         };
@@ -91,6 +96,7 @@ impl fmt::Display for NameSourceUri {
             NameSourceUri::File(path) => write!(f, "file:{}", path.display()),
             NameSourceUri::Hydra(hydra) => hydra.fmt(f),
             NameSourceUri::List(list) => list.fmt(f),
+            NameSourceUri::Pins(pins) => pins.fmt(f),
         }
     }
 }
@@ -109,6 +115,9 @@ mod tests {
             "a=hydra+https://h.example/p/j?prefix=x.&system=aarch64-linux",
             "channel=list+https://channels.nixos.org/nixos-unstable/store-paths.xz",
             "list:/srv/paths.zst",
+            "team=pins+https://cache.example.org",
+            "pins+s3://bucket?region=eu-west-1",
+            "pins+file:///srv/cache",
         ] {
             assert_eq!(NameSource::parse(text).unwrap().to_string(), text);
         }
@@ -125,6 +134,8 @@ mod tests {
             "hydra+https://",
             "list:",
             "list+file:///x",
+            "pins+/srv/cache",
+            "pins+ssh://host",
             "hydra+https://host/project",
             "hydra+ftp://host/p/j",
             "hydra+https://host/p/j?unknown=1",

@@ -56,6 +56,8 @@ pub struct Config {
     pub access_log: Option<(LogFormat, Box<dyn LogOutput>)>,
     /// The file of the logins that clients need. Without it, they need none.
     pub auth_file: Option<PathBuf>,
+    /// The directory of a binary cache whose pins are served. Without it, there are none.
+    pub pins: Option<PathBuf>,
     /// Called with each warning for the operator.
     pub warn: Warn,
 }
@@ -141,6 +143,7 @@ impl Config {
             encoders_max: None,
             access_log: None,
             auth_file: None,
+            pins: None,
             warn: Arc::new(|_| {}),
         }
     }

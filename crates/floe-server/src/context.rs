@@ -21,6 +21,8 @@ use crate::readiness::Readiness;
 pub(crate) struct Context {
     pub(crate) layout: StoreLayout,
     pub(crate) log_dir: PathBuf,
+    /// The directory of the binary cache whose pins are served.
+    pub(crate) pins: Option<PathBuf>,
     /// Whether each client needs a login.
     pub(crate) needs_login: bool,
     /// The prefix of every route, such as `/cache`.

@@ -12,7 +12,9 @@ use floe_store::StoreError;
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
-use crate::handlers::{file, listing, log, monitoring, nar, narinfo, nix_cache_info, realisation};
+use crate::handlers::{
+    file, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation,
+};
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
 use crate::http::response::{CacheKind, CacheUse, Response};
@@ -125,6 +127,7 @@ fn respond_from_store(
             let found = session.store.build_trace(drv, output)?;
             realisation::respond(found.map(|found| found.to_json()))
         }
+        Route::Pin(name) => pin::respond(context, name, request.if_none_match.as_deref()),
         // The network thread responds to these, or the worker by itself.
         Route::Root
         | Route::CacheInfo

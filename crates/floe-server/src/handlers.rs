@@ -9,5 +9,6 @@ pub(crate) mod nar;
 mod nar_fields;
 pub(crate) mod narinfo;
 pub(crate) mod nix_cache_info;
+pub(crate) mod pin;
 mod range_response;
 pub(crate) mod realisation;

@@ -144,6 +144,7 @@ impl Server {
             needs_login: logins.is_some(),
             prefix: config.path_prefix,
             log_dir: config.log_dir,
+            pins: config.pins,
             layout: config.store,
             warn: config.warn,
         };

@@ -10,6 +10,7 @@ use floe_format::{Compression, StoreDir};
 use floe_store::{RuntimeRoots, StoreLayout, StoreWriter, WriteOptions};
 
 use crate::error::Error;
+use crate::named_objects::NamedObjects;
 use crate::session::Session;
 use crate::source::Source;
 use crate::target::Target;
@@ -36,6 +37,12 @@ pub trait StoreConfig: Equals + Debug + Display + Send + Sync {
 
     /// Opens the store for writing. Creates it if it does not exist, unless it is a dry run.
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error>;
+
+    /// Returns the interface to small objects beside the paths; `None` if the store has none. Sends
+    /// nothing yet.
+    fn open_objects(&self, _session: &Session) -> Result<Option<Arc<dyn NamedObjects>>, Error> {
+        Ok(None)
+    }
 }
 
 /// The plain facts about a store, by its kind and its URI.

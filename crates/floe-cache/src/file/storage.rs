@@ -23,7 +23,7 @@ use crate::storage::{
 /// The storage of a cache in a directory.
 #[derive(Debug)]
 pub struct FileStorage {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     nar_directory: PathBuf,
     /// The directory of NARs, locked while this storage may have temporary files in it.
     lock: OnceLock<File>,
@@ -260,7 +260,7 @@ impl NewObject for NewFile {
 }
 
 /// Gives a temporary file its name.
-fn rename(file: TempPath, path: &Path) -> Result<(), Error> {
+pub(super) fn rename(file: TempPath, path: &Path) -> Result<(), Error> {
     let renamed = match file.persist(path) {
         // A directory such as `debuginfo` is created for its first object.
         Err(failed) if failed.error.kind() == io::ErrorKind::NotFound => path
@@ -281,7 +281,7 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// Waits until the names in a directory are on disk. A directory that this user may not read, and a
 /// file system that syncs no directories, are not errors.
-fn sync_directory(path: &Path) -> Result<(), Error> {
+pub(super) fn sync_directory(path: &Path) -> Result<(), Error> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match File::open(path).and_then(|directory| directory.sync_all()) {
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
@@ -304,7 +304,7 @@ fn remove_temporaries(directory: &Path) -> io::Result<()> {
 
 /// Creates a file. Every user may read it, whatever the umask, because a server has to, as with
 /// Nix.
-fn create_temporary_in(directory: &Path) -> Result<(WrittenFile, TempPath), Error> {
+pub(super) fn create_temporary_in(directory: &Path) -> Result<(WrittenFile, TempPath), Error> {
     let created = WrittenFile::create_temporary(directory, PREFIX, SUFFIX);
     let created = created.and_then(|(file, path)| match file.set_mode(0o644) {
         Ok(()) => Ok((file, path)),
@@ -318,7 +318,7 @@ fn create_temporary_in(directory: &Path) -> Result<(WrittenFile, TempPath), Erro
 
 /// Reads a small file, with one byte more than a narinfo may have, so that the parser sees and
 /// names the excess.
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = NARINFO_LEN_MAX as u64 + 1;
     open_regular_file(path)?

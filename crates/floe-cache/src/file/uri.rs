@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use floe_transfer::store_uri::{absolute, percent_decode_text};
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
-    TargetContext, UriContext,
+    Error, IgnoredParameter, NamedObjects, OpenTarget, Session, Source, SourceContext, StoreConfig,
+    StoreFacts, StoreUri, TargetContext, UriContext,
 };
 
 use super::FileStorage;
@@ -95,6 +95,10 @@ impl StoreConfig for FileCacheUri {
         }
         let storage = Arc::new(FileStorage::new(&self.directory));
         BinaryCacheWriter::open_target(storage, &self.write, context)
+    }
+
+    fn open_objects(&self, _: &Session) -> Result<Option<Arc<dyn NamedObjects>>, Error> {
+        Ok(Some(Arc::new(FileStorage::new(&self.directory))))
     }
 
     fn is_new(&self) -> bool {

@@ -160,7 +160,7 @@ impl HttpCacheShared {
     }
 
     /// Whether S3 demands that the same request is sent again.
-    fn is_conflict(&self, reply: &Reply) -> bool {
+    pub(super) fn is_conflict(&self, reply: &Reply) -> bool {
         let explanation = || self.client.explain(&reply.body);
         reply.status == StatusCode::CONFLICT
             && explanation().is_some_and(|it| it.message.starts_with(CONDITIONAL_CONFLICT))
@@ -199,12 +199,12 @@ impl HttpCacheShared {
         Error::SourceDisabled(error)
     }
 
-    async fn write(&self, name: &str, message: Message) -> Result<Reply, Error> {
+    pub(super) async fn write(&self, name: &str, message: Message) -> Result<Reply, Error> {
         let reply = exchange(&self.client, self.object_url(name)?, message).await;
         reply.map_err(write_failure::of_request)
     }
 
-    fn refusal(&self, name: &str, reply: &Reply) -> Result<Error, Error> {
+    pub(super) fn refusal(&self, name: &str, reply: &Reply) -> Result<Error, Error> {
         let explanation = self.client.explain(&reply.body);
         let has_directories = self.client.dialect.is_none();
         Ok(write_failure::of_reply(
@@ -215,7 +215,7 @@ impl HttpCacheShared {
     }
 }
 
-fn put_message(headers: HeaderMap, body: RequestBody) -> Message {
+pub(super) fn put_message(headers: HeaderMap, body: RequestBody) -> Message {
     Message {
         method: Method::PUT,
         headers,
@@ -233,6 +233,8 @@ pub(crate) fn object_headers(name: &str) -> HeaderMap {
             ("application/json", SHORT_LIFETIME)
         }
         _ if name.starts_with("debuginfo/") => ("application/json", SHORT_LIFETIME),
+        // A pin moves at any time.
+        _ if name.starts_with("pins/") => ("text/plain; charset=utf-8", "no-cache"),
         _ if name.starts_with("log/") => ("text/plain; charset=utf-8", SHORT_LIFETIME),
         // Another NAR has another name.
         _ => (

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use floe_transfer::store_uri::absolute;
 use floe_transfer::url::redact_credentials;
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
-    TargetContext, UriContext,
+    Error, IgnoredParameter, NamedObjects, OpenTarget, Session, Source, SourceContext, StoreConfig,
+    StoreFacts, StoreUri, TargetContext, UriContext,
 };
 
 use super::{ContentEncodings, HttpStorage};
@@ -110,6 +110,11 @@ impl StoreConfig for HttpCacheUri {
         let storage = self.storage(&network)?;
         let storage = storage.with_encodings(self.encodings.clone());
         BinaryCacheWriter::open_target(Arc::new(storage), &self.write, context)
+    }
+
+    fn open_objects(&self, session: &Session) -> Result<Option<Arc<dyn NamedObjects>>, Error> {
+        let network = session.service::<Network>()?;
+        Ok(Some(Arc::new(self.storage(&network)?)))
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use floe_transfer::store_uri::percent_decode_text;
 use floe_transfer::url::parse_url;
 use floe_transfer::{
-    Error, IgnoredParameter, OpenTarget, Source, SourceContext, StoreConfig, StoreFacts, StoreUri,
-    TargetContext, UriContext,
+    Error, IgnoredParameter, NamedObjects, OpenTarget, Session, Source, SourceContext, StoreConfig,
+    StoreFacts, StoreUri, TargetContext, UriContext,
 };
 use object_store::aws::AmazonS3Builder;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -185,6 +185,11 @@ impl StoreConfig for S3CacheUri {
         let network = context.session.service::<Network>()?;
         let storage = Arc::new(self.storage(&network)?);
         BinaryCacheWriter::open_target(storage, &self.write, context)
+    }
+
+    fn open_objects(&self, session: &Session) -> Result<Option<Arc<dyn NamedObjects>>, Error> {
+        let network = session.service::<Network>()?;
+        Ok(Some(Arc::new(self.storage(&network)?)))
     }
 }
 

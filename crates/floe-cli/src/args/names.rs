@@ -13,4 +13,7 @@ pub(crate) struct NameArgs {
     /// Refuse names of packages
     #[arg(long, conflicts_with = "names")]
     pub(crate) no_names: bool,
+    /// Accept a pin with a lower serial number than one that this machine has seen
+    #[arg(long)]
+    pub(crate) allow_downgrade: bool,
 }

@@ -40,6 +40,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let store_dir = layout.map(|layout| &layout.store_dir);
     let options = (store_dir, args.transfer.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    packages.set_keys(settings.trusted_keys(&args.transfer.trust)?);
     if args.from.is_some() {
         packages.set_caches(std::slice::from_ref(&source));
     }

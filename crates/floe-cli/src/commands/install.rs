@@ -1,6 +1,7 @@
 //! `floe install`: copies closures from binary caches into a store.
 
 pub(crate) mod args;
+mod follow;
 pub(crate) mod page;
 
 use floe_config::{StoreAccess, StoreChoice};
@@ -22,17 +23,21 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let choice = StoreChoice::of_flags(args.root.as_deref(), args.store.as_deref());
     let target = settings.store(choice, StoreAccess::Write)?;
     let request = settings.copy_from(&args.from, target, RequestedPaths::All)?;
-    if args.paths.all {
+    if let Some(name) = &args.follow {
+        return follow::run(&args, &settings, (name, &request.sources), &*request.target);
+    }
+    if args.all {
         return copy(&args, &settings, (request, &[], &|_| None));
     }
     let stores = [&request.target].into_iter().chain(&request.sources);
     let stores: Vec<&dyn StoreConfig> = stores.map(|store| &**store).collect();
-    let arguments = args.paths.read()?;
+    let arguments = args.read_paths()?;
     let paths = settings.follow_links(&arguments, &stores)?;
     let layout = request.target.layout();
     let store_dir = layout.map(|layout| &layout.store_dir);
     let options = (store_dir, args.transfer.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
+    packages.set_keys(settings.trusted_keys(&args.transfer.trust)?);
     if !args.from.is_empty() {
         packages.set_caches(&request.sources);
     }

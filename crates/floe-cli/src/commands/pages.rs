@@ -160,7 +160,10 @@ mod tests {
         "floe-demo",
         "floe-key",
         "floe-man",
+        "floe-pin",
+        "floe-pins",
         "floe-search",
         "floe-serve-auth",
+        "floe-unpin",
     ];
 }

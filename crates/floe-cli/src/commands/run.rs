@@ -116,6 +116,7 @@ impl Installed {
         };
         let options = (Some(&layout.store_dir), args.refresh);
         let mut packages = PackageNames::new(&settings, &args.names, options)?;
+        packages.set_keys(settings.trusted_keys(&args.transfer().trust)?);
         if !args.from.is_empty() {
             let request = settings.copy_from(&args.from, target.clone(), RequestedPaths::All)?;
             packages.set_caches(&request.sources);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use floe_cache::{DocumentRequest, Fetched, Network, NetworkOptions, fetch_documents};
-use floe_copy::{SourceOrder, Sources};
+use floe_copy::{SourceOrder, Sources, resolve_store_uri};
 use floe_format::elf::{HEAD_LEN, system_of_file};
 use floe_format::nar::read::NarEvent;
 use floe_format::{NarInfo, StorePath};
-use floe_names::Access;
-use floe_transfer::{Cancel, Error, Events, PathSpec, Session, Source, StoreConfig};
+use floe_names::{Access, pin_object};
+use floe_transfer::{Cancel, Error, Events, NamedObjects, PathSpec, Session, Source, StoreConfig};
 
 use super::PackageNames;
 use crate::options::Settings;
@@ -63,6 +63,22 @@ impl Fetcher<'_> {
     }
 }
 
+impl Fetcher<'_> {
+    /// Opens the small objects of a cache: one of the command, or another one.
+    fn objects(&self, cache: &str) -> Result<Arc<dyn NamedObjects>, Error> {
+        let mut known = self.caches.iter();
+        let config = match known.find(|config| config.to_string() == cache) {
+            Some(config) => config.clone(),
+            None => resolve_store_uri(cache, &self.settings.context)?,
+        };
+        let objects = config.open_objects(self.session())?;
+        objects.ok_or_else(|| Error::InvalidStoreUri {
+            text: config.to_string(),
+            reason: "it has no pins, because it is not a binary cache".into(),
+        })
+    }
+}
+
 impl Access for Fetcher<'_> {
     fn fetch(&self, requests: Vec<DocumentRequest>) -> Fetched {
         let session = self.session();
@@ -96,6 +112,28 @@ impl Access for Fetcher<'_> {
             Some(error) if found.is_empty() => Err(error),
             _ => Ok(paths.iter().map(|path| found.remove(path)).collect()),
         }
+    }
+
+    fn pins(&self, cache: &str, names: &[&str]) -> Vec<Result<Option<Vec<u8>>, Error>> {
+        let objects = match self.objects(cache) {
+            Ok(objects) => objects,
+            Err(error) => {
+                let error = Arc::new(error);
+                let failed = names.iter();
+                return failed
+                    .map(|_| Err(Error::SourceDisabled(error.clone())))
+                    .collect();
+            }
+        };
+        let names: Vec<String> = names.iter().map(|name| pin_object(name)).collect();
+        let found = objects.get(&names, &self.session().cancel).into_iter();
+        found
+            .map(|found| Ok(found?.map(|object| object.contents)))
+            .collect()
+    }
+
+    fn pin_names(&self, cache: &str) -> Result<Option<Vec<String>>, Error> {
+        self.objects(cache)?.list("pins/", &self.session().cancel)
     }
 
     fn system(&self, narinfo: &NarInfo) -> Result<Option<String>, Error> {

@@ -21,7 +21,10 @@ pub(crate) fn print_name(name: &ResolvedName, dir: &StoreDir) {
         ));
     }
     name.notes.iter().for_each(warn);
-    let built = name.built_at.map(|time| format!(", built {}", ago(time)));
+    let built = match (&name.pin, name.built_at) {
+        (Some(pin), _) => Some(format!(", pinned {}", ago(pin.time))),
+        (None, built) => built.map(|time| format!(", built {}", ago(time))),
+    };
     let looked_up = match name.origin {
         Origin::Source => String::new(),
         _ if age(name.resolved_at) < 60 => String::new(),
@@ -50,6 +53,8 @@ pub(crate) fn to_json(name: &ResolvedName, dir: &StoreDir) -> Value {
         "source": name.source,
         "resolvedAt": name.resolved_at,
         "builtAt": name.built_at,
+        "pinnedAt": name.pin.as_ref().map(|pin| pin.time),
+        "serial": name.pin.as_ref().map(|pin| pin.serial),
         "remembered": name.origin != Origin::Source,
     })
 }

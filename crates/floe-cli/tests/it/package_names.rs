@@ -1,6 +1,8 @@
 //! Names of packages as arguments: from files and from a Hydra, with all commands that take them.
 
+mod following;
 mod lists;
+mod pins;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,11 +77,17 @@ impl Packages {
         command
     }
 
+    fn set_home_of(&self, mut command: Command) -> Command {
+        self.set_home(&mut command);
+        command
+    }
+
     fn set_home(&self, command: &mut Command) {
         for (name, directory) in [
             ("HOME", "home"),
             ("XDG_CACHE_HOME", "home/cache"),
             ("XDG_DATA_HOME", "home/data"),
+            ("XDG_STATE_HOME", "home/state"),
         ] {
             command.env(name, self.scratch.join(directory));
         }
@@ -183,7 +191,7 @@ fn names_are_refused_where_they_are_forbidden_or_ambiguous() {
         .expect(2)
         .stderr_contains("cannot use greet: --no-names forbids names of packages");
     for (name, code, part) in [
-        ("absent", 1, "has no package of this name"),
+        ("absent", 1, "no package of this name"),
         (
             "other#greet",
             2,
@@ -214,7 +222,7 @@ fn names_are_refused_where_they_are_forbidden_or_ambiguous() {
     for (names, part) in [
         (
             "nonsense",
-            "a source begins with file:, list:, list+https:// or hydra+https://",
+            "a source begins with file:, list:, list+https://, hydra+https:// or pins+",
         ),
         ("team=file:/nonexistent", "cannot read /nonexistent"),
     ] {
@@ -256,12 +264,12 @@ fn program_of_a_name_runs_and_then_needs_no_request() {
     for request in &requests {
         assert_eq!(request.fields["accept"], "application/json");
     }
-    // nix-cache-info, the narinfo and the NAR.
-    assert_eq!(cache.requests().len(), 3, "{:?}", cache.requests());
+    // The pin that is not there, nix-cache-info, the narinfo and the NAR.
+    assert_eq!(cache.requests().len(), 4, "{:?}", cache.requests());
     let second = greet("second");
     assert_eq!(second.stdout, "second\n");
     assert_eq!(hydra.server.requests().len(), 2);
-    assert_eq!(cache.requests().len(), 3);
+    assert_eq!(cache.requests().len(), 4);
     // --refresh asks again.
     hydra.add_build("greet", 8, Some(0), &[("out", &packages.old)]);
     let words = ["run", "greet", "--refresh", "--from", &cache.url()];
@@ -269,12 +277,12 @@ fn program_of_a_name_runs_and_then_needs_no_request() {
     let refreshed = run(command.args(["--", "third"])).expect(0);
     let refreshed = refreshed.stderr_contains(&format!("greet is {}", packages.old));
     assert_eq!(refreshed.stdout, "third\n");
-    // Everything is there now, and the program starts after a lookup, too.
+    // Everything is there now but a pin, and the program starts after a lookup, too.
     let fetched = cache.requests().len();
     let mut command = packages.floe(&words, &hydra.source());
     let again = run(command.args(["--", "fourth"])).expect(0);
     assert_eq!(again.stdout, "fourth\n");
-    assert_eq!(cache.requests().len(), fetched);
+    assert_eq!(cache.requests().len(), fetched + 1);
 }
 
 #[test]
@@ -330,7 +338,7 @@ fn wrong_replies_of_a_hydra_are_refused() {
     let page = || Fault::OtherBody(b"<!DOCTYPE html><html>".to_vec());
     for (fault, code, part) in [
         (page(), 1, "the server sent a web page in place of JSON"),
-        (Fault::Status(404), 1, "has no package of this name"),
+        (Fault::Status(404), 1, "no package of this name"),
         (Fault::Status(403), 4, "403"),
         (Fault::OtherBody(b"{}".to_vec()), 1, "it is not a build"),
         (
@@ -346,7 +354,7 @@ fn wrong_replies_of_a_hydra_are_refused() {
         (
             Fault::Redirect(elsewhere.url()),
             1,
-            "has no package of this name",
+            "no package of this name",
         ),
     ] {
         hydra.server.set_fault(LATEST, fault.clone());

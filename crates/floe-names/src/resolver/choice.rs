@@ -93,6 +93,7 @@ mod tests {
             store_dir: Default::default(),
             ttl: Duration::ZERO,
             compares: false,
+            pins: Default::default(),
         };
         let chosen = choose(&NameSpec::parse(text).unwrap(), &candidate, &options);
         chosen

@@ -15,6 +15,7 @@ fn options() -> ResolveOptions {
         store_dir: StoreDir::default(),
         ttl: Duration::from_secs(3600),
         compares: false,
+        pins: Default::default(),
     }
 }
 

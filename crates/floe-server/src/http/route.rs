@@ -1,5 +1,6 @@
 //! From the path of a request to its route. A pure function, which does not know the store.
 
+use floe_format::pin::is_pin_name;
 use floe_format::{HashPart, StorePath, nix32};
 
 use crate::http::request::Request;
@@ -50,6 +51,8 @@ pub enum Route {
         /// The name of the output.
         output: String,
     },
+    /// `/pins/NAME`: a pin, or the names of all of them with an empty name.
+    Pin(String),
     /// `/health`: whether the network threads respond.
     Health,
     /// `/ready`: whether the server can serve its store.
@@ -172,6 +175,7 @@ fn other_route(path: &str) -> Option<Route> {
                 path: path.trim_matches('/').into(),
             })
         }
+        "pins" => (rest.is_empty() || is_pin_name(rest)).then(|| Route::Pin(rest.into())),
         "realisations" => {
             let (drv_hash, output) = rest.strip_suffix(".doi")?.split_once('!')?;
             Some(Route::Realisation {

@@ -19,6 +19,8 @@ pub enum RouteKind {
     Log,
     /// `/realisations/…` and `/build-trace-v2/…`
     Realisation,
+    /// `/pins/…`
+    Pin,
     /// `/health`, `/ready` and `/version`
     Health,
     /// `/metrics`
@@ -29,7 +31,7 @@ pub enum RouteKind {
 
 impl RouteKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [RouteKind; 10] = [
+    pub const ALL: [RouteKind; 11] = [
         RouteKind::NarInfo,
         RouteKind::Nar,
         RouteKind::CacheInfo,
@@ -37,6 +39,7 @@ impl RouteKind {
         RouteKind::File,
         RouteKind::Log,
         RouteKind::Realisation,
+        RouteKind::Pin,
         RouteKind::Health,
         RouteKind::Metrics,
         RouteKind::Other,
@@ -52,6 +55,7 @@ impl RouteKind {
             RouteKind::File => "file",
             RouteKind::Log => "log",
             RouteKind::Realisation => "realisation",
+            RouteKind::Pin => "pin",
             RouteKind::Health => "health",
             RouteKind::Metrics => "metrics",
             RouteKind::Other => "other",
@@ -70,6 +74,7 @@ impl Route {
             Route::File { .. } => RouteKind::File,
             Route::Log(_) => RouteKind::Log,
             Route::Realisation { .. } | Route::BuildTrace { .. } => RouteKind::Realisation,
+            Route::Pin(_) => RouteKind::Pin,
             Route::Health | Route::Ready | Route::Version => RouteKind::Health,
             Route::Metrics => RouteKind::Metrics,
             Route::Root | Route::Unknown => RouteKind::Other,

@@ -60,6 +60,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "optimise",
         "collect::optimise_store::writable_and_damaged_files_are_reported",
     ),
+    (
+        "pin",
+        "package_names::pins::pin_moves_and_an_older_one_is_refused",
+    ),
     ("profile", "profiles::generations_equal_those_of_nix_env"),
     ("push", "push::closure_in_bucket_is_signed_and_complete"),
     ("roots", "managed_roots::chains_lead_from_roots_to_the_path"),

@@ -1,10 +1,13 @@
 //! The arguments of `floe install`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 
-use crate::args::{NameArgs, PathArgs};
+use crate::args::{NameArgs, parse_time_span, read_paths};
+use crate::completions;
 use crate::copying::TransferArgs;
 
 #[derive(Debug, Args)]
@@ -30,10 +33,40 @@ pub(crate) struct InstallArgs {
     /// Hash the valid paths of the closures, and replace those that are damaged
     #[arg(long)]
     pub(crate) repair: bool,
-    #[command(flatten)]
-    pub(crate) paths: PathArgs,
+    /// Make the path of this pin, in a cache of --from, the newest generation of --profile
+    #[arg(long, value_name = "NAME", requires_all = ["from", "profile"])]
+    #[arg(conflicts_with_all = ["all", "stdin", "paths", "dry_run", "json", "out_link"])]
+    pub(crate) follow: Option<String>,
+    /// With --follow: ask for the pin again after each time span, such as 60s or 5m, until SIGINT
+    /// or SIGTERM; otherwise ask once
+    #[arg(long, value_name = "TIME", requires = "follow", value_parser = parse_time_span)]
+    pub(crate) every: Option<Duration>,
+    /// With --follow: run this line in a shell after the profile has changed. If it fails, switch
+    /// back, and run it again
+    #[arg(long, value_name = "COMMAND", requires = "follow")]
+    pub(crate) run: Option<String>,
+    /// All paths of the source, which must be able to list them
+    #[arg(long, conflicts_with_all = ["stdin", "paths"])]
+    pub(crate) all: bool,
+    /// Read paths from stdin too, one in each line, as - among the paths does
+    #[arg(long)]
+    stdin: bool,
+    /// Store paths, base names, hash parts, files in store paths, links such as ./result, or names
+    /// of paths in a local store
+    #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
+    #[arg(required_unless_present_any = ["all", "stdin", "follow"])]
+    paths: Vec<String>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
+}
+
+impl InstallArgs {
+    /// Returns the paths of the command line and those of stdin.
+    ///
+    /// Errors: stdin cannot be read.
+    pub(super) fn read_paths(&self) -> anyhow::Result<Vec<String>> {
+        read_paths(&self.paths, self.stdin)
+    }
 }

@@ -31,6 +31,10 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "Show what would be fetched and written",
             "floe install --dry-run --root ~/nix-root HASH",
         ),
+        Example::new(
+            "Keep a profile at the path of a pin, and look for another one each minute",
+            "floe install --follow web --from s3://BUCKET --profile web --every 60s",
+        ),
     ],
     files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS, NAMES],
     see_also: &["floe-copy(1)", "floe-verify(1)", "nix.conf(5)"],

@@ -67,7 +67,7 @@ fn name_of_a_list_is_installed_for_this_machine() {
     packages
         .install(&root, "absent", &names)
         .expect(1)
-        .stderr_contains("has no package of this name");
+        .stderr_contains("no package of this name");
     // All of these used one document.
     assert_eq!(server.requests().len(), 1);
 

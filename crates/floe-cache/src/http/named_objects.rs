@@ -1,0 +1,160 @@
+//! Small objects of a cache behind HTTP or in a bucket.
+
+use std::sync::Arc;
+
+use floe_format::pin::is_pin_name;
+use floe_transfer::url::redact;
+use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, Written};
+use reqwest::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use reqwest::{Method, StatusCode};
+
+use super::put::{object_headers, put_message};
+use super::reply_guard::ReplyGuard;
+use super::shared::HttpCacheShared;
+use super::storage::HttpStorage;
+use crate::request::{Message, RequestBody, status_error};
+use crate::storage::{Folder, ReadStorage as _, Replies, WriteStorage as _, list_names};
+
+impl NamedObjects for HttpStorage {
+    fn get(&self, names: &[String], cancel: &Cancel) -> Vec<Result<Option<NamedObject>, Error>> {
+        let mut replies = Replies::new(cancel);
+        for (number, name) in names.iter().enumerate() {
+            let (shared, name) = (self.shared.clone(), name.clone());
+            let reply = ReplyGuard::new(replies.callback(move |result| (number, result)));
+            self.shared
+                .spawn(async move { reply.send(shared.get_named(&name).await) });
+        }
+        let mut results: Vec<_> = names.iter().map(|_| None).collect();
+        loop {
+            match replies.next() {
+                Ok(Some((number, result))) => results[number] = Some(result),
+                Ok(None) => break,
+                // The requests that are still in flight have no other result.
+                Err(Error::Cancelled) => {
+                    results.iter_mut().for_each(|result| {
+                        result.get_or_insert(Err(Error::Cancelled));
+                    });
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let results = results.into_iter();
+        results
+            .map(|result| result.unwrap_or(Err(Error::Internal("a request has no reply"))))
+            .collect()
+    }
+
+    fn put(&self, name: &str, contents: &[u8], expected: &Expected) -> Result<Written, Error> {
+        self.create()?;
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        let (contents, expected) = (contents.to_vec(), expected.clone());
+        let mut replies = Replies::new(&Cancel::default());
+        let reply = ReplyGuard::new(replies.callback(|written| written));
+        self.shared.spawn(async move {
+            reply.send(shared.put_named(&name, contents, &expected).await);
+        });
+        replies.only()?
+    }
+
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        crate::storage::WriteStorage::delete(self, name)
+    }
+
+    fn list(&self, folder: &str, cancel: &Cancel) -> Result<Option<Vec<String>>, Error> {
+        if Folder::Pins.prefix() != folder {
+            return Ok(None);
+        }
+        if let Some(list) = self.as_list() {
+            return list_names(list, Folder::Pins, cancel).map(Some);
+        }
+        // floe serve replies with a name in each line.
+        let found = match NamedObjects::get(self, &[folder.to_owned()], cancel).pop() {
+            Some(Ok(Some(found))) => found,
+            Some(Err(error)) if !is_refusal(&error) => return Err(error),
+            _ => return Ok(None),
+        };
+        let text = String::from_utf8(found.contents).unwrap_or_default();
+        let names: Vec<String> = text.lines().map(str::to_owned).collect();
+        // Another server sends a page.
+        let are_names = names.iter().all(|name| is_pin_name(name));
+        Ok(are_names.then_some(names))
+    }
+}
+
+/// Whether a server does not want the request, as one without a list of files.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Fetch {
+            status: Some(403 | 405),
+            ..
+        }
+    )
+}
+
+impl HttpCacheShared {
+    async fn get_named(self: &Arc<Self>, name: &str) -> Result<Option<NamedObject>, Error> {
+        let mut message = Message::from(Method::GET);
+        // A proxy must ask the server.
+        let no_cache = HeaderValue::from_static("no-cache");
+        message.headers.insert(CACHE_CONTROL, no_cache);
+        let reply = self.write(name, message).await?;
+        match reply.status {
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
+            status if status.is_success() => Ok(Some(NamedObject {
+                version: etag(&reply.headers),
+                contents: reply.body,
+            })),
+            status => {
+                let shown = redact(&self.object_url(name)?);
+                Err(status_error(&shown, status, &reply.headers))
+            }
+        }
+    }
+
+    async fn put_named(
+        self: &Arc<Self>,
+        name: &str,
+        contents: Vec<u8>,
+        expected: &Expected,
+    ) -> Result<Written, Error> {
+        let mut headers = object_headers(name);
+        match expected {
+            Expected::Any => {}
+            Expected::Absent => {
+                headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+            }
+            Expected::Version(version) => {
+                let version = HeaderValue::from_str(version);
+                headers.extend(version.ok().map(|version| (IF_MATCH, version)));
+            }
+        }
+        let body = || RequestBody::Whole(contents.clone().into());
+        let mut reply = self
+            .write(name, put_message(headers.clone(), body()))
+            .await?;
+        if reply.status == StatusCode::NOT_IMPLEMENTED {
+            // The server knows no conditions.
+            headers.remove(IF_NONE_MATCH);
+            headers.remove(IF_MATCH);
+            reply = self.write(name, put_message(headers, body())).await?;
+        }
+        match reply.status {
+            status if status.is_success() => Ok(Written::Yes),
+            StatusCode::PRECONDITION_FAILED => Ok(Written::Conflict),
+            // A bucket says so of a version that was deleted.
+            StatusCode::NOT_FOUND if matches!(expected, Expected::Version(_)) => {
+                Ok(Written::Conflict)
+            }
+            _ if self.is_conflict(&reply) => Ok(Written::Conflict),
+            _ => Err(self.refusal(name, &reply)?),
+        }
+    }
+}
+
+/// Returns the strong `ETag` of a reply. A weak one is no condition of a write.
+fn etag(headers: &HeaderMap) -> Option<String> {
+    let etag = headers.get(ETAG)?.to_str().ok()?;
+    (!etag.starts_with("W/")).then(|| etag.to_owned())
+}

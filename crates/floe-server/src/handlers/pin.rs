@@ -1,0 +1,81 @@
+//! `/pins/NAME`: the pins of a binary cache in a directory.
+
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use floe_format::base16;
+use floe_format::pin::{PIN_LEN_MAX, is_pin_name};
+use floe_hash::sha256;
+use floe_store::{StoreError, list_directory, open_regular_file};
+
+use crate::context::Context;
+use crate::http::response::{Response, etag_matches};
+
+/// Responds with a pin, or with the names of all pins.
+pub(crate) fn respond(context: &Context, name: &str, if_none_match: Option<&str>) -> Response {
+    let Some(directory) = &context.pins else {
+        return Response::not_found("no such pin\n");
+    };
+    let directory = directory.join("pins");
+    let found = if name.is_empty() {
+        names(&directory).map(Some)
+    } else {
+        read(&directory.join(name))
+    };
+    match found {
+        Ok(Some(contents)) => {
+            let etag = format!("\"{}\"", base16::encode(&sha256(contents.as_bytes())));
+            let fields = format!("{FIELDS}ETag: {etag}\r\n");
+            if etag_matches(if_none_match, &etag) {
+                Response::not_modified(fields)
+            } else {
+                Response::text(200, fields, contents)
+            }
+        }
+        Ok(None) => Response::not_found("no such pin\n"),
+        Err(source) => context.error_response(&StoreError::Io {
+            action: "read",
+            path: directory.join(name),
+            source,
+        }),
+    }
+}
+
+/// Reads a pin. Returns `None` if it does not exist.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match open_regular_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut contents = String::new();
+    file.take(PIN_LEN_MAX as u64 + 1)
+        .read_to_string(&mut contents)?;
+    if contents.len() > PIN_LEN_MAX {
+        return Err(io::Error::other(format!(
+            "it has more than {PIN_LEN_MAX} bytes"
+        )));
+    }
+    Ok(Some(contents))
+}
+
+/// Returns the names of all pins, one in each line.
+fn names(directory: &Path) -> io::Result<String> {
+    let entries = match list_directory(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        names.extend(
+            name.to_str()
+                .filter(|name| is_pin_name(name))
+                .map(str::to_owned),
+        );
+    }
+    names.sort();
+    Ok(names.iter().map(|name| format!("{name}\n")).collect())
+}
+
+const FIELDS: &str = "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-cache\r\n";

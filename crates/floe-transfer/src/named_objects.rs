@@ -1,0 +1,53 @@
+//! Small objects of a store beside its paths, such as pins.
+
+use std::fmt::Debug;
+
+use crate::cancel::Cancel;
+use crate::error::Error;
+
+/// Reads and writes small objects of a store by their names, such as `pins/NAME`. Every method
+/// waits for the store.
+pub trait NamedObjects: Debug + Send + Sync {
+    /// Gets objects, all at once. Returns the results in the order of the names; `None` for an
+    /// object that the store does not have. No cache between floe and the store may reply.
+    fn get(&self, names: &[String], cancel: &Cancel) -> Vec<Result<Option<NamedObject>, Error>>;
+
+    /// Writes an object whole or not at all, if the store has the expected version.
+    fn put(&self, name: &str, contents: &[u8], expected: &Expected) -> Result<Written, Error>;
+
+    /// Deletes an object. An absent object is not an error.
+    fn delete(&self, name: &str) -> Result<(), Error>;
+
+    /// Returns the names of the objects in a folder, such as `pins/`; `None` if the store cannot
+    /// list them.
+    fn list(&self, folder: &str, cancel: &Cancel) -> Result<Option<Vec<String>>, Error>;
+}
+
+/// An object and its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedObject {
+    /// The bytes; cut off if they are too many for an object of this kind.
+    pub contents: Vec<u8>,
+    /// The version, such as the `ETag`; `None` if the store tells none.
+    pub version: Option<String>,
+}
+
+/// The version that a write replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// None: the object is new.
+    Absent,
+    /// This version.
+    Version(String),
+    /// Any version.
+    Any,
+}
+
+/// The result of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The store has the object. A store that knows no conditions has replaced any version.
+    Yes,
+    /// The store has another version, and nothing was written.
+    Conflict,
+}
