@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use floe_cache::{Document, DocumentRequest, Fetched};
-use floe_format::StoreDir;
+use floe_format::pin::Pin;
+use floe_format::{StoreDir, TrustedKeys};
 use floe_names::{
-    FileSource, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName, Resolver,
+    FileSource, LockFile, NameMemory, NameSource, NameSpec, ResolveOptions, ResolvedName, Resolver,
     parse_list,
 };
 
@@ -99,5 +100,24 @@ fn document(data: &[u8]) -> Document {
     Document::Found {
         body: data.to_vec(),
         etag: None,
+    }
+}
+
+/// A pin that is parsed equals what its text is parsed to, and no key has signed an invented one.
+pub fn check_pin(data: &[u8]) {
+    if let Ok(pin) = Pin::parse(data) {
+        let again = Pin::parse(pin.to_string().as_bytes());
+        assert_eq!(again.expect("it was parsed before"), pin);
+        assert_eq!(pin.trusted_by(&TrustedKeys::default()), None);
+    }
+}
+
+/// A lock file that is parsed equals what its text is parsed to.
+pub fn check_lock_file(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(lock) = LockFile::parse(text)
+    {
+        let again = LockFile::parse(&lock.to_text());
+        assert_eq!(again.expect("it was parsed before"), lock);
     }
 }

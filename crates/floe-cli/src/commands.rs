@@ -11,6 +11,7 @@ pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod key;
 pub(crate) mod list;
+pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod nix_copy_closure;
 pub(crate) mod nix_serve;
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Shell(Box<run::args::ShellArgs>),
     /// Find packages by words in their names
     Search(search::args::SearchArgs),
+    /// Print the paths and NAR hashes of names, for --lock and --locked
+    Lock(lock::args::LockArgs),
     /// Give a path in a binary cache a signed name
     Pin(pin::args::PinArgs),
     /// Delete the names of paths in a binary cache
@@ -145,6 +148,7 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Shell(args) => run::shell(&args),
             Command::Search(args) => search::run(&args),
+            Command::Lock(args) => lock::run(&args),
             Command::Pin(args) => pin::run(&args),
             Command::Unpin(args) => pin::unpin(&args),
             Command::Pins(args) => pin::pins(&args),
@@ -218,6 +222,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     push::page::PAGES,
     run::page::PAGES,
     search::page::PAGES,
+    lock::page::PAGES,
     pin::page::PAGES,
     list::page::PAGES,
     uninstall::page::PAGES,

@@ -18,7 +18,7 @@ use floe_copy::{CopyRequest, CopySummary, OpenCopy, RequestedPaths, Sources};
 use floe_format::StorePath;
 use floe_names::ResolvedName;
 use floe_store::StoreLayout;
-use floe_transfer::{Error, Events, Size, StoreConfig, Target};
+use floe_transfer::{CopyOptions, Error, Events, Size, StoreConfig, Target};
 
 use crate::args::PathArgs;
 use crate::display::trace::Trace;
@@ -152,7 +152,12 @@ impl Copying<'_> {
         observers: &Arc<CopyObservers>,
     ) -> anyhow::Result<CopyRequest> {
         let Copying { settings, args, .. } = self;
-        let options = args.options(settings, &request)?;
+        let locked = self.names.iter();
+        let locked = locked.filter_map(|name| Some((name.path.clone(), name.nar_hash?)));
+        let options = CopyOptions {
+            nar_hashes: locked.collect(),
+            ..args.options(settings, &request)?
+        };
         Ok(CopyRequest {
             network: settings.network(args.refresh),
             store_dir: settings.context.store_dir.clone(),

@@ -1,7 +1,9 @@
 //! The names of packages as arguments: asks the name sources for their paths.
 
 mod fetcher;
+mod lock;
 mod outcome;
+mod search;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,8 +13,8 @@ use anyhow::{anyhow, bail};
 use floe_cache::{DocumentRequest, Fetched};
 use floe_format::{HashPart, StoreDir, StorePath, TrustedKeys};
 use floe_names::{
-    FoundPackages, NameError, NameMemory, NameSource, NameSourceUri, NameSpec, PinPolicy, PinsUri,
-    ResolveOptions, ResolvedName, Resolver, SeenPins, check_source,
+    NameError, NameMemory, NameSource, NameSourceUri, NameSpec, PinPolicy, PinsUri, ResolveOptions,
+    ResolvedName, Resolver, SeenPins,
 };
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::StoreConfig;
@@ -36,6 +38,8 @@ pub(crate) struct PackageNames<'a> {
     options: ResolveOptions,
     memory: NameMemory,
     is_forbidden: bool,
+    /// Whether only the names of a lock file count.
+    is_locked: bool,
     has_used_network: Cell<bool>,
 }
 
@@ -90,7 +94,9 @@ impl<'a> PackageNames<'a> {
             Some(names) => names.split_whitespace().collect(),
             None => config.names.get().0.iter().map(String::as_str).collect(),
         };
-        let sources = texts.into_iter().filter(|_| !args.no_names);
+        let lock = args.lock_source();
+        let sources = texts.into_iter().filter(|_| !args.no_names && !args.locked);
+        let sources = lock.as_deref().into_iter().chain(sources);
         let sources = sources.map(NameSource::parse);
         let ttl = if refresh {
             0
@@ -128,6 +134,7 @@ impl<'a> PackageNames<'a> {
             },
             memory,
             is_forbidden: args.no_names,
+            is_locked: args.locked,
             has_used_network: Cell::new(false),
         })
     }
@@ -141,8 +148,8 @@ impl<'a> PackageNames<'a> {
     /// before all other names.
     pub(crate) fn set_caches(&mut self, caches: &[Arc<dyn StoreConfig>]) {
         self.caches = caches.to_vec();
-        if self.sources.is_empty() {
-            // The user wants no names.
+        if self.sources.is_empty() || self.is_locked {
+            // The user wants no names, or no others.
             return;
         }
         let pins = caches.iter().filter_map(|cache| {
@@ -150,7 +157,9 @@ impl<'a> PackageNames<'a> {
             Some(NameSource { alias: None, uri })
         });
         let pins: Vec<NameSource> = pins.collect();
-        self.sources.splice(0..0, pins);
+        let is_lock = |source: &NameSource| matches!(source.uri, NameSourceUri::Lock(_));
+        let first = usize::from(self.sources.first().is_some_and(is_lock));
+        self.sources.splice(first..first, pins);
     }
 
     /// Makes the pins of these caches the only source of names. Returns whether there are any.
@@ -207,6 +216,21 @@ impl<'a> PackageNames<'a> {
             texts = path_names::resolve(layout, texts)?;
             return self.resolve(arguments, texts);
         }
+        if self.is_locked {
+            let found = self.resolve(arguments, path_names::follow_links(layout, &texts)?)?;
+            self.check_locked(layout, &found.names)?;
+            return Ok(found);
+        }
+        let found = self.find_unlocked((arguments, texts), (layout, first))?;
+        self.check_locked(layout, &found.names)?;
+        Ok(found)
+    }
+
+    fn find_unlocked(
+        &mut self,
+        (arguments, mut texts): (&[String], Vec<String>),
+        (layout, first): (&StoreLayout, First),
+    ) -> anyhow::Result<Resolution> {
         texts = match first {
             First::Store => path_names::resolve_unambiguous(layout, texts)?,
             First::Sources => each(texts, |text| match package_name(&text) {
@@ -267,6 +291,7 @@ impl<'a> PackageNames<'a> {
             if !is_valid {
                 return Ok(text);
             }
+            self.check_locked(layout, std::slice::from_ref(&remembered))?;
             if is_verbose(Verbosity::Paths) {
                 print_name(&remembered, &self.options.store_dir);
             }
@@ -322,24 +347,6 @@ impl<'a> PackageNames<'a> {
         let fetcher = Fetcher::new(self);
         let resolver = Resolver::new(&self.sources, self.options.clone(), &fetcher);
         resolver.earlier(name)
-    }
-
-    /// Searches the sources that can list their packages for names with all words.
-    ///
-    /// Errors: a source does not reply.
-    pub(crate) fn search(&self, words: &[String]) -> Result<FoundPackages, NameError> {
-        let kept = (&self.memory, self.options.ttl);
-        floe_names::search(&self.sources, words, kept, &Fetcher::new(self))
-    }
-
-    /// Asks each source now, and returns what it replies.
-    pub(crate) fn check_sources(&self, name: &str) -> Vec<(String, Result<String, NameError>)> {
-        let fetcher = Fetcher::new(self);
-        let results = self.sources.iter().map(|source| {
-            let result = check_source(source, name, (&self.memory, &fetcher));
-            (source.to_string(), result)
-        });
-        results.collect()
     }
 
     /// Whether a source was asked over the network, for which threads have started.

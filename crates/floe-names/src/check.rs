@@ -7,6 +7,7 @@ use crate::error::NameError;
 use crate::file_source::FileSource;
 use crate::hydra;
 use crate::list::{load, parse_list};
+use crate::lock::LockFile;
 use crate::memory::NameMemory;
 use crate::package::{Origin, SourceError, Unusable};
 use crate::resolver::unreadable;
@@ -28,6 +29,13 @@ pub fn check_source(
                 reason,
             });
             file.map(|file| format!("{} names", file.packages().len()))
+        }
+        NameSourceUri::Lock(path) => {
+            let lock = LockFile::read(path).map_err(|reason| SourceError::Reply {
+                place: path.display().to_string(),
+                reason,
+            });
+            lock.map(|lock| format!("{} names", lock.names.len()))
         }
         NameSourceUri::Hydra(uri) => {
             let found = hydra::query(uri, &[name], access).pop();

@@ -25,6 +25,9 @@ pub struct Candidate {
     /// The facts of a pin, if a cache has pinned it.
     #[serde(default)]
     pub pin: Option<PinFacts>,
+    /// The NAR hash that the path must have, such as `sha256-…`, if a lock file names it.
+    #[serde(default)]
+    pub nar_hash: Option<String>,
 }
 
 /// The facts of a pin beside its path.

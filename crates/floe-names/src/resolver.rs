@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::{Hash, StoreDir, StorePath};
 use floe_transfer::Error;
 
 use crate::access::Access;
@@ -14,9 +14,12 @@ use crate::error::NameError;
 use crate::file_source::FileSource;
 use crate::hydra;
 use crate::list;
+use crate::lock::LockFile;
 use crate::memory::NameMemory;
 use crate::name_spec::NameSpec;
-use crate::package::{Origin, PinFacts, QueryResult, SourceError, SourceReply, Unusable};
+use crate::package::{
+    Candidate, Origin, PinFacts, QueryResult, SourceError, SourceReply, Unusable,
+};
 use crate::pins::{self, PinPolicy};
 use crate::source_uri::{NameSource, NameSourceUri};
 
@@ -43,6 +46,8 @@ pub struct ResolvedName {
     pub build: Option<u64>,
     /// The facts of the pin, if a cache has pinned the path.
     pub pin: Option<PinFacts>,
+    /// The NAR hash that the path must have, if a lock file names it.
+    pub nar_hash: Option<Hash>,
 }
 
 /// How names are resolved.
@@ -94,7 +99,7 @@ impl<'a> Resolver<'a> {
         for source in self.sources {
             let is_wanted = |number: &usize| {
                 let alias = &names[*number].source;
-                alias.is_none() || *alias == source.alias
+                alias.is_none() || *alias == source.alias || source.is_lock()
             };
             let asked = (0..names.len()).filter(is_wanted);
             let asked: Vec<usize> = asked
@@ -140,11 +145,12 @@ impl<'a> Resolver<'a> {
     pub fn remembered(&self, name: &NameSpec, memory: &NameMemory) -> Option<ResolvedName> {
         let mut sources = self.sources.iter();
         sources.find_map(|source| {
-            if name.source.is_some() && name.source != source.alias {
+            if name.source.is_some() && name.source != source.alias && !source.is_lock() {
                 return None;
             }
             let reply = match &source.uri {
                 NameSourceUri::File(path) => ask_file(path, &[name]).pop()?.ok()??,
+                NameSourceUri::Lock(path) => ask_lock(path, &[name]).pop()?.ok()??,
                 NameSourceUri::Pins(uri) => {
                     pins::seen_reply(memory.pins.find(&uri.shown(), &name.name)?)
                 }
@@ -196,6 +202,7 @@ impl<'a> Resolver<'a> {
                 let query = |names: &[&str]| hydra::query(uri, names, self.access);
                 self.ask_or_remember(source, specs, memory, query)
             }
+            NameSourceUri::Lock(path) => ask_lock(path, specs),
             NameSourceUri::Pins(uri) => {
                 let names: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
                 let demands = (&mut memory.pins, &self.options.pins);
@@ -297,7 +304,14 @@ impl<'a> Resolver<'a> {
         source: &NameSource,
         reply: SourceReply,
     ) -> Result<ResolvedName, NameError> {
-        let chosen = choice::choose(name, &reply.candidate, &self.options);
+        let nar_hash = reply.candidate.nar_hash.as_deref();
+        let nar_hash = nar_hash.and_then(|hash| Hash::parse_any(hash, None).ok());
+        let chosen = if source.is_lock() {
+            // The name stands in the file as it is, with its output and its version.
+            choice::path(&reply.candidate, &self.options)
+        } else {
+            choice::choose(name, &reply.candidate, &self.options)
+        };
         let path = chosen.map_err(|error| named(name, source, SourceError::Unusable(error)))?;
         Ok(ResolvedName {
             name: name.clone(),
@@ -310,6 +324,7 @@ impl<'a> Resolver<'a> {
             notes: Vec::new(),
             build: reply.candidate.build,
             pin: reply.candidate.pin,
+            nar_hash,
         })
     }
 
@@ -320,7 +335,8 @@ impl<'a> Resolver<'a> {
         };
         let aliases = self.sources.iter();
         let aliases: Vec<&str> = aliases.filter_map(|it| it.alias.as_deref()).collect();
-        if aliases.contains(&&**alias) {
+        // A lock file has names of sources that need not be configured here.
+        if aliases.contains(&&**alias) || self.sources.iter().any(NameSource::is_lock) {
             return Ok(());
         }
         let known = match &*aliases {
@@ -359,9 +375,10 @@ impl<'a> Resolver<'a> {
 fn memory_key(source: &NameSource) -> String {
     let system = match &source.uri {
         NameSourceUri::Hydra(uri) => uri.system(),
-        NameSourceUri::File(_) | NameSourceUri::List(_) | NameSourceUri::Pins(_) => {
-            hydra::machine_system()
-        }
+        NameSourceUri::File(_)
+        | NameSourceUri::List(_)
+        | NameSourceUri::Lock(_)
+        | NameSourceUri::Pins(_) => hydra::machine_system(),
     };
     format!("{} {system}", source.uri)
 }
@@ -387,6 +404,26 @@ fn ask_file(path: &Path, specs: &[&NameSpec]) -> Vec<QueryResult> {
             reason,
         })?;
         Ok(found.map(SourceReply::from))
+    });
+    replies.collect()
+}
+
+/// Asks a lock file.
+fn ask_lock(path: &Path, specs: &[&NameSpec]) -> Vec<QueryResult> {
+    let lock = LockFile::read(path).map_err(|reason| SourceError::Reply {
+        place: path.display().to_string(),
+        reason,
+    });
+    let replies = specs.iter().map(|spec| {
+        let lock = lock.as_ref().map_err(Clone::clone)?;
+        let locked = lock.names.get(&spec.to_string());
+        Ok(locked.map(|locked| {
+            SourceReply::from(Candidate {
+                outputs: BTreeMap::from([("out".into(), locked.path.clone())]),
+                nar_hash: Some(locked.nar_hash.clone()),
+                ..Candidate::default()
+            })
+        }))
     });
     replies.collect()
 }

@@ -59,7 +59,7 @@ pub fn search(
     let mut found = FoundPackages::default();
     for source in sources {
         let packages = match &source.uri {
-            NameSourceUri::Hydra(_) => continue,
+            NameSourceUri::Hydra(_) | NameSourceUri::Lock(_) => continue,
             NameSourceUri::Pins(uri) => search_pins(source, uri, &words, access),
             NameSourceUri::File(path) => search_file(source, path, &words),
             NameSourceUri::List(uri) => {

@@ -29,11 +29,18 @@ pub enum NameSourceUri {
     Hydra(HydraUri),
     /// `list:PATH` or `list+https://…`: a list of store paths, such as that of a channel.
     List(ListUri),
+    /// `lock:PATH`: a file that `floe lock` made.
+    Lock(PathBuf),
     /// `pins+https://…`, `pins+s3://…` or `pins+file:///…`: the pins of a binary cache.
     Pins(PinsUri),
 }
 
 impl NameSource {
+    /// Whether this is a lock file, whose names may have the alias of another source.
+    pub(crate) fn is_lock(&self) -> bool {
+        matches!(self.uri, NameSourceUri::Lock(_))
+    }
+
     /// Parses a description.
     ///
     /// Errors: [`NameError::SourceUri`]; the text says which part is wrong.
@@ -54,6 +61,8 @@ impl NameSource {
             NameSourceUri::List(ListUri::parse_url(url).map_err(refused)?)
         } else if let Some(url) = uri.strip_prefix("pins+") {
             NameSourceUri::Pins(PinsUri::parse(url).map_err(refused)?)
+        } else if let Some(rest) = uri.strip_prefix("lock:") {
+            NameSourceUri::Lock(absolute(rest).map_err(refused)?)
         } else if let Some(rest) = uri.strip_prefix("list:") {
             let path = absolute(rest).map_err(refused)?;
             NameSourceUri::List(ListUri::File(path))
@@ -96,6 +105,7 @@ impl fmt::Display for NameSourceUri {
             NameSourceUri::File(path) => write!(f, "file:{}", path.display()),
             NameSourceUri::Hydra(hydra) => hydra.fmt(f),
             NameSourceUri::List(list) => list.fmt(f),
+            NameSourceUri::Lock(path) => write!(f, "lock:{}", path.display()),
             NameSourceUri::Pins(pins) => pins.fmt(f),
         }
     }
@@ -115,6 +125,7 @@ mod tests {
             "a=hydra+https://h.example/p/j?prefix=x.&system=aarch64-linux",
             "channel=list+https://channels.nixos.org/nixos-unstable/store-paths.xz",
             "list:/srv/paths.zst",
+            "lock:/srv/floe.lock",
             "team=pins+https://cache.example.org",
             "pins+s3://bucket?region=eu-west-1",
             "pins+file:///srv/cache",

@@ -34,3 +34,13 @@ fn hydra_build_corpus_holds_its_properties() {
 fn name_list_corpus_holds_its_properties() {
     check_prefixes("name_list", names::check_name_list);
 }
+
+#[test]
+fn pin_corpus_holds_its_properties() {
+    check_prefixes("pin", names::check_pin);
+}
+
+#[test]
+fn lock_file_corpus_holds_its_properties() {
+    check_prefixes("lock_file", names::check_lock_file);
+}

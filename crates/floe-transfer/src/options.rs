@@ -1,10 +1,11 @@
 //! The options of a copy, as plain values. This crate reads no configuration.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
-use floe_format::{PublicKey, StorePath, TrustedKeys};
+use floe_format::{Hash, PublicKey, StorePath, TrustedKeys};
 
 use crate::cancel::Cancel;
 use crate::closure_limit::ClosureLimit;
@@ -33,6 +34,8 @@ pub struct CopyOptions {
     pub closure_limit: ClosureLimit,
     /// Whether the copy is refused if the target's file system has too little space.
     pub check_space: bool,
+    /// The NAR hashes that some paths must have, even if another one is signed.
+    pub nar_hashes: BTreeMap<StorePath, Hash>,
     /// The flag that cancels the copy.
     pub cancel: Cancel,
 }
@@ -50,6 +53,7 @@ impl Default for CopyOptions {
             dry_run: false,
             closure_limit: ClosureLimit::default(),
             check_space: true,
+            nar_hashes: BTreeMap::new(),
             cancel: Cancel::default(),
         }
     }

@@ -159,6 +159,7 @@ mod tests {
         "floe-config",
         "floe-demo",
         "floe-key",
+        "floe-lock",
         "floe-man",
         "floe-pin",
         "floe-pins",

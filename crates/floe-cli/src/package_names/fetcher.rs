@@ -110,7 +110,7 @@ impl Access for Fetcher<'_> {
         match failure {
             // Another cache may have the path that the first one could not tell.
             Some(error) if found.is_empty() => Err(error),
-            _ => Ok(paths.iter().map(|path| found.remove(path)).collect()),
+            _ => Ok(paths.iter().map(|path| found.get(path).cloned()).collect()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod following;
 mod lists;
+mod locked;
 mod pins;
 
 use std::fs;

@@ -35,6 +35,16 @@ pub(super) fn check_trust(
             feature: format!("the compression {name}"),
         });
     }
+    let locked = copy.options.nar_hashes.get(&info.path);
+    if let Some(locked) = locked.filter(|locked| **locked != info.nar_hash) {
+        return Err(Error::Mismatch {
+            path: info.path.clone(),
+            url: offering_source.name(),
+            what: "NAR hash",
+            expected: format!("{}, which the lock file has", locked.to_sri()),
+            actual: info.nar_hash.to_sri(),
+        });
+    }
     let is_content_addressed = check_content_address(info, dir, offering_source)?;
     let needs_no_trust = !copy.options.check_signatures
         || !copy.target.facts().requires_trust

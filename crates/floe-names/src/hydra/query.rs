@@ -84,7 +84,7 @@ fn candidate(uri: &HydraUri, build: Build) -> Result<Candidate, SourceError> {
         nix_name: build.nixname,
         built_at: build.stoptime.or(build.timestamp),
         build: Some(build.id),
-        pin: None,
+        ..Candidate::default()
     })
 }
 

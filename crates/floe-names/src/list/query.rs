@@ -1,6 +1,6 @@
 //! Queries of a list: the newest version of a package for a system.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,12 +26,14 @@ pub(crate) fn query_all(
         Err(error) => return names.iter().map(|_| Err(error.clone())).collect(),
     };
     let wanted = machine_system();
-    let results = names.iter().map(|name| {
-        let name = match name.split_once('@') {
-            Some((name, version)) => (name, Some(version)),
-            None => (*name, None),
-        };
-        let found = query(&list.text, name, &wanted, (access, systems))?;
+    let names = names.iter().map(|name| match name.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (*name, None),
+    });
+    let names: Vec<(&str, Option<&str>)> = names.collect();
+    let narinfos = NarInfos::query(&list.text, &names, access);
+    let results = names.into_iter().map(|name| {
+        let found = query(&list.text, name, &wanted, (&narinfos, access, systems))?;
         Ok(found.map(|candidate| SourceReply {
             candidate,
             resolved_at: list.fetched_at,
@@ -41,12 +43,47 @@ pub(crate) fn query_all(
     results.collect()
 }
 
+/// The narinfos that were queried before, all at once.
+#[derive(Default)]
+struct NarInfos(HashMap<StorePath, Option<NarInfo>>);
+
+impl NarInfos {
+    /// Queries the newest versions of some packages.
+    fn query(text: &str, names: &[(&str, Option<&str>)], access: &dyn Access) -> NarInfos {
+        let newest = names
+            .iter()
+            .filter_map(|(name, version)| versions(text, name, *version).into_iter().next());
+        let entries = newest.flat_map(|(_, entries)| entries);
+        let paths: Vec<StorePath> = entries.filter_map(|entry| entry.store_path()).collect();
+        if names.len() < 2 || paths.is_empty() {
+            return NarInfos::default();
+        }
+        // After a failure, the query for each package has the error.
+        let narinfos = access.narinfos(&paths).unwrap_or_default();
+        NarInfos(paths.into_iter().zip(narinfos).collect())
+    }
+
+    /// Returns the narinfos of paths, and queries for those that are not known.
+    fn get(
+        &self,
+        paths: &[StorePath],
+        access: &dyn Access,
+    ) -> Result<Vec<Option<NarInfo>>, SourceError> {
+        let known = paths.iter().map(|path| self.0.get(path).cloned());
+        if let Some(known) = known.collect() {
+            return Ok(known);
+        }
+        let narinfos = access.narinfos(paths);
+        narinfos.map_err(|error| SourceError::Fetch(error.into()))
+    }
+}
+
 /// Returns the outputs of the newest version of a package for a system, or of `version`.
 fn query(
     text: &str,
     (name, version): (&str, Option<&str>),
     wanted: &str,
-    (access, systems): (&dyn Access, &mut Systems),
+    (known, access, systems): (&NarInfos, &dyn Access, &mut Systems),
 ) -> Result<Option<Candidate>, SourceError> {
     let versions = versions(text, name, version);
     if versions.is_empty() {
@@ -54,7 +91,7 @@ fn query(
     }
     let mut refusals = Vec::new();
     for (version, entries) in versions.into_iter().take(VERSIONS_MAX) {
-        let groups = groups(&entries, access)?;
+        let groups = groups(&entries, (known, access))?;
         if groups.is_empty() {
             refusals.push(format!("no cache has version {version}"));
         }
@@ -118,15 +155,14 @@ fn versions<'a>(
 /// Returns the entries that a cache has, those of each derivation together.
 fn groups<'a>(
     entries: &[Entry<'a>],
-    access: &dyn Access,
+    (known, access): (&NarInfos, &dyn Access),
 ) -> Result<Vec<Vec<Found<'a>>>, SourceError> {
     let paths: Vec<(Entry<'_>, StorePath)> = entries
         .iter()
         .filter_map(|entry| Some((*entry, entry.store_path()?)))
         .collect();
     let only: Vec<StorePath> = paths.iter().map(|(_, path)| path.clone()).collect();
-    let narinfos = access.narinfos(&only);
-    let narinfos = narinfos.map_err(|error| SourceError::Fetch(error.into()))?;
+    let narinfos = known.get(&only, access)?;
     let mut groups: Vec<Vec<Found<'_>>> = Vec::new();
     for ((entry, _), narinfo) in paths.into_iter().zip(narinfos) {
         let Some(narinfo) = narinfo else { continue };

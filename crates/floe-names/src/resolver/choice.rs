@@ -14,7 +14,16 @@ pub(super) fn choose(
     options: &ResolveOptions,
 ) -> Result<StorePath, Unusable> {
     check_version(name, candidate)?;
-    let path = output(name, candidate)?;
+    parse(output(name, candidate)?, options)
+}
+
+/// Returns the only path.
+pub(super) fn path(candidate: &Candidate, options: &ResolveOptions) -> Result<StorePath, Unusable> {
+    let path = candidate.outputs.values().next();
+    parse(path.map_or("", String::as_str), options)
+}
+
+fn parse(path: &str, options: &ResolveOptions) -> Result<StorePath, Unusable> {
     let parsed = if path.starts_with('/') {
         options.store_dir.to_store_path(path)
     } else {

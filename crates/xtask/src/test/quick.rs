@@ -45,6 +45,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "managed_roots::list_and_uninstall_agree_with_nix_about_sizes",
     ),
     (
+        "lock",
+        "package_names::locked::locked_names_have_their_paths_and_hashes",
+    ),
+    (
         "manual",
         "man_pages::man_pages_exist_for_all_commands_and_groff_accepts_them",
     ),

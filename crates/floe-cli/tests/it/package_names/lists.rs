@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use floe_testkit::{create_certificates, find_tool, nginx};
 use serde_json::Value;
 
 use super::*;
@@ -137,4 +138,38 @@ fn search_finds_all_words_in_lists_and_files() {
     );
     let hydra = run(&mut packages.floe(&["search", "x"], "hydra+http://localhost:1/p/j")).expect(2);
     hydra.stderr_contains("no name source has a list");
+}
+
+#[test]
+fn list_over_tls_is_not_redirected_to_plain_http() {
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let place = scratch();
+    let certificates = create_certificates(&openssl, place.path());
+    let path = format!("/nix/store/{}-greet-1.0", "0".repeat(32));
+    fs::write(place.join("list"), &path).unwrap();
+    let plain = FaultServer::start(place.path());
+    let extra = format!(
+        "listen 127.0.0.1:PORT1 ssl; {} location /moved {{ return 302 {}/list; }} \
+         location /near {{ return 302 /list; }}",
+        certificates.server,
+        plain.url()
+    );
+    let Some(server) = nginx(place.path(), &extra) else {
+        return;
+    };
+    let search = |name: &str| {
+        let names = format!("list+https://127.0.0.1:{}/{name}", server.port(1));
+        let mut command = floe(["search", "greet", "--names", &names]);
+        command.env("NIX_SSL_CERT_FILE", &certificates.authority);
+        command.env("XDG_CACHE_HOME", place.join("cache"));
+        run(&mut command)
+    };
+    for name in ["list", "near"] {
+        assert!(search(name).expect(0).stdout.starts_with("greet  1.0"));
+    }
+    let refused = search("moved").expect(4);
+    refused.stderr_contains("the server redirected from https to http://");
+    assert!(plain.requests().is_empty(), "{:?}", plain.requests());
 }

@@ -1,6 +1,6 @@
 //! Tests of the choice between versions and systems.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use floe_cache::{DocumentRequest, Fetched};
@@ -15,6 +15,8 @@ struct Cache {
     paths: BTreeMap<String, (NarInfo, Option<&'static str>)>,
     /// The paths whose NARs were read.
     read: RefCell<Vec<String>>,
+    /// How often narinfos were queried.
+    queries: Cell<usize>,
 }
 
 impl Access for Cache {
@@ -23,6 +25,7 @@ impl Access for Cache {
     }
 
     fn narinfos(&self, paths: &[StorePath]) -> Result<Vec<Option<NarInfo>>, Error> {
+        self.queries.set(self.queries.get() + 1);
         let find = |path: &StorePath| Some(self.paths.get(path.as_str())?.0.clone());
         Ok(paths.iter().map(find).collect())
     }
@@ -77,7 +80,12 @@ impl Cache {
             Some((name, version)) => (name, Some(version)),
             None => (name, None),
         };
-        let found = query(&text, name, "x86_64-linux", (self, systems));
+        let found = query(
+            &text,
+            name,
+            "x86_64-linux",
+            (&NarInfos::default(), self, systems),
+        );
         match found {
             Ok(None) => Ok(Vec::new()),
             Ok(Some(candidate)) => Ok(candidate.outputs.into_values().collect()),
@@ -171,4 +179,46 @@ fn undecided_packages_are_named() {
     // A path without programs is for all systems.
     cache.paths.pop_first();
     assert_eq!(cache.query("data", &mut Systems::new()).unwrap().len(), 1);
+}
+
+#[test]
+fn many_packages_need_one_query() {
+    let mut cache = Cache::default();
+    let loader = path(7, "glibc-2.40");
+    for number in 1..6 {
+        cache.add(
+            &path(number, &format!("p{number}-1")),
+            number,
+            &[&loader],
+            machine(),
+        );
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("list");
+    let lines: String = cache
+        .paths
+        .keys()
+        .map(|path| format!("/nix/store/{path}\n"))
+        .collect();
+    std::fs::write(&file, lines).unwrap();
+    let uri = ListUri::File(file);
+    let names = ["p1", "p2", "p3", "p4", "p5@1", "absent"];
+    let mut systems = Systems::new();
+    let kept = (None, Duration::ZERO);
+    let found = query_all((&uri, kept), &names, (&cache, &mut systems));
+    assert!(
+        found[..5].iter().all(|found| matches!(found, Ok(Some(_)))),
+        "{found:?}"
+    );
+    assert!(matches!(found[5], Ok(None)));
+    assert_eq!((cache.queries.get(), cache.read.borrow().len()), (1, 1));
+}
+
+/// The system of this machine.
+fn machine() -> Option<&'static str> {
+    if cfg!(target_arch = "aarch64") {
+        OTHER
+    } else {
+        OWN
+    }
 }
