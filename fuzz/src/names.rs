@@ -61,6 +61,7 @@ pub fn check_hydra_build(data: &[u8]) {
         ttl: Duration::ZERO,
         compares: false,
         pins: Default::default(),
+        caches: String::new(),
     };
     let resolver = Resolver::new(&sources, options, &fetch);
     let names = [NameSpec::parse("jq").expect("a name")];
@@ -89,6 +90,7 @@ pub fn check_name_list(data: &[u8]) {
         ttl: Duration::ZERO,
         compares: false,
         pins: Default::default(),
+        caches: String::new(),
     };
     let resolver = Resolver::new(&sources, options, &fetch);
     let names = [NameSpec::parse("jq").expect("a name")];

@@ -105,17 +105,7 @@ impl<'a> PackageNames<'a> {
         };
         let file = config.cache_dir.as_ref();
         let mut memory = NameMemory::open(file.map(|directory| directory.join("names.json")));
-        let file = config
-            .state_dir
-            .as_ref()
-            .map(|directory| directory.join("pins.json"));
-        memory.pins = SeenPins::open(file.clone()).map_err(|error| {
-            let file = file.unwrap_or_default();
-            anyhow!(
-                "cannot read the pins that were seen, {}: {error}",
-                file.display()
-            )
-        })?;
+        memory.pins = seen_pins(settings)?;
         Ok(PackageNames {
             settings,
             sources: sources.collect::<Result<_, _>>()?,
@@ -124,6 +114,7 @@ impl<'a> PackageNames<'a> {
                 store_dir: store_dir.cloned().unwrap_or_default(),
                 ttl: Duration::from_secs(ttl),
                 compares: is_verbose(Verbosity::Paths),
+                caches: String::new(),
                 pins: PinPolicy {
                     keys: config.trusted_keys(TrustedKeys::default()),
                     max_age: Some(*config.max_pin_age.get())
@@ -139,6 +130,12 @@ impl<'a> PackageNames<'a> {
         })
     }
 
+    /// Reads again which pins this machine has seen.
+    pub(crate) fn read_seen_pins(&mut self) -> anyhow::Result<()> {
+        self.memory.pins = seen_pins(self.settings)?;
+        Ok(())
+    }
+
     /// Sets the keys that may sign pins.
     pub(crate) fn set_keys(&mut self, keys: TrustedKeys) {
         self.options.pins.keys = keys;
@@ -148,6 +145,8 @@ impl<'a> PackageNames<'a> {
     /// before all other names.
     pub(crate) fn set_caches(&mut self, caches: &[Arc<dyn StoreConfig>]) {
         self.caches = caches.to_vec();
+        let shown: Vec<String> = caches.iter().map(ToString::to_string).collect();
+        self.options.caches = shown.join(" ");
         if self.sources.is_empty() || self.is_locked {
             // The user wants no names, or no others.
             return;
@@ -433,6 +432,19 @@ impl<'a> PackageNames<'a> {
         }
         Resolution { texts, names }
     }
+}
+
+/// Reads the pins that this machine has seen.
+fn seen_pins(settings: &Settings) -> anyhow::Result<SeenPins> {
+    let directory = settings.config.state_dir.as_ref();
+    let file = directory.map(|directory| directory.join("pins.json"));
+    SeenPins::open(file.clone()).map_err(|error| {
+        let file = file.unwrap_or_default();
+        anyhow!(
+            "cannot read the pins that were seen, {}: {error}",
+            file.display()
+        )
+    })
 }
 
 /// Returns the name of a package that a text is, unless it is a path or a hash part.

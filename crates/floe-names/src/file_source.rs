@@ -1,10 +1,10 @@
 //! Files of names, in TOML or JSON.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use floe_store::open_regular_file;
 use serde_json::{Map, Value};
 
 use crate::hydra::machine_system;
@@ -23,7 +23,7 @@ impl FileSource {
     ///
     /// Errors: the text says why the file cannot be read, or where its format is wrong.
     pub(crate) fn read(path: &Path) -> Result<FileSource, String> {
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = open_regular_file(path).map_err(|error| error.to_string())?;
         let mut text = String::new();
         file.take(FILE_LEN_MAX + 1)
             .read_to_string(&mut text)

@@ -2,11 +2,11 @@
 //! describes the format.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
 use floe_format::{Hash, HashAlgorithm};
+use floe_store::open_regular_file;
 use serde::{Deserialize, Serialize};
 
 use crate::hydra::machine_system;
@@ -53,7 +53,7 @@ impl LockFile {
     ///
     /// Errors: the text says why the file cannot be read, or where its format is wrong.
     pub(crate) fn read(path: &Path) -> Result<LockFile, String> {
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = open_regular_file(path).map_err(|error| error.to_string())?;
         let mut text = String::new();
         file.take(FILE_LEN_MAX + 1)
             .read_to_string(&mut text)

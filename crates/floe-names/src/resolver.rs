@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::error::NameError;
 use crate::file_source::FileSource;
 use crate::hydra;
-use crate::list;
+use crate::list::{self, ListUri};
 use crate::lock::LockFile;
 use crate::memory::NameMemory;
 use crate::name_spec::NameSpec;
@@ -59,6 +59,8 @@ pub struct ResolveOptions {
     pub ttl: Duration,
     /// Whether all sources are asked, to note those that disagree with the first one.
     pub compares: bool,
+    /// The caches that are asked for the paths of lists, if they are not the usual ones.
+    pub caches: String,
     /// The demands on pins.
     pub pins: PinPolicy,
 }
@@ -96,6 +98,8 @@ impl<'a> Resolver<'a> {
         for name in names {
             self.check_alias(name)?;
         }
+        // A later source may have the version that an earlier one lacks.
+        let mut other_versions: Vec<Option<NameError>> = names.iter().map(|_| None).collect();
         for source in self.sources {
             let is_wanted = |number: &usize| {
                 let alias = &names[*number].source;
@@ -120,7 +124,12 @@ impl<'a> Resolver<'a> {
                     // The user has a path. Another source is asked only for a comparison.
                     (Some(_), Err(_)) => {}
                     (empty, Ok(Some(reply))) => {
-                        *empty = Some(self.resolved(name, source, reply)?);
+                        let has_version = source.is_lock()
+                            || choice::check_version(name, &reply.candidate).is_ok();
+                        match self.resolved(name, source, reply) {
+                            Err(error) if !has_version => other_versions[number] = Some(error),
+                            resolved => *empty = Some(resolved?),
+                        }
                     }
                     (None, Err(error)) => return Err(named(name, source, error)),
                 }
@@ -128,8 +137,10 @@ impl<'a> Resolver<'a> {
         }
         memory.save();
         let saved = memory.pins.save();
-        let all = names.iter().zip(found);
-        let all = all.map(|(name, found)| found.ok_or_else(|| self.not_found(name)));
+        let all = names.iter().zip(found).zip(other_versions);
+        let all = all.map(|((name, found), other_version)| {
+            found.ok_or_else(|| other_version.unwrap_or_else(|| self.not_found(name)))
+        });
         let mut all: Vec<ResolvedName> = all.collect::<Result<_, _>>()?;
         if let (Err(error), Some(pinned)) = (saved, all.iter_mut().find(|it| it.pin.is_some())) {
             pinned.notes.push(format!(
@@ -156,7 +167,7 @@ impl<'a> Resolver<'a> {
                 }
                 NameSourceUri::Hydra(_) | NameSourceUri::List(_) => {
                     let query_name = query_name(source, name);
-                    let remembered = memory.find(&memory_key(source), &query_name)?;
+                    let remembered = memory.find(&self.memory_key(source), &query_name)?;
                     SourceReply {
                         candidate: remembered.candidate.clone(),
                         resolved_at: remembered.resolved_at,
@@ -230,11 +241,16 @@ impl<'a> Resolver<'a> {
         memory: &mut NameMemory,
         query: impl FnOnce(&[&str]) -> Vec<QueryResult>,
     ) -> Vec<QueryResult> {
-        let key = &memory_key(source);
+        let key = &self.memory_key(source);
+        let ttl = match &source.uri {
+            // A file is read again.
+            NameSourceUri::List(ListUri::File(_)) => Duration::ZERO,
+            _ => self.options.ttl,
+        };
         let query_names: Vec<String> = specs.iter().map(|it| query_name(source, it)).collect();
         let fresh = |name: &str| {
             let remembered = memory.find(key, name)?;
-            let is_fresh = remembered.is_newer_than(self.options.ttl);
+            let is_fresh = remembered.is_newer_than(ttl);
             is_fresh.then(|| SourceReply {
                 candidate: remembered.candidate.clone(),
                 resolved_at: remembered.resolved_at,
@@ -350,6 +366,16 @@ impl<'a> Resolver<'a> {
         })
     }
 
+    /// Returns the key of a source among the remembered names: a machine may share them with one of
+    /// another system, and the caches choose between the versions of a list.
+    fn memory_key(&self, source: &NameSource) -> String {
+        let uri = &source.uri;
+        match uri {
+            NameSourceUri::Hydra(hydra) => format!("{uri} {}", hydra.system()),
+            _ => format!("{uri} {} {}", hydra::machine_system(), self.options.caches),
+        }
+    }
+
     fn not_found(&self, name: &NameSpec) -> NameError {
         let asked = self.sources.iter();
         let asked = asked.filter(|it| name.source.is_none() || name.source == it.alias);
@@ -368,19 +394,6 @@ impl<'a> Resolver<'a> {
             reason,
         }
     }
-}
-
-/// Returns the key of a source among the remembered names: a machine may share them with one of
-/// another system.
-fn memory_key(source: &NameSource) -> String {
-    let system = match &source.uri {
-        NameSourceUri::Hydra(uri) => uri.system(),
-        NameSourceUri::File(_)
-        | NameSourceUri::List(_)
-        | NameSourceUri::Lock(_)
-        | NameSourceUri::Pins(_) => hydra::machine_system(),
-    };
-    format!("{} {system}", source.uri)
 }
 
 /// Returns the text by which a source is queried for a name: a list has several versions.

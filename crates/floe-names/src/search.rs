@@ -91,7 +91,8 @@ pub fn search(
 
 fn search_list(source: &NameSource, text: &str, words: &[String]) -> Vec<FoundPackage> {
     let mut packages: BTreeMap<(&str, &str), BTreeMap<String, Vec<String>>> = BTreeMap::new();
-    for entry in parse_list(text).filter(|entry| has_all(entry.package, words)) {
+    let found = parse_list(text).filter(|entry| has_all(entry.package, words));
+    for entry in found.filter(|entry| entry.store_path().is_some()) {
         let outputs = packages.entry((entry.package, entry.version)).or_default();
         let paths = outputs.entry(entry.output.to_owned()).or_default();
         paths.push(entry.path.to_owned());

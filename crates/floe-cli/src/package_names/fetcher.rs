@@ -104,12 +104,14 @@ impl Access for Fetcher<'_> {
                     }
                     found.extend(queried.found);
                 }
+                // The cache has another path with this hash part.
+                Err(Error::WrongName { .. }) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         match failure {
-            // Another cache may have the path that the first one could not tell.
-            Some(error) if found.is_empty() => Err(error),
+            // The cache that failed may have the path that no other one has.
+            Some(error) if paths.iter().any(|path| !found.contains_key(path)) => Err(error),
             _ => Ok(paths.iter().map(|path| found.get(path).cloned()).collect()),
         }
     }

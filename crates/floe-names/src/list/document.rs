@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use floe_cache::{Document, DocumentRequest};
 use floe_format::{Compression, base16};
 use floe_hash::sha256;
+use floe_store::open_regular_file;
 use floe_transfer::Error;
 use floe_transfer::codec::decoder;
 use floe_transfer::url::redact_credentials;
@@ -75,7 +76,7 @@ fn read_file(
         place: path.display().to_string(),
         reason,
     };
-    let mut file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut file = open_regular_file(path).map_err(|error| failed(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
     let (mtime, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
     let version = format!(
@@ -124,32 +125,43 @@ fn fetch(
         place: redact_credentials(url),
         reason,
     };
-    let error = match (reply, kept) {
-        (Ok(Some(Ok(Document::Unchanged))), Some(kept)) => {
-            kept.touch();
-            return Ok(PathList {
-                fetched_at: now(),
-                ..kept.into_list(Origin::Source)
-            });
-        }
-        (Ok(Some(Ok(Document::Found { body, etag }))), _) => {
-            let text = decoded(&body).map_err(failed)?;
-            if let Some(kept_at) = kept_at {
-                keep(kept_at, uri, etag, &text);
+    let failure = match reply {
+        Ok(Some(Ok(Document::Unchanged))) => {
+            if let Some(kept) = kept {
+                kept.touch();
+                return Ok(PathList {
+                    fetched_at: now(),
+                    ..kept.into_list(Origin::Source)
+                });
             }
-            return Ok(PathList {
-                text,
-                fetched_at: now(),
-                origin: Origin::Source,
-            });
+            failed("the server sends no document".into())
         }
-        (Ok(Some(Err(error))) | Err(error), Some(kept)) if !matches!(error, Error::Cancelled) => {
-            return Ok(kept.into_list(Origin::Offline(error.to_string())));
-        }
-        (Ok(Some(Err(error))) | Err(error), _) => error,
-        (Ok(Some(Ok(_)) | None), _) => return Err(failed("the server does not have it".into())),
+        Ok(Some(Ok(Document::Found { body, etag }))) => match decoded(&body) {
+            Ok(text) => {
+                if let Some(kept_at) = kept_at {
+                    keep(kept_at, uri, etag, &text);
+                }
+                return Ok(PathList {
+                    text,
+                    fetched_at: now(),
+                    origin: Origin::Source,
+                });
+            }
+            Err(reason) => failed(reason),
+        },
+        Ok(Some(Ok(Document::Absent)) | None) => failed("the server does not have it".into()),
+        Ok(Some(Err(error))) | Err(error) => SourceError::Fetch(Arc::new(error)),
     };
-    Err(SourceError::Fetch(Arc::new(error)))
+    let why = match &failure {
+        SourceError::Fetch(error) if matches!(**error, Error::Cancelled) => return Err(failure),
+        SourceError::Fetch(error) => error.to_string(),
+        SourceError::Reply { place, reason } => format!("cannot read {place}: {reason}"),
+        _ => return Err(failure),
+    };
+    match kept {
+        Some(kept) => Ok(kept.into_list(Origin::Offline(why))),
+        None => Err(failure),
+    }
 }
 
 impl Kept {

@@ -90,7 +90,12 @@ fn query(
         return Ok(None);
     }
     let mut refusals = Vec::new();
-    for (version, entries) in versions.into_iter().take(VERSIONS_MAX) {
+    for (version, entries) in versions {
+        if entries.len() > ENTRIES_MAX {
+            return Err(SourceError::Unusable(Unusable(format!(
+                "the list has more than {ENTRIES_MAX} paths of version {version}"
+            ))));
+        }
         let groups = groups(&entries, (known, access))?;
         if groups.is_empty() {
             refusals.push(format!("no cache has version {version}"));
@@ -138,17 +143,13 @@ fn versions<'a>(
     let entries = parse_list(text).filter(|entry| {
         entry.package == package && version.is_none_or(|version| entry.version == version)
     });
-    let mut versions: Vec<(&str, Vec<Entry<'_>>)> = Vec::new();
-    for entry in entries.take(ENTRIES_MAX) {
-        match versions
-            .iter_mut()
-            .find(|(known, _)| *known == entry.version)
-        {
-            Some((_, entries)) => entries.push(entry),
-            None => versions.push((entry.version, vec![entry])),
-        }
+    let mut versions: BTreeMap<&str, Vec<Entry<'_>>> = BTreeMap::new();
+    for entry in entries {
+        versions.entry(entry.version).or_default().push(entry);
     }
+    let mut versions: Vec<(&str, Vec<Entry<'_>>)> = versions.into_iter().collect();
     versions.sort_by(|(a, _), (b, _)| compare_versions(b, a));
+    versions.truncate(VERSIONS_MAX);
     versions
 }
 
@@ -210,7 +211,7 @@ fn ambiguous(groups: &[Vec<Found<'_>>]) -> SourceError {
 /// How many versions are tried, the newest first.
 const VERSIONS_MAX: usize = 4;
 
-/// How many paths of one package are looked at.
+/// How many paths of one version are looked at.
 const ENTRIES_MAX: usize = 200;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The systems of the paths of a list: `store-paths.xz` has the paths of all systems.
 
 use floe_format::{NarInfo, StorePath};
+use floe_transfer::Error;
 
 use crate::access::Access;
 use crate::memory::Systems;
@@ -25,8 +26,9 @@ pub(super) fn system_of(
     }
     let of_outputs = first_system(outputs, access, systems)?;
     if let Some(system) = of_outputs {
-        // The next package with this loader needs no request.
-        for loader in references.iter().filter(|path| is_loader(path.name())) {
+        let mut loaders = references.iter().filter(|path| is_loader(path.name()));
+        // The next package with this loader needs no request. A package for two systems has two.
+        if let (Some(loader), None) = (loaders.next(), loaders.next()) {
             systems.insert(loader.to_string(), Some(system.clone()));
         }
         return Ok(Some(system));
@@ -44,18 +46,22 @@ fn first_system(
     systems: &mut Systems,
 ) -> Result<Option<String>, SourceError> {
     let len = |narinfo: &NarInfo| narinfo.file_size.unwrap_or(narinfo.info.nar_size);
-    let mut small: Vec<&&NarInfo> = narinfos.iter().filter(|it| len(it) <= LEN_MAX).collect();
+    let is_small = |it: &&&NarInfo| len(it) <= LEN_MAX && it.info.nar_size <= NAR_SIZE_MAX;
+    let mut small: Vec<&&NarInfo> = narinfos.iter().filter(is_small).collect();
     small.sort_by_key(|narinfo| len(narinfo));
     for narinfo in small.into_iter().take(PATHS_MAX) {
         let path = narinfo.info.path.to_string();
         let system = match systems.get(&path) {
             Some(system) => system.clone(),
-            None => {
-                let read = access.system(narinfo);
-                let read = read.map_err(|error| SourceError::Fetch(error.into()))?;
-                systems.insert(path, read.clone());
-                read
-            }
+            None => match access.system(narinfo) {
+                Ok(read) => {
+                    systems.insert(path, read.clone());
+                    read
+                }
+                Err(error @ Error::Cancelled) => return Err(SourceError::Fetch(error.into())),
+                // Another path may tell the system.
+                Err(_) => None,
+            },
         };
         if system.is_some() {
             return Ok(system);
@@ -83,6 +89,9 @@ fn is_loader(name: &str) -> bool {
 
 /// The largest NAR file that is fetched to look for a program, in bytes.
 const LEN_MAX: u64 = 8 * 1024 * 1024;
+
+/// The largest NAR that is read to look for a program, in bytes.
+const NAR_SIZE_MAX: u64 = 64 * 1024 * 1024;
 
 /// How many paths are fetched to look for a program.
 const PATHS_MAX: usize = 4;

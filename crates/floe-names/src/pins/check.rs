@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn pins_are_checked_against_what_was_seen() {
         let mut seen = SeenPins::default();
-        seen.record(CACHE, &pin(7));
+        seen.record(CACHE, &pin(7), false);
         let check = |pin: &Pin, policy: &PinPolicy| {
             check_pin(pin, ("web", CACHE), (&seen, policy), NOW).map_err(|refusal| refusal.0)
         };

@@ -71,7 +71,7 @@ fn verified(
     })?;
     let checked = check_pin(&pin, (name, &cache), (seen, policy), now());
     checked.map_err(|PinRefusal(reason)| SourceError::Untrusted(reason))?;
-    seen.record(&cache, &pin);
+    seen.record(&cache, &pin, policy.allows_downgrade);
     Ok(Candidate {
         pin: Some(PinFacts {
             serial: pin.serial,

@@ -1,6 +1,6 @@
 //! The pins that this machine has seen: a cache must not show older ones later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,9 @@ pub struct SeenPins {
     /// `None` if the user has no place for it.
     file: Option<PathBuf>,
     caches: BTreeMap<String, SeenCache>,
-    /// The names whose pins are new, by cache.
-    changed: BTreeSet<(String, String)>,
+    /// The names whose pins are new, by cache, and whether an older pin may take the place of a
+    /// newer one.
+    changed: BTreeMap<(String, String), bool>,
 }
 
 /// A pin that was seen and verified.
@@ -61,7 +62,7 @@ impl SeenPins {
         Ok(SeenPins {
             file,
             caches: contents.caches,
-            changed: BTreeSet::new(),
+            changed: BTreeMap::new(),
         })
     }
 
@@ -75,8 +76,9 @@ impl SeenPins {
         Some(&self.caches.get(cache)?.id)
     }
 
-    /// Records a pin that passed all checks.
-    pub fn record(&mut self, cache: &str, pin: &Pin) {
+    /// Records a pin that passed all checks. `allows_downgrade` tells whether it may be older than
+    /// one that another process has seen.
+    pub fn record(&mut self, cache: &str, pin: &Pin, allows_downgrade: bool) {
         let seen = self.caches.entry(cache.to_owned()).or_default();
         if seen.id != pin.cache_id {
             // The user has allowed another cache at this address. Its serial numbers are its own.
@@ -90,7 +92,8 @@ impl SeenPins {
             seen_at: now(),
         };
         seen.pins.insert(pin.name.clone(), new);
-        self.changed.insert((cache.to_owned(), pin.name.clone()));
+        let key = (cache.to_owned(), pin.name.clone());
+        self.changed.insert(key, allows_downgrade);
     }
 
     /// Writes the new pins to the file.
@@ -109,12 +112,17 @@ impl SeenPins {
         let lock = File::open(directory)?;
         lock.lock()?;
         let mut contents = read(file)?;
-        for (cache, name) in &self.changed {
+        for ((cache, name), allows_downgrade) in &self.changed {
             let own = &self.caches[cache];
             let written = contents.caches.entry(cache.clone()).or_default();
             if written.id != own.id {
                 written.id.clone_from(&own.id);
                 written.pins.clear();
+            }
+            let newer = written.pins.get(name);
+            let newer = newer.filter(|newer| newer.serial > own.pins[name].serial);
+            if newer.is_some() && !allows_downgrade {
+                continue;
             }
             written.pins.insert(name.clone(), own.pins[name].clone());
         }
@@ -149,3 +157,43 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// The version of the format of the file.
 const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use floe_format::{StoreDir, StorePath};
+
+    use super::*;
+
+    fn pin(serial: u64) -> Pin {
+        Pin {
+            name: "web".into(),
+            store_dir: StoreDir::default(),
+            path: StorePath::parse(&format!("{}-web", "0".repeat(32))).unwrap(),
+            cache_id: "a".repeat(32),
+            serial,
+            time: 0,
+            signatures: Default::default(),
+        }
+    }
+
+    #[test]
+    fn older_pin_of_another_process_does_not_replace_a_newer_one() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("state/pins.json");
+        let open = || SeenPins::open(Some(file.clone())).unwrap();
+        let (mut first, mut second) = (open(), open());
+        second.record("c", &pin(7), false);
+        second.save().unwrap();
+        first.record("c", &pin(5), false);
+        first.save().unwrap();
+        assert_eq!(open().find("c", "web").unwrap().serial, 7);
+        first.record("c", &pin(6), true);
+        first.save().unwrap();
+        assert_eq!(open().find("c", "web").unwrap().serial, 6);
+        fs::write(&file, "{").unwrap();
+        assert!(SeenPins::open(Some(file)).is_err());
+        let mut nowhere = SeenPins::open(Some("/dev/null/x/pins.json".into())).unwrap();
+        nowhere.record("c", &pin(1), false);
+        assert!(nowhere.save().is_err());
+    }
+}

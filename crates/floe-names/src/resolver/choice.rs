@@ -41,7 +41,8 @@ fn parse(path: &str, options: &ResolveOptions) -> Result<StorePath, Unusable> {
     Ok(parsed)
 }
 
-fn check_version(name: &NameSpec, candidate: &Candidate) -> Result<(), Unusable> {
+/// Checks that the package has the version that the user wants.
+pub(super) fn check_version(name: &NameSpec, candidate: &Candidate) -> Result<(), Unusable> {
     let Some(wanted) = &name.version else {
         return Ok(());
     };
@@ -103,6 +104,7 @@ mod tests {
             ttl: Duration::ZERO,
             compares: false,
             pins: Default::default(),
+            caches: String::new(),
         };
         let chosen = choose(&NameSpec::parse(text).unwrap(), &candidate, &options);
         chosen

@@ -16,6 +16,7 @@ fn options() -> ResolveOptions {
         ttl: Duration::from_secs(3600),
         compares: false,
         pins: Default::default(),
+        caches: String::new(),
     }
 }
 

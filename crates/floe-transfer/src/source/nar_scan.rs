@@ -27,6 +27,7 @@ impl dyn Source + '_ {
             reader: NarReader::new(),
             visit,
             is_done: false,
+            len: 0,
         };
         match self.open_nar(narinfo, NarRequest::streamed())? {
             NarStream::Dump(dump) => {
@@ -50,6 +51,8 @@ struct Scan<'a, 'v> {
     reader: NarReader,
     visit: &'a mut VisitNar<'v>,
     is_done: bool,
+    /// The bytes of the NAR that were read.
+    len: u64,
 }
 
 impl Scan<'_, '_> {
@@ -61,6 +64,7 @@ impl Scan<'_, '_> {
             body,
             current: Bytes::new(),
             failure: None,
+            len_left: self.narinfo.info.nar_size.saturating_mul(2) + SLACK_LEN,
         };
         let scanned = self.read_all(&mut reader);
         match reader.failure {
@@ -90,6 +94,11 @@ impl Scan<'_, '_> {
     }
 
     fn read(&mut self, mut chunk: &[u8]) -> Result<(), Error> {
+        self.len += chunk.len() as u64;
+        if self.len > self.narinfo.info.nar_size {
+            let reason = "its NAR is larger than its narinfo says";
+            return Err(Error::fetch(&self.url, reason, false));
+        }
         while !self.is_done {
             let event = self.reader.next(&mut chunk);
             let event = event.map_err(|error| {
@@ -118,6 +127,8 @@ struct BodyReader {
     body: Body,
     current: Bytes,
     failure: Option<Error>,
+    /// How many bytes the body may still have.
+    len_left: u64,
 }
 
 impl Read for BodyReader {
@@ -145,7 +156,12 @@ impl BufRead for BodyReader {
                 }
             };
             match next {
-                Ok(chunk) => self.current = chunk.unwrap_or_default(),
+                Ok(chunk) => {
+                    self.current = chunk.unwrap_or_default();
+                    let len = self.current.len() as u64;
+                    let left = self.len_left.checked_sub(len);
+                    self.len_left = left.ok_or_else(|| io::Error::other("it is too long"))?;
+                }
                 Err(error) => {
                     let message = error.to_string();
                     self.failure = Some(error);
@@ -160,6 +176,9 @@ impl BufRead for BodyReader {
         let _: Bytes = self.current.split_to(len);
     }
 }
+
+/// How many bytes a compressed NAR may have beyond twice its size.
+const SLACK_LEN: u64 = 64 * 1024;
 
 /// How much is read at once, in bytes.
 const BUFFER_LEN: usize = 64 * 1024;

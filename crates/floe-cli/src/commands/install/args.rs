@@ -36,6 +36,7 @@ pub(crate) struct InstallArgs {
     /// Make the path of this pin, in a cache of --from, the newest generation of --profile
     #[arg(long, value_name = "NAME", requires_all = ["from", "profile"])]
     #[arg(conflicts_with_all = ["all", "stdin", "paths", "dry_run", "json", "out_link"])]
+    #[arg(conflicts_with_all = ["names", "no_names", "lock", "locked"])]
     pub(crate) follow: Option<String>,
     /// With --follow: ask for the pin again after each time span, such as 60s or 5m, until SIGINT
     /// or SIGTERM; otherwise ask once

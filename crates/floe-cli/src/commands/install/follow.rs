@@ -4,8 +4,9 @@ mod interval;
 mod state;
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,12 +15,13 @@ use std::{env, thread};
 use anyhow::{anyhow, bail};
 use floe_names::{NameSpec, Origin};
 use floe_store::{Generation, Generations, Profile, StoreError, StoreLayout};
-use floe_transfer::{CANCEL_POLL, StoreConfig};
-use rustix::process::{Pid, Signal, kill_process};
+use floe_transfer::{CANCEL_POLL, Error, StoreConfig};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::args::InstallArgs;
 use crate::display::{eprint_error, report_event, warn};
 use crate::exit::UsageError;
+use crate::open_files;
 use crate::options::{self, Settings};
 use crate::package_names::PackageNames;
 use crate::signals;
@@ -64,18 +66,27 @@ pub(super) fn run(
         packages,
         spec,
         stop,
+        failed: None,
     };
     let Some(every) = args.every else {
-        return follower.step().map(|_| ());
+        let step = follower.step()?;
+        if follower.is_stopped() {
+            bail!(Error::Cancelled);
+        }
+        return match step {
+            Step::Failed(error) => Err(error),
+            Step::Unchanged | Step::Switched => Ok(()),
+        };
     };
     let mut pauses = Pauses::new(every);
     while !follower.is_stopped() {
-        let outcome = follower.step();
-        if follower.is_stopped() {
-            break;
-        }
-        let pause = match outcome {
-            Ok(_) => pauses.after_success()?,
+        let pause = match follower.step() {
+            Ok(step) => {
+                if let Step::Failed(error) = step {
+                    eprint_error(format!("{error:#}"));
+                }
+                pauses.after_success()?
+            }
             Err(error) => {
                 let pause = pauses.after_failure()?;
                 eprint_error(format!("{error:#}; next attempt in {} s", pause.as_secs()));
@@ -88,11 +99,20 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Whether a step has changed the profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The outcome of a step after the cache has replied.
+#[derive(Debug)]
 enum Step {
     Unchanged,
     Switched,
+    /// The path could not be installed, or its command failed.
+    Failed(anyhow::Error),
+}
+
+/// A path that failed.
+struct FailedPath {
+    path: String,
+    next_attempt: Instant,
+    pauses: Pauses,
 }
 
 struct Follower<'a> {
@@ -103,12 +123,17 @@ struct Follower<'a> {
     packages: PackageNames<'a>,
     spec: NameSpec,
     stop: Arc<AtomicBool>,
+    failed: Option<FailedPath>,
 }
 
 impl Follower<'_> {
     /// Asks for the pin. If the profile has another path, or the command has not ended for this
     /// path, installs the path and runs the command.
+    ///
+    /// Errors: the cache does not reply, or its pin is refused.
     fn step(&mut self) -> anyhow::Result<Step> {
+        // Another process may have seen a newer pin.
+        self.packages.read_seen_pins()?;
         let mut resolved = self.packages.ask(std::slice::from_ref(&self.spec))?;
         let resolved = resolved.remove(0);
         if let Origin::Offline(why) = &resolved.origin {
@@ -116,20 +141,27 @@ impl Follower<'_> {
         }
         resolved.notes.iter().for_each(warn);
         let path = self.layout.store_dir.full_path(&resolved.path);
-        let before = self.current()?;
-        let is_current = before.as_ref().is_some_and(|(_, target)| *target == path);
-        if is_current && (self.args.run.is_none() || self.state.is_done(&path)) {
+        let current = self.current()?;
+        let is_current = current.as_ref().is_some_and(|(_, target)| *target == path);
+        let is_done = self.args.run.is_none() || self.state.is_done(&path);
+        let is_early = self
+            .failed
+            .as_ref()
+            .is_some_and(|failed| failed.path == path && Instant::now() < failed.next_attempt);
+        if is_current && is_done || is_early || self.is_stopped() {
             return Ok(Step::Unchanged);
         }
-        if !is_current {
-            self.install(&path)?;
-        }
-        if self.args.run.is_some() {
-            self.state.begin(&path)?;
-            self.switch(&path, before.filter(|_| !is_current))?;
-            self.state.end(&path)?;
-        }
         let serial = resolved.pin.map_or(0, |pin| pin.serial);
+        match self.move_to(
+            &path,
+            current.filter(|_| !is_current).map(|(number, _)| number),
+        ) {
+            Ok(()) => self.failed = None,
+            Err(error) => {
+                self.record_failure(path)?;
+                return Ok(Step::Failed(error));
+            }
+        }
         report_event(
             "switched",
             &format!(
@@ -139,6 +171,39 @@ impl Follower<'_> {
             ),
         );
         Ok(Step::Switched)
+    }
+
+    /// Installs a path, unless it is the current one, and runs the command. `before` is the
+    /// generation that is left.
+    fn move_to(&mut self, path: &str, before: Option<u64>) -> anyhow::Result<()> {
+        // A process that was killed has left this one.
+        let before = self.state.before(path).or(before);
+        if self.args.run.is_some() {
+            self.state.begin(path, before)?;
+        }
+        let is_current = self.current()?.is_some_and(|(_, target)| target == path);
+        if !is_current {
+            self.install(path)?;
+        }
+        if self.args.run.is_some() {
+            self.switch(path, before)?;
+            self.state.end(path)?;
+        }
+        Ok(())
+    }
+
+    /// Records that a path failed, so that the next attempts come more and more seldom.
+    fn record_failure(&mut self, path: String) -> anyhow::Result<()> {
+        let known = self.failed.take().filter(|failed| failed.path == path);
+        let every = self.args.every.unwrap_or_default();
+        let mut pauses = known.map_or_else(|| Pauses::new(every), |failed| failed.pauses);
+        let next_attempt = Instant::now() + pauses.after_failure()?;
+        self.failed = Some(FailedPath {
+            path,
+            next_attempt,
+            pauses,
+        });
+        Ok(())
     }
 
     /// Returns the number and the target of the current generation.
@@ -157,7 +222,9 @@ impl Follower<'_> {
     /// Installs a path in a process of its own, which gets the arguments of this one. So each copy
     /// begins and ends as that of a command does.
     fn install(&self, path: &str) -> anyhow::Result<()> {
-        let mut command = Command::new(env::current_exe()?);
+        // The file of this program may have another name now, or none.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("floe");
         command.args(arguments_of_copy(env::args_os().skip(1)));
         command.arg(path);
         let status = self.run_to_end(&mut command)?;
@@ -169,34 +236,35 @@ impl Follower<'_> {
 
     /// Runs the command for a new generation. If it fails, switches back to the generation before,
     /// and runs the command for that.
-    fn switch(&self, path: &str, before: Option<(u64, String)>) -> anyhow::Result<()> {
+    fn switch(&self, path: &str, before: Option<u64>) -> anyhow::Result<()> {
         let failure = match self.run_command(path, false) {
             Ok(()) => return Ok(()),
             // The next process begins with the command again.
             Err(error) if self.is_stopped() => return Err(error),
-            Err(error) => error,
+            Err(error) => error.context(format!("cannot switch to {path}")),
         };
-        let Some((number, old)) = before else {
-            return Err(failure.context(format!(
-                "cannot switch to {path}, and there is no other generation to go back to"
-            )));
+        let Some(number) = before else {
+            return Err(failure.context("there is no other generation to go back to"));
         };
+        match self.switch_back(number) {
+            Ok(()) => Err(failure),
+            Err(error) => Err(failure.context(format!("cannot switch back: {error:#}"))),
+        }
+    }
+
+    fn switch_back(&self, number: u64) -> anyhow::Result<()> {
         let lock_wait = options::lock_wait(self.stop.clone());
         let accept = |_: &Generation| Ok::<(), anyhow::Error>(());
         self.profile
             .switch(self.layout, Some(number), &lock_wait, accept)?;
+        let old = self
+            .current()?
+            .map_or_else(String::new, |(_, target)| target);
         report_event(
             "rolled-back",
             &format!("switched back to generation {number}, {old}"),
         );
-        let again = self.run_command(&old, true);
-        let failure = failure.context(format!("cannot switch to {path}"));
-        match again {
-            Ok(()) => Err(failure),
-            Err(error) => Err(failure.context(format!(
-                "the command failed for the generation before, too: {error:#}"
-            ))),
-        }
+        self.run_command(&old, true)
     }
 
     fn run_command(&self, path: &str, is_rollback: bool) -> anyhow::Result<()> {
@@ -220,6 +288,10 @@ impl Follower<'_> {
     fn run_to_end(&self, command: &mut Command) -> anyhow::Result<ExitStatus> {
         let program = PathBuf::from(command.get_program());
         let failed = |error| anyhow!("cannot run {}: {error}", program.display());
+        // The command is not made for as many files as floe opens.
+        open_files::restore();
+        // A signal of the terminal reaches it only through this process.
+        command.stdin(Stdio::null()).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
         let mut is_ended = false;
         loop {
@@ -230,7 +302,7 @@ impl Follower<'_> {
                 is_ended = true;
                 let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                 // It may have ended in this moment.
-                let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+                let _ = pid.map(|pid| kill_process_group(pid, Signal::TERM));
             }
             thread::sleep(CHILD_POLL);
         }

@@ -9,13 +9,13 @@ use super::*;
 
 /// Follows the pin `greet` into a profile of the root directory.
 fn follow(packages: &Packages, more: &[&str]) -> Command {
-    let (url, names) = (packages.cache_url(), packages.no_other_names());
+    let url = packages.cache_url();
     let root = packages.scratch.join("root").display().to_string();
     let profile = packages.profile().display().to_string();
     let words = [
         "install", "--follow", "greet", "--from", &url, "--root", &root,
     ];
-    let mut command = packages.floe(&words, &names);
+    let mut command = packages.set_home_of(floe(&words));
     command.args(["--profile", &profile]).args(more);
     command
 }
@@ -121,7 +121,7 @@ fn follower_runs_until_a_signal_and_begins_again_after_a_kill() {
     // The follower is killed while its command runs. The next one runs the command again, although
     // the profile has the path.
     run(&mut packages.pin("greet", &packages.old)).expect(0);
-    let waits = "echo began >> log; sleep 60";
+    let waits = "echo began >> log; sleep 20";
     let mut killed = follow(&packages, &["--run", waits]).spawn().unwrap();
     wait_until("the command", || packages.log().contains("began"));
     assert_eq!(packages.current(), packages.old);
@@ -133,6 +133,18 @@ fn follower_runs_until_a_signal_and_begins_again_after_a_kill() {
         "{}",
         packages.log()
     );
+
+    // If the command fails after a kill, the generation before the kill comes back.
+    run(&mut packages.pin("greet", &packages.new)).expect(0);
+    let waits = "echo again >> log; sleep 20";
+    let mut killed = follow(&packages, &["--run", waits]).spawn().unwrap();
+    wait_until("the command", || packages.log().contains("again"));
+    assert_eq!(packages.current(), packages.new);
+    terminate(&mut killed, Signal::KILL);
+    killed.wait().unwrap();
+    let fails = format!("[ $FLOE_PATH != {} ]", packages.new);
+    run(&mut follow(&packages, &["--run", &fails])).expect(1);
+    assert_eq!(packages.current(), packages.old);
 }
 
 #[test]
@@ -154,7 +166,7 @@ fn follower_waits_for_a_cache_that_is_away() {
         "--profile",
         &profile,
     ];
-    let follow = || packages.floe(&words, &packages.no_other_names());
+    let follow = || packages.set_home_of(floe(&words));
     run(&mut follow()).expect(0);
     // A damaged NAR changes nothing.
     run(&mut packages.pin("greet", &packages.new)).expect(0);
@@ -197,7 +209,7 @@ fn follower_waits_for_a_cache_that_is_away() {
             "--follow",
         ),
     ] {
-        run(&mut packages.floe(&words, ""))
+        run(&mut packages.set_home_of(floe(&words)))
             .expect(2)
             .stderr_contains(reason);
     }

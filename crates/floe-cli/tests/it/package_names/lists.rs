@@ -122,6 +122,19 @@ fn search_finds_all_words_in_lists_and_files() {
     let found: Value = search(&["greet", "lib", "--json"]).expect(0).json();
     assert_eq!(found["packages"][0]["outputs"]["dev"], json!([other]));
     assert_eq!(found["packages"].as_array().unwrap().len(), 1);
+    // A list has the version that the first source lacks.
+    let team = format!("file:{}", packages.scratch.join("team.toml").display());
+    fs::write(
+        packages.scratch.join("team.toml"),
+        format!("greet = '{}'", packages.new),
+    )
+    .unwrap();
+    let both = format!("{team} channel=list:{}", list.display());
+    let root = packages.scratch.join("root").display().to_string();
+    let installed = packages.install(&root, "greet@1.0", &both).expect(0);
+    assert_eq!(installed.json()["paths"], json!([packages.old]));
+    let absent = packages.install(&root, "greet@7", &both).expect(1);
+    absent.stderr_contains("it has version \"2.0\", not \"7\"");
     search(&["greet", "absent"])
         .expect(1)
         .stderr_contains("greet and absent");

@@ -222,3 +222,23 @@ fn machine() -> Option<&'static str> {
         OWN
     }
 }
+
+#[test]
+fn newest_of_very_many_versions_counts() {
+    let mut cache = Cache::default();
+    let newest = path(1, "jq-9.1");
+    cache.add(&newest, 1, &[], machine());
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("list");
+    let old = (0..500).map(|number| format!("/nix/store/{}-jq-1.{number}\n", "2".repeat(32)));
+    let lines = old.collect::<String>() + &format!("/nix/store/{newest}\n").repeat(2);
+    std::fs::write(&file, lines).unwrap();
+    let uri = ListUri::File(file);
+    let kept = (None, Duration::ZERO);
+    let found = query_all((&uri, kept), &["jq"], (&cache, &mut Systems::new()));
+    let found = found[0].as_ref().unwrap().as_ref().unwrap();
+    assert_eq!(
+        found.candidate.outputs["out"],
+        format!("/nix/store/{newest}")
+    );
+}

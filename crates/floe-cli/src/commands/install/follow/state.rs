@@ -19,6 +19,8 @@ pub(super) struct FollowState {
     file: PathBuf,
     /// The path for which the command has ended.
     done: Option<String>,
+    /// The path for which it has begun, and the generation before that.
+    running: Option<(String, Option<u64>)>,
     /// The lock of the profile.
     _lock: File,
 }
@@ -36,6 +38,14 @@ impl FollowState {
             ));
         };
         let profile = std::path::absolute(profile)?;
+        // Another spelling of the directory is the same profile.
+        let parent = profile
+            .parent()
+            .and_then(|parent| parent.canonicalize().ok());
+        let name = profile.file_name();
+        let profile = parent
+            .zip(name)
+            .map_or(profile.clone(), |(parent, name)| parent.join(name));
         let hash = sha256(profile.as_os_str().as_bytes());
         let name = &floe_format::base16::encode(&hash)[..32];
         let directory = state_dir.join("follow").join(name);
@@ -55,9 +65,12 @@ impl FollowState {
         let text = fs::read(&file).unwrap_or_default();
         let state: Value = serde_json::from_slice(&text).unwrap_or_default();
         let done = state["done"].as_str().map(str::to_owned);
+        let running = state["running"].as_str();
+        let running = running.map(|path| (path.to_owned(), state["before"].as_u64()));
         Ok(FollowState {
             file,
             done,
+            running,
             _lock: lock,
         })
     }
@@ -67,16 +80,24 @@ impl FollowState {
         self.done.as_deref() == Some(path)
     }
 
-    /// Records that the command begins for a path. If this process is killed, the next one begins
-    /// with the command.
-    pub(super) fn begin(&mut self, path: &str) -> anyhow::Result<()> {
+    /// Returns the generation to which a path leads back, if its command has begun before.
+    pub(super) fn before(&self, path: &str) -> Option<u64> {
+        let running = self.running.as_ref().filter(|(running, _)| running == path);
+        running.and_then(|(_, before)| *before)
+    }
+
+    /// Records that a path is installed and its command begins. If this process is killed, the next
+    /// one begins with the command. `before` is the generation that is left.
+    pub(super) fn begin(&mut self, path: &str, before: Option<u64>) -> anyhow::Result<()> {
         self.done = None;
-        self.write(&json!({ "running": path }))
+        self.running = Some((path.to_owned(), before));
+        self.write(&json!({ "running": path, "before": before }))
     }
 
     /// Records that the command has ended for a path.
     pub(super) fn end(&mut self, path: &str) -> anyhow::Result<()> {
         self.done = Some(path.to_owned());
+        self.running = None;
         self.write(&json!({ "done": path }))
     }
 
