@@ -15,7 +15,7 @@ fn follow(packages: &Packages, more: &[&str]) -> Command {
     let words = [
         "install", "--follow", "greet", "--from", &url, "--root", &root,
     ];
-    let mut command = packages.set_home_of(floe(&words));
+    let mut command = packages.set_home_of(floe(words));
     command.args(["--profile", &profile]).args(more);
     command
 }
@@ -166,7 +166,7 @@ fn follower_waits_for_a_cache_that_is_away() {
         "--profile",
         &profile,
     ];
-    let follow = || packages.set_home_of(floe(&words));
+    let follow = || packages.set_home_of(floe(words));
     run(&mut follow()).expect(0);
     // A damaged NAR changes nothing.
     run(&mut packages.pin("greet", &packages.new)).expect(0);
@@ -209,7 +209,7 @@ fn follower_waits_for_a_cache_that_is_away() {
             "--follow",
         ),
     ] {
-        run(&mut packages.set_home_of(floe(&words)))
+        run(&mut packages.set_home_of(floe(words)))
             .expect(2)
             .stderr_contains(reason);
     }
