@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use floe_cache::{DocumentRequest, Fetched};
 use floe_format::{HashPart, StoreDir, StorePath, TrustedKeys};
 use floe_names::{
@@ -105,7 +105,7 @@ impl<'a> PackageNames<'a> {
         };
         let file = config.cache_dir.as_ref();
         let mut memory = NameMemory::open(file.map(|directory| directory.join("names.json")));
-        memory.pins = seen_pins(settings)?;
+        memory.pins = seen_pins(settings);
         Ok(PackageNames {
             settings,
             sources: sources.collect::<Result<_, _>>()?,
@@ -131,9 +131,8 @@ impl<'a> PackageNames<'a> {
     }
 
     /// Reads again which pins this machine has seen.
-    pub(crate) fn read_seen_pins(&mut self) -> anyhow::Result<()> {
-        self.memory.pins = seen_pins(self.settings)?;
-        Ok(())
+    pub(crate) fn read_seen_pins(&mut self) {
+        self.memory.pins = seen_pins(self.settings);
     }
 
     /// Sets the keys that may sign pins.
@@ -435,16 +434,9 @@ impl<'a> PackageNames<'a> {
 }
 
 /// Reads the pins that this machine has seen.
-fn seen_pins(settings: &Settings) -> anyhow::Result<SeenPins> {
+fn seen_pins(settings: &Settings) -> SeenPins {
     let directory = settings.config.state_dir.as_ref();
-    let file = directory.map(|directory| directory.join("pins.json"));
-    SeenPins::open(file.clone()).map_err(|error| {
-        let file = file.unwrap_or_default();
-        anyhow!(
-            "cannot read the pins that were seen, {}: {error}",
-            file.display()
-        )
-    })
+    SeenPins::open(directory.map(|directory| directory.join("pins.json")))
 }
 
 /// Returns the name of a package that a text is, unless it is a path or a hash part.

@@ -19,6 +19,16 @@ pub(crate) fn query(
     (seen, policy): (&mut SeenPins, &PinPolicy),
     access: &dyn Access,
 ) -> Vec<QueryResult> {
+    if let Some(damage) = seen.damage() {
+        let refused = |name: &&str| {
+            if is_pin_name(name) {
+                Err(SourceError::Untrusted(damage.to_owned()))
+            } else {
+                Ok(None)
+            }
+        };
+        return names.iter().map(refused).collect();
+    }
     let possible = names.iter().copied().filter(|name| is_pin_name(name));
     let possible: Vec<&str> = possible.collect::<BTreeSet<_>>().into_iter().collect();
     let replies = if possible.is_empty() {
@@ -30,6 +40,10 @@ pub(crate) fn query(
     for (name, reply) in possible.into_iter().zip(replies) {
         let result = match reply {
             Ok(Some(text)) => verified(uri, name, &text, (seen, policy)).map(Some),
+            // Otherwise a cache that hides a pin could choose another source of the name.
+            Ok(None) if !policy.allows_downgrade && seen.find(&uri.shown(), name).is_some() => {
+                Err(SourceError::Untrusted(GONE.into()))
+            }
             Ok(None) => Ok(None),
             Err(error) if uri.is_implicit && is_refusal(&error) => Ok(None),
             Err(error) => match seen.find(&uri.shown(), name) {
@@ -112,6 +126,9 @@ pub(crate) fn seen_reply(last: &SeenPin) -> SourceReply {
         origin: Origin::Remembered,
     }
 }
+
+const GONE: &str = "the cache has no pin of this name, and this machine has seen one; ask another \
+                    source as SOURCE#NAME, or use --allow-downgrade";
 
 fn candidate(path: String) -> Candidate {
     Candidate {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use floe_format::pin::Pin;
 use serde::{Deserialize, Serialize};
 
-use crate::cache_file::{now, replace};
+use crate::cache_file::{now, replace_synced};
 
 /// The newest pin of each name that was seen, in a file.
 ///
@@ -21,6 +21,8 @@ pub struct SeenPins {
     /// The names whose pins are new, by cache, and whether an older pin may take the place of a
     /// newer one.
     changed: BTreeMap<(String, String), bool>,
+    /// Why the file, which is there, cannot be used.
+    damage: Option<String>,
 }
 
 /// A pin that was seen and verified.
@@ -52,18 +54,29 @@ struct Contents {
 
 impl SeenPins {
     /// Reads the file. `None` means that nothing is remembered.
-    ///
-    /// Errors: the file is there and cannot be used.
-    pub fn open(file: Option<PathBuf>) -> io::Result<SeenPins> {
-        let contents = match &file {
-            Some(file) => read(file)?,
-            None => Contents::default(),
-        };
-        Ok(SeenPins {
-            file,
-            caches: contents.caches,
+    pub fn open(file: Option<PathBuf>) -> SeenPins {
+        let contents = file
+            .as_deref()
+            .map_or_else(|| Ok(Contents::default()), read);
+        let place = file.as_deref().unwrap_or(Path::new("")).display();
+        let damage = contents.as_ref().err();
+        let damage = damage.map(|error| {
+            format!(
+                "cannot read {place}, the pins that this machine has seen: {error}; without it an \
+                 old pin would be accepted"
+            )
+        });
+        SeenPins {
+            caches: contents.unwrap_or_default().caches,
             changed: BTreeMap::new(),
-        })
+            damage,
+            file,
+        }
+    }
+
+    /// Returns why the file cannot be used. Then no pin can be checked.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Returns the newest pin of a name.
@@ -128,10 +141,7 @@ impl SeenPins {
         }
         contents.version = VERSION;
         let text = serde_json::to_vec_pretty(&contents).map_err(io::Error::other)?;
-        replace(file, &[&text]).ok_or_else(|| {
-            let place = directory.display();
-            io::Error::other(format!("cannot write a file in {place}"))
-        })?;
+        replace_synced(file, &[&text])?;
         self.changed.clear();
         Ok(())
     }
@@ -180,7 +190,7 @@ mod tests {
     fn older_pin_of_another_process_does_not_replace_a_newer_one() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("state/pins.json");
-        let open = || SeenPins::open(Some(file.clone())).unwrap();
+        let open = || SeenPins::open(Some(file.clone()));
         let (mut first, mut second) = (open(), open());
         second.record("c", &pin(7), false);
         second.save().unwrap();
@@ -191,8 +201,8 @@ mod tests {
         first.save().unwrap();
         assert_eq!(open().find("c", "web").unwrap().serial, 6);
         fs::write(&file, "{").unwrap();
-        assert!(SeenPins::open(Some(file)).is_err());
-        let mut nowhere = SeenPins::open(Some("/dev/null/x/pins.json".into())).unwrap();
+        assert!(SeenPins::open(Some(file)).damage().is_some());
+        let mut nowhere = SeenPins::open(Some("/dev/null/x/pins.json".into()));
         nowhere.record("c", &pin(1), false);
         assert!(nowhere.save().is_err());
     }

@@ -133,7 +133,7 @@ impl Follower<'_> {
     /// Errors: the cache does not reply, or its pin is refused.
     fn step(&mut self) -> anyhow::Result<Step> {
         // Another process may have seen a newer pin.
-        self.packages.read_seen_pins()?;
+        self.packages.read_seen_pins();
         let mut resolved = self.packages.ask(std::slice::from_ref(&self.spec))?;
         let resolved = resolved.remove(0);
         if let Origin::Offline(why) = &resolved.origin {

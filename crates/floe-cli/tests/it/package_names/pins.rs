@@ -103,8 +103,18 @@ fn pin_moves_and_an_older_one_is_refused() {
         .expect(0);
     packages
         .install_pin("greet", &[])
-        .expect(2)
-        .stderr_contains("several paths have this name");
+        .expect(3)
+        .stderr_contains("this machine has seen one");
+    let pins = packages.scratch.join("home/state/floe/pins.json");
+    let seen = fs::read(&pins).unwrap();
+    fs::write(&pins, "{").unwrap();
+    packages
+        .install_pin("greet", &[])
+        .expect(3)
+        .stderr_contains("an old pin would be accepted");
+    // A path needs no pin.
+    packages.install_pin(&packages.new, &[]).expect(0);
+    fs::write(&pins, seen).unwrap();
     let again = floe(["unpin", "greet", "--to", &packages.cache_url()]);
     run(&mut packages.set_home_of(again))
         .expect(1)
