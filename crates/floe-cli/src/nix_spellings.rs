@@ -176,10 +176,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("nix-instantiate", STORE_PATH),
     ("eval", STORE_PATH),
     ("flake", STORE_PATH),
-    (
-        "search",
-        "https://search.nixos.org; floe install NAME tells how to find the path of a package",
-    ),
     ("version", "floe --version"),
     (
         "daemon",

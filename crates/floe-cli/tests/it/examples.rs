@@ -36,6 +36,8 @@ cp demo/demo.secret-key cache.key
 cp cache.key new.key
 mkdir bin
 echo $P > made
+echo $P | xz > store-paths.xz
+floe pin web $P --to "file://$PWD/demo/cache" --secret-key-file cache.key
 printf '#!/bin/sh\ncat made\n' > bin/make-paths
 chmod +x bin/make-paths
 floe serve auth add-user --auth-file logins alice <<< password
@@ -96,6 +98,20 @@ impl Home {
                 &format!("--out-link by-name {named}"),
             ),
             ("floe run jq --", &format!("floe run {named} --")),
+            ("floe lock jq ripgrep", &format!("floe lock {named}")),
+            (
+                "floe search ripgrep",
+                "floe search --names file:demo/names.toml demo",
+            ),
+            (
+                "floe search --check-sources",
+                "floe search --check-sources --names file:demo/names.toml",
+            ),
+            ("python3 requests", "demo tool"),
+            (
+                "--follow web",
+                &format!("--follow web --trusted-public-keys {}", self.key),
+            ),
             ("/nix/store/HASH-NAME", &self.tool),
             ("HASH1 HASH2 -- make", &format!("{hash} {hash} -- demo")),
             ("HASH", hash),

@@ -79,7 +79,6 @@ const HINTS: &[(&str, &str)] = &[
     ("list-generations", "try floe profile list"),
     ("version", "try floe --version"),
     ("daemon", "try floe serve"),
-    ("search jq", "https://search.nixos.org"),
     ("gc -d --dry-run", "--keep-generations 1 --dry-run"),
     ("fetch /nix/store/x", "try floe install"),
     ("copy-sigs ./a", "try floe sign"),

@@ -32,8 +32,8 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "floe install --dry-run --root ~/nix-root HASH",
         ),
         Example::new(
-            "Keep a profile at the path of a pin, and look for another one each minute",
-            "floe install --follow web --from s3://BUCKET --profile web --every 60s",
+            "Bring a profile to the path of a pin; with --every 60s, again each minute",
+            "floe install --follow web --from https://cache.example.org --profile web",
         ),
     ],
     files: &[STORE, USER_STORE, NIX_CONF, NETRC, NARINFOS, NAMES],

@@ -15,7 +15,7 @@ pub(crate) const PAGES: &[Page] = &[
         ],
         examples: &[Example::new(
             "Name a path that was pushed before",
-            "floe pin web ./result --to s3://BUCKET --secret-key-file team.key",
+            "floe pin web ./result --to https://cache.example.org --secret-key-file cache.key",
         )],
         files: &[NIX_CONF, NETRC],
         see_also: &[
@@ -32,7 +32,7 @@ pub(crate) const PAGES: &[Page] = &[
         ],
         examples: &[Example::new(
             "Withdraw a name",
-            "floe unpin web --to s3://BUCKET",
+            "floe unpin web --to https://cache.example.org",
         )],
         files: &[NIX_CONF, NETRC],
         see_also: &["floe-pin(1)", "floe-pins(1)"],
@@ -46,7 +46,7 @@ pub(crate) const PAGES: &[Page] = &[
         ],
         examples: &[Example::new(
             "Show the pins of a cache",
-            "floe pins --from file:///srv/cache",
+            "floe pins --from https://cache.example.org",
         )],
         files: &[NIX_CONF, NETRC],
         see_also: &["floe-pin(1)", "floe-unpin(1)"],
