@@ -372,7 +372,7 @@ fn concurrent_writers_lose_no_serial_number() {
         let distinct: BTreeSet<&(u64, String)> = pinned.iter().collect();
         let serials: BTreeSet<u64> = distinct.iter().map(|(serial, _)| *serial).collect();
         assert_eq!(serials.len(), distinct.len(), "{url}: {pinned:?}");
-        assert!(serials.len() > 6, "{url}: {pinned:?}");
+        assert!(serials.len() >= 6, "{url}: {pinned:?}");
         let shown = run(&mut command(&["pins", "--from", &url, "--json"]))
             .expect(0)
             .json();
