@@ -148,7 +148,7 @@ pub(crate) fn list_names(
 ) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     let mut next = None;
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = list.list_page(folder, next.as_deref(), cancel)?;
         for object in page.objects {
             let name = object.name.strip_prefix(folder.prefix());
@@ -163,10 +163,15 @@ pub(crate) fn list_names(
         }
         next = page.next;
     }
+    let reason = format!("the cache lists these objects in more than {PAGES_MAX} pages");
+    Err(Error::fetch(folder.prefix(), reason, false))
 }
 
 /// How many small objects a folder such as `pins/` may have.
 const LISTED_MAX: usize = 100_000;
+
+/// How many pages a list of them may have: those of 10 objects.
+const PAGES_MAX: usize = 10_000;
 
 /// Writes the objects of one binary cache.
 pub trait WriteStorage: ReadStorage {

@@ -26,6 +26,7 @@ use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::messages::counted;
 use crate::options::{self, Settings};
+use crate::package_names::lock::check_target;
 use crate::package_names::{FindEarlier, First, MissingName, PackageNames};
 use crate::path_names;
 use crate::signals;
@@ -113,6 +114,7 @@ impl Copying<'_> {
         let began = Instant::now();
         let observers = Arc::new(CopyObservers::new(self.args.stats));
         let request = self.complete(request, &observers)?;
+        check_target(&request.target, self.names, self.settings)?;
         let stop = Arc::default();
         match self.follow {
             Follow::Store(_) => signals::raise_on_signals(&stop)?,

@@ -1,9 +1,10 @@
 //! The names of packages as arguments: asks the name sources for their paths.
 
 mod fetcher;
-mod lock;
+pub(crate) mod lock;
 mod outcome;
 mod search;
+mod sources;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use anyhow::bail;
 use floe_cache::{DocumentRequest, Fetched};
 use floe_format::{HashPart, StoreDir, StorePath, TrustedKeys};
 use floe_names::{
-    NameError, NameMemory, NameSource, NameSourceUri, NameSpec, PinPolicy, PinsUri, ResolveOptions,
-    ResolvedName, Resolver, SeenPins,
+    NameError, NameMemory, NameSource, NameSpec, PinPolicy, ResolveOptions, ResolvedName, Resolver,
+    SeenPins,
 };
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::StoreConfig;
@@ -26,6 +27,7 @@ use crate::links::existing_file;
 use crate::options::Settings;
 use crate::path_names;
 use fetcher::Fetcher;
+use lock::check_valid_paths;
 use outcome::print_name;
 pub(crate) use outcome::{ago, to_json};
 
@@ -121,6 +123,7 @@ impl<'a> PackageNames<'a> {
                         .filter(|seconds| *seconds > 0)
                         .map(|seconds| Duration::from_secs(seconds.into())),
                     allows_downgrade: args.allow_downgrade,
+                    uses_seen: true,
                 },
             },
             memory,
@@ -130,51 +133,17 @@ impl<'a> PackageNames<'a> {
         })
     }
 
-    /// Reads again which pins this machine has seen.
+    /// Reads again which pins this machine has seen. Those that cannot be saved stay.
     pub(crate) fn read_seen_pins(&mut self) {
-        self.memory.pins = seen_pins(self.settings);
+        let pins = &mut self.memory.pins;
+        if !pins.has_unsaved() || pins.save().is_ok() {
+            *pins = seen_pins(self.settings);
+        }
     }
 
     /// Sets the keys that may sign pins.
     pub(crate) fn set_keys(&mut self, keys: TrustedKeys) {
         self.options.pins.keys = keys;
-    }
-
-    /// Names the caches that the user has chosen, in place of the substituters. Their pins come
-    /// before all other names.
-    pub(crate) fn set_caches(&mut self, caches: &[Arc<dyn StoreConfig>]) {
-        self.caches = caches.to_vec();
-        let shown: Vec<String> = caches.iter().map(ToString::to_string).collect();
-        self.options.caches = shown.join(" ");
-        if self.sources.is_empty() || self.is_locked {
-            // The user wants no names, or no others.
-            return;
-        }
-        let pins = caches.iter().filter_map(|cache| {
-            let uri = NameSourceUri::Pins(PinsUri::of_cache(&cache.to_string())?);
-            Some(NameSource { alias: None, uri })
-        });
-        let pins: Vec<NameSource> = pins.collect();
-        let is_lock = |source: &NameSource| matches!(source.uri, NameSourceUri::Lock(_));
-        let first = usize::from(self.sources.first().is_some_and(is_lock));
-        self.sources.splice(first..first, pins);
-    }
-
-    /// Makes the pins of these caches the only source of names. Returns whether there are any.
-    pub(crate) fn use_only_pins(&mut self, caches: &[Arc<dyn StoreConfig>]) -> bool {
-        self.caches = caches.to_vec();
-        let uris = caches
-            .iter()
-            .filter_map(|cache| PinsUri::of_cache(&cache.to_string()));
-        let sources = uris.map(|uri| NameSource {
-            alias: None,
-            uri: NameSourceUri::Pins(PinsUri {
-                is_implicit: false,
-                ..uri
-            }),
-        });
-        self.sources = sources.collect();
-        !self.sources.is_empty()
     }
 
     /// Whether names are looked up or refused.
@@ -216,11 +185,11 @@ impl<'a> PackageNames<'a> {
         }
         if self.is_locked {
             let found = self.resolve(arguments, path_names::follow_links(layout, &texts)?)?;
-            self.check_locked(layout, &found.names)?;
+            check_valid_paths(layout, &found.names)?;
             return Ok(found);
         }
         let found = self.find_unlocked((arguments, texts), (layout, first))?;
-        self.check_locked(layout, &found.names)?;
+        check_valid_paths(layout, &found.names)?;
         Ok(found)
     }
 
@@ -230,7 +199,13 @@ impl<'a> PackageNames<'a> {
         (layout, first): (&StoreLayout, First),
     ) -> anyhow::Result<Resolution> {
         texts = match first {
-            First::Store => path_names::resolve_unambiguous(layout, texts)?,
+            First::Store => each(texts, |text| {
+                if self.is_in_lock(&text) {
+                    Ok(vec![existing_file(&text).unwrap_or(text)])
+                } else {
+                    path_names::resolve_unambiguous(layout, vec![text])
+                }
+            })?,
             First::Sources => each(texts, |text| match package_name(&text) {
                 Some(_) => Ok(vec![existing_file(&text).unwrap_or(text)]),
                 None => path_names::resolve(layout, vec![text]),
@@ -289,7 +264,7 @@ impl<'a> PackageNames<'a> {
             if !is_valid {
                 return Ok(text);
             }
-            self.check_locked(layout, std::slice::from_ref(&remembered))?;
+            check_valid_paths(layout, std::slice::from_ref(&remembered))?;
             if is_verbose(Verbosity::Paths) {
                 print_name(&remembered, &self.options.store_dir);
             }
@@ -434,13 +409,13 @@ impl<'a> PackageNames<'a> {
 }
 
 /// Reads the pins that this machine has seen.
-fn seen_pins(settings: &Settings) -> SeenPins {
+pub(crate) fn seen_pins(settings: &Settings) -> SeenPins {
     let directory = settings.config.state_dir.as_ref();
     SeenPins::open(directory.map(|directory| directory.join("pins.json")))
 }
 
 /// Returns the name of a package that a text is, unless it is a path or a hash part.
-fn package_name(text: &str) -> Option<NameSpec> {
+pub(crate) fn package_name(text: &str) -> Option<NameSpec> {
     let is_path = StorePath::parse(text).is_ok() || HashPart::parse(text).is_some();
     (!is_path).then(|| NameSpec::parse(text).ok()).flatten()
 }

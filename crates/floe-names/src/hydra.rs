@@ -71,7 +71,7 @@ impl HydraUri {
     }
 
     /// Returns the system of the builds, such as `x86_64-linux`.
-    pub(crate) fn system(&self) -> String {
+    pub fn system(&self) -> String {
         self.system.clone().unwrap_or_else(machine_system)
     }
 

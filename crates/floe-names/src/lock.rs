@@ -2,12 +2,14 @@
 //! describes the format.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
 use floe_format::{Hash, HashAlgorithm};
 use floe_store::open_regular_file;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::hydra::machine_system;
 use crate::name_spec::NameSpec;
@@ -20,6 +22,7 @@ pub struct LockFile {
     /// The system of the paths, such as `x86_64-linux`.
     pub system: String,
     /// The names, as the user wrote them.
+    #[serde(deserialize_with = "unique_names")]
     pub names: BTreeMap<String, LockedName>,
 }
 
@@ -40,11 +43,11 @@ pub struct LockedName {
 }
 
 impl LockFile {
-    /// Makes a lock file for this machine.
-    pub fn new(names: BTreeMap<String, LockedName>) -> LockFile {
+    /// Makes a lock file with paths of a system, such as `x86_64-linux`.
+    pub fn new(system: String, names: BTreeMap<String, LockedName>) -> LockFile {
         LockFile {
             version: VERSION,
-            system: machine_system(),
+            system,
             names,
         }
     }
@@ -52,7 +55,7 @@ impl LockFile {
     /// Reads a file.
     ///
     /// Errors: the text says why the file cannot be read, or where its format is wrong.
-    pub(crate) fn read(path: &Path) -> Result<LockFile, String> {
+    pub fn read(path: &Path) -> Result<LockFile, String> {
         let file = open_regular_file(path).map_err(|error| error.to_string())?;
         let mut text = String::new();
         file.take(FILE_LEN_MAX + 1)
@@ -70,6 +73,22 @@ impl LockFile {
             ));
         }
         Ok(lock)
+    }
+
+    /// Returns the path of a name. `nixpkgs.jq` may be `nixpkgs#jq`: whether there is a source
+    /// `nixpkgs` was known when the file was made.
+    pub fn find(&self, name: &NameSpec) -> Option<&LockedName> {
+        let with_source = || {
+            let (source, rest) = name.name.split_once('.')?;
+            let with_source = NameSpec {
+                source: Some(source.to_owned()),
+                name: rest.to_owned(),
+                ..name.clone()
+            };
+            self.names.get(&with_source.to_string())
+        };
+        let found = self.names.get(&name.to_string());
+        found.or_else(|| name.source.is_none().then(with_source)?)
     }
 
     /// Parses the text of a file.
@@ -111,6 +130,33 @@ impl LockedName {
     }
 }
 
+/// Reads names, of which each stands once: of two, which merged files may have, neither counts.
+fn unique_names<'de, D>(deserializer: D) -> Result<BTreeMap<String, LockedName>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = BTreeMap<String, LockedName>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object with names")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut names = BTreeMap::new();
+            while let Some((name, locked)) = map.next_entry::<String, LockedName>()? {
+                if names.contains_key(&name) {
+                    return Err(Error::custom(format!("the name {name:?} stands twice")));
+                }
+                names.insert(name, locked);
+            }
+            Ok(names)
+        }
+    }
+    deserializer.deserialize_map(Names)
+}
+
 /// The version of the format.
 const VERSION: u32 = 1;
 
@@ -131,11 +177,8 @@ mod tests {
             resolved_at: 7,
         };
         let names = names.iter().enumerate();
-        LockFile::new(
-            names
-                .map(|(seed, name)| ((*name).to_owned(), locked(seed)))
-                .collect(),
-        )
+        let names = names.map(|(seed, name)| ((*name).to_owned(), locked(seed)));
+        LockFile::new(machine_system(), names.collect())
     }
 
     #[test]
@@ -154,6 +197,21 @@ mod tests {
             let error = LockFile::parse(&good.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn name_that_stands_twice_is_refused() {
+        let good = lock(&["jq", "qj"]).to_text();
+        let error = LockFile::parse(&good.replace("qj", "jq")).unwrap_err();
+        assert!(error.contains("the name \"jq\" stands twice"), "{error}");
+    }
+
+    #[test]
+    fn names_in_the_spelling_of_nix_env_are_found() {
+        let lock = lock(&["nixpkgs#jq", "set.x"]);
+        let find = |text: &str| lock.find(&NameSpec::parse(text).unwrap()).is_some();
+        assert!(find("nixpkgs.jq") && find("nixpkgs#jq") && find("set.x"));
+        assert!(!find("jq") && !find("set#x") && !find("other.jq"));
     }
 
     proptest! {

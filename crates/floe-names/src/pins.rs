@@ -9,8 +9,9 @@ use std::fmt;
 use std::time::Duration;
 
 use floe_format::TrustedKeys;
-use floe_transfer::url::redact_credentials;
+use floe_transfer::url::{parse_url, redact_credentials};
 
+use crate::cache_file::now;
 pub use check::{PinRefusal, check_pin};
 pub use publish::{NewPin, PinError, pin, unpin};
 pub(crate) use query::{query, seen_reply};
@@ -51,12 +52,19 @@ impl PinsUri {
         })
     }
 
-    /// Returns the URI of the cache without credentials, by which its pins are remembered.
-    pub(crate) fn shown(&self) -> String {
+    /// Returns the URI of the cache without credentials, by which its pins are remembered. Another
+    /// spelling of the host and the port is the same cache.
+    pub fn shown(&self) -> String {
         let shown = redact_credentials(&self.cache);
-        // Parameters do not make another cache.
-        let shown = shown.split('?').next().unwrap_or(&shown);
-        shown.trim_end_matches('/').to_owned()
+        let (address, parameters) = shown.split_once('?').unwrap_or((&shown, ""));
+        let address = parse_url(address).map_or_else(|_| address.to_owned(), |url| url.to_string());
+        let address = address.trim_end_matches('/');
+        // Of the parameters, only the server makes another cache.
+        let mut parameters = parameters.split('&');
+        match parameters.find(|parameter| parameter.starts_with("endpoint=")) {
+            Some(endpoint) => format!("{address}?{endpoint}"),
+            None => address.to_owned(),
+        }
     }
 }
 
@@ -75,6 +83,17 @@ pub struct PinPolicy {
     pub max_age: Option<Duration>,
     /// Whether a pin may have a lower serial number than one that was seen.
     pub allows_downgrade: bool,
+    /// Whether the pin that was seen last is used if the cache does not reply.
+    pub uses_seen: bool,
+}
+
+impl PinPolicy {
+    /// Returns the age of a pin and the greatest age in seconds if the pin is too old.
+    pub(crate) fn excess_age(&self, time: u64) -> Option<(u64, u64)> {
+        let age = now().saturating_sub(time);
+        let max = self.max_age?.as_secs();
+        (age > max).then_some((age, max))
+    }
 }
 
 /// Returns the name of the object of a pin.
@@ -84,3 +103,24 @@ pub fn pin_object(name: &str) -> String {
 
 /// The object with the identifier of the cache.
 pub const PINS_INFO: &str = "pins-info";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_are_remembered_by_the_address_of_their_cache() {
+        for (text, shown) in [
+            ("https://H.example:443/x/?priority=1", "https://h.example/x"),
+            ("https://user:word@h.example", "https://h.example"),
+            ("file:///a/./b/", "file:///a/b"),
+            ("s3://bucket/p?region=eu&profile=x", "s3://bucket/p"),
+            (
+                "s3://bucket?region=eu&endpoint=minio:9000&scheme=http",
+                "s3://bucket?endpoint=minio:9000",
+            ),
+        ] {
+            assert_eq!(PinsUri::parse(text).unwrap().shown(), shown);
+        }
+    }
+}

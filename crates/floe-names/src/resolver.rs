@@ -1,6 +1,7 @@
 //! Asks the sources for names, in their order.
 
 mod choice;
+mod files;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,17 +12,14 @@ use floe_transfer::Error;
 
 use crate::access::Access;
 use crate::error::NameError;
-use crate::file_source::FileSource;
 use crate::hydra;
 use crate::list::{self, ListUri};
-use crate::lock::LockFile;
 use crate::memory::NameMemory;
 use crate::name_spec::NameSpec;
-use crate::package::{
-    Candidate, Origin, PinFacts, QueryResult, SourceError, SourceReply, Unusable,
-};
+use crate::package::{Origin, PinFacts, QueryResult, SourceError, SourceReply, Unusable};
 use crate::pins::{self, PinPolicy};
 use crate::source_uri::{NameSource, NameSourceUri};
+use files::{ask_file, ask_lock};
 
 /// A name with its store path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,30 +151,52 @@ impl<'a> Resolver<'a> {
 
     /// Returns the path that the first source with the name had when it was asked last. A file is
     /// read again. Sends nothing.
+    ///
+    /// Returns `None` also if a source must be asked, so that [`Resolver::resolve`] reports its
+    /// error: another source does not count then.
     pub fn remembered(&self, name: &NameSpec, memory: &NameMemory) -> Option<ResolvedName> {
-        let mut sources = self.sources.iter();
-        sources.find_map(|source| {
+        for source in self.sources {
             if name.source.is_some() && name.source != source.alias && !source.is_lock() {
-                return None;
+                continue;
             }
-            let reply = match &source.uri {
-                NameSourceUri::File(path) => ask_file(path, &[name]).pop()?.ok()??,
-                NameSourceUri::Lock(path) => ask_lock(path, &[name]).pop()?.ok()??,
-                NameSourceUri::Pins(uri) => {
-                    pins::seen_reply(memory.pins.find(&uri.shown(), &name.name)?)
-                }
-                NameSourceUri::Hydra(_) | NameSourceUri::List(_) => {
-                    let query_name = query_name(source, name);
-                    let remembered = memory.find(&self.memory_key(source), &query_name)?;
-                    SourceReply {
-                        candidate: remembered.candidate.clone(),
-                        resolved_at: remembered.resolved_at,
-                        origin: Origin::Remembered,
-                    }
-                }
+            let Some(reply) = self.remembered_reply(name, source, memory).ok()? else {
+                continue;
             };
-            self.resolved(name, source, reply).ok()
-        })
+            let has_version =
+                source.is_lock() || choice::check_version(name, &reply.candidate).is_ok();
+            match self.resolved(name, source, reply) {
+                // A later source may have the version.
+                Err(_) if !has_version => {}
+                resolved => return resolved.ok(),
+            }
+        }
+        None
+    }
+
+    /// Returns the reply of a source without asking it over the network; `None` if it did not have
+    /// the name.
+    fn remembered_reply(
+        &self,
+        name: &NameSpec,
+        source: &NameSource,
+        memory: &NameMemory,
+    ) -> QueryResult {
+        match &source.uri {
+            NameSourceUri::File(path) => ask_file(path, &[name]).pop().unwrap_or(Ok(None)),
+            NameSourceUri::Lock(path) => ask_lock(path, &[name]).pop().unwrap_or(Ok(None)),
+            NameSourceUri::Pins(uri) => {
+                pins::seen_reply(uri, &name.name, (&memory.pins, &self.options.pins))
+            }
+            NameSourceUri::Hydra(_) | NameSourceUri::List(_) => {
+                let query_name = query_name(source, name);
+                let remembered = memory.find(&self.memory_key(source), &query_name);
+                Ok(remembered.map(|remembered| SourceReply {
+                    candidate: remembered.candidate.clone(),
+                    resolved_at: remembered.resolved_at,
+                    origin: Origin::Remembered,
+                }))
+            }
+        }
     }
 
     /// Returns the path of an earlier successful build, for a cache that has deleted the newest
@@ -378,7 +398,10 @@ impl<'a> Resolver<'a> {
 
     fn not_found(&self, name: &NameSpec) -> NameError {
         let asked = self.sources.iter();
-        let asked = asked.filter(|it| name.source.is_none() || name.source == it.alias);
+        let is_asked = |source: &&NameSource| {
+            name.source.is_none() || name.source == source.alias || source.is_lock()
+        };
+        let asked = asked.filter(is_asked);
         let asked: Vec<String> = asked.map(|source| source.uri.to_string()).collect();
         let reason = match &*asked {
             [] => "there is no name source; add one with --names or the setting names, or give a \
@@ -402,43 +425,6 @@ fn query_name(source: &NameSource, name: &NameSpec) -> String {
         (NameSourceUri::List(_), Some(version)) => format!("{}@{version}", name.name),
         _ => name.name.clone(),
     }
-}
-
-/// Asks a file.
-fn ask_file(path: &Path, specs: &[&NameSpec]) -> Vec<QueryResult> {
-    let file = FileSource::read(path);
-    let replies = specs.iter().map(|spec| {
-        let found = match &file {
-            Ok(file) => file.find(&spec.name),
-            Err(reason) => Err(reason.clone()),
-        };
-        let found = found.map_err(|reason| SourceError::Reply {
-            place: path.display().to_string(),
-            reason,
-        })?;
-        Ok(found.map(SourceReply::from))
-    });
-    replies.collect()
-}
-
-/// Asks a lock file.
-fn ask_lock(path: &Path, specs: &[&NameSpec]) -> Vec<QueryResult> {
-    let lock = LockFile::read(path).map_err(|reason| SourceError::Reply {
-        place: path.display().to_string(),
-        reason,
-    });
-    let replies = specs.iter().map(|spec| {
-        let lock = lock.as_ref().map_err(Clone::clone)?;
-        let locked = lock.names.get(&spec.to_string());
-        Ok(locked.map(|locked| {
-            SourceReply::from(Candidate {
-                outputs: BTreeMap::from([("out".into(), locked.path.clone())]),
-                nar_hash: Some(locked.nar_hash.clone()),
-                ..Candidate::default()
-            })
-        }))
-    });
-    replies.collect()
 }
 
 /// Notes that another source has another path.

@@ -123,13 +123,17 @@ fn search_pins(
         .map(String::as_str)
         .filter(|name| has_all(name, words))
         .collect();
-    let pins = access.pins(&uri.cache, &found);
+    let mut pins = Vec::new();
+    // The texts of all pins could fill the memory.
+    for names in found.chunks(PINS_AT_ONCE) {
+        for (name, pin) in names.iter().zip(access.pins(&uri.cache, names)) {
+            let pin = pin.map_err(|error| SourceError::Fetch(error.into()))?;
+            let pin = pin.and_then(|text| Pin::parse(&text).ok());
+            pins.extend(pin.map(|pin| (*name, pin)));
+        }
+    }
     let mut packages = Vec::new();
-    for (name, pin) in found.into_iter().zip(pins) {
-        let pin = pin.map_err(|error| SourceError::Fetch(error.into()))?;
-        let Some(pin) = pin.and_then(|text| Pin::parse(&text).ok()) else {
-            continue;
-        };
+    for (name, pin) in pins {
         let path = pin.full_path();
         let version = parse_list(&path).next().map_or("", |entry| entry.version);
         packages.push(FoundPackage {
@@ -142,6 +146,9 @@ fn search_pins(
     }
     Ok(packages)
 }
+
+/// How many pins are asked for at once.
+const PINS_AT_ONCE: usize = 512;
 
 fn search_file(
     source: &NameSource,

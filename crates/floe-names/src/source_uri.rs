@@ -37,7 +37,7 @@ pub enum NameSourceUri {
 
 impl NameSource {
     /// Whether this is a lock file, whose names may have the alias of another source.
-    pub(crate) fn is_lock(&self) -> bool {
+    pub fn is_lock(&self) -> bool {
         matches!(self.uri, NameSourceUri::Lock(_))
     }
 

@@ -24,6 +24,7 @@ use crate::finish::access_log::AccessLog;
 use crate::finish::access_log::writer::LogWriter;
 use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
+use crate::handlers::pin::check_pins;
 use crate::http::route::RouteSet;
 use crate::login_worker;
 use crate::metrics::Metrics;
@@ -128,6 +129,7 @@ impl Server {
         let dir = &config.store.store_dir;
         let encoders_max = config.encoders_max.unwrap_or(config.threads).get();
         let workers = config::workers(config.threads.get());
+        config.pins.as_deref().map_or(Ok(()), check_pins)?;
         let compressed_nars = config.compressed_cache.map(CompressedNarCache::open);
         let context = Context {
             cache_info: cache_info_text(dir, config.priority).into(),

@@ -39,7 +39,7 @@ pub use disk::{
 };
 pub use error::{DatabaseReader, StoreError, is_out_of_space};
 pub use events::{LostRecord, StoreEvent, StoreEvents};
-pub use locks::LockWait;
+pub use locks::{LockWait, open_lock_file};
 pub use options::WriteOptions;
 pub use progress::Progress;
 pub use query::{

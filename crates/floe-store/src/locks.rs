@@ -27,7 +27,7 @@ use crate::error::{IoContext, StoreError};
 ///
 /// Errors: those of the system; [`std::io::ErrorKind::InvalidData`] for a link or another file that
 /// is not regular.
-pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
+pub fn open_lock_file(path: &Path) -> Result<File, StoreError> {
     let (directory, name) = Directory::open_parent(path)?;
     let opened = directory.entry(name).open_or_create_file();
     let (file, _) = opened.io_context("open the lock file", path)?;

@@ -8,15 +8,15 @@ use crate::error::Error;
 /// Reads and writes small objects of a store by their names, such as `pins/NAME`. Every method
 /// waits for the store.
 pub trait NamedObjects: Debug + Send + Sync {
-    /// Gets objects, all at once. Returns the results in the order of the names; `None` for an
+    /// Gets objects, many at once. Returns the results in the order of the names; `None` for an
     /// object that the store does not have. No cache between floe and the store may reply.
     fn get(&self, names: &[String], cancel: &Cancel) -> Vec<Result<Option<NamedObject>, Error>>;
 
     /// Writes an object whole or not at all, if the store has the expected version.
     fn put(&self, name: &str, contents: &[u8], expected: &Expected) -> Result<Written, Error>;
 
-    /// Deletes an object. An absent object is not an error.
-    fn delete(&self, name: &str) -> Result<(), Error>;
+    /// Deletes an object, if the store has the expected version. An absent object is not an error.
+    fn delete(&self, name: &str, expected: &Expected) -> Result<Written, Error>;
 
     /// Returns the names of the objects in a folder, such as `pins/`; `None` if the store cannot
     /// list them.
@@ -32,7 +32,7 @@ pub struct NamedObject {
     pub version: Option<String>,
 }
 
-/// The version that a write replaces.
+/// The version that a write replaces or deletes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// None: the object is new.
@@ -46,8 +46,8 @@ pub enum Expected {
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The store has the object. A store that knows no conditions has replaced any version.
+    /// The store has done it. A store that knows no conditions has replaced any version.
     Yes,
-    /// The store has another version, and nothing was written.
+    /// The store has another version, and has changed nothing.
     Conflict,
 }

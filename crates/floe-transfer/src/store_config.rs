@@ -27,6 +27,12 @@ pub trait StoreConfig: Equals + Debug + Display + Send + Sync {
         StoreFacts::default()
     }
 
+    /// Returns the address under which facts of the store are remembered: the text of `Display` and
+    /// the parameters that make another store of it.
+    fn address(&self) -> String {
+        self.to_string()
+    }
+
     /// Whether [`StoreConfig::open_target`] would create the store.
     fn is_new(&self) -> bool {
         false

@@ -1,8 +1,10 @@
 //! Small objects of a cache in a directory.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use floe_format::base16;
 use floe_hash::sha256;
@@ -23,15 +25,8 @@ impl NamedObjects for FileStorage {
         let directory = path.parent().unwrap_or(&self.directory);
         fs::create_dir_all(directory).map_err(file_error("create the directory", directory))?;
         // Another writer waits until the object of this one is there.
-        let lock = File::open(directory).and_then(|lock| lock.lock().map(|()| lock));
-        let _lock = lock.map_err(file_error("lock the directory", directory))?;
-        let found = self.get_named(name)?.and_then(|found| found.version);
-        let is_expected = match expected {
-            Expected::Any => true,
-            Expected::Absent => found.is_none(),
-            Expected::Version(version) => found.as_ref() == Some(version),
-        };
-        if !is_expected {
+        let _lock = lock(directory).map_err(file_error("lock the directory", directory))?;
+        if !self.has_expected(name, expected)? {
             return Ok(Written::Conflict);
         }
         let (file, temporary) = create_temporary_in(directory)?;
@@ -45,13 +40,18 @@ impl NamedObjects for FileStorage {
         Ok(Written::Yes)
     }
 
-    fn delete(&self, name: &str) -> Result<(), Error> {
-        crate::storage::WriteStorage::delete(self, name)?;
+    fn delete(&self, name: &str, expected: &Expected) -> Result<Written, Error> {
         let path = self.directory.join(name);
-        match path.parent().filter(|directory| directory.exists()) {
-            Some(directory) => sync_directory(directory),
-            None => Ok(()),
+        let Some(directory) = path.parent().filter(|directory| directory.exists()) else {
+            return Ok(Written::Yes);
+        };
+        let _lock = lock(directory).map_err(file_error("lock the directory", directory))?;
+        if !self.has_expected(name, expected)? {
+            return Ok(Written::Conflict);
         }
+        crate::storage::WriteStorage::delete(self, name)?;
+        sync_directory(directory)?;
+        Ok(Written::Yes)
     }
 
     fn list(&self, folder: &str, cancel: &Cancel) -> Result<Option<Vec<String>>, Error> {
@@ -65,7 +65,41 @@ impl NamedObjects for FileStorage {
     }
 }
 
+/// Locks a directory. Another user who may read it can lock it, too, so the wait has an end.
+fn lock(directory: &Path) -> io::Result<File> {
+    let lock = File::open(directory)?;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(LOCK_POLL),
+            Err(TryLockError::WouldBlock) => {
+                let reason = format!(
+                    "another process holds the lock for more than {} s",
+                    LOCK_TIMEOUT.as_secs()
+                );
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// How long a writer waits for another one, which takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
 impl FileStorage {
+    fn has_expected(&self, name: &str, expected: &Expected) -> Result<bool, Error> {
+        let found = self.get_named(name)?.and_then(|found| found.version);
+        Ok(match expected {
+            Expected::Any => true,
+            Expected::Absent => found.is_none(),
+            Expected::Version(version) => found.as_ref() == Some(version),
+        })
+    }
+
     fn get_named(&self, name: &str) -> Result<Option<NamedObject>, Error> {
         let path: &Path = &self.directory.join(name);
         match read_bounded(path) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use floe_format::pin::is_pin_name;
+use floe_format::pin::{PIN_LEN_MAX, is_pin_name};
 use floe_transfer::url::redact;
 use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, Written};
 use reqwest::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
@@ -12,20 +12,25 @@ use super::put::{object_headers, put_message};
 use super::reply_guard::ReplyGuard;
 use super::shared::HttpCacheShared;
 use super::storage::HttpStorage;
-use crate::request::{Message, RequestBody, status_error};
-use crate::storage::{Folder, ReadStorage as _, Replies, WriteStorage as _, list_names};
+use crate::request::{Message, RequestBody, exchange_up_to, status_error};
+use crate::storage::{
+    Folder, REQUESTS_MAX, ReadStorage as _, Replies, WriteStorage as _, list_names,
+};
 
 impl NamedObjects for HttpStorage {
     fn get(&self, names: &[String], cancel: &Cancel) -> Vec<Result<Option<NamedObject>, Error>> {
         let mut replies = Replies::new(cancel);
-        for (number, name) in names.iter().enumerate() {
-            let (shared, name) = (self.shared.clone(), name.clone());
-            let reply = ReplyGuard::new(replies.callback(move |result| (number, result)));
-            self.shared
-                .spawn(async move { reply.send(shared.get_named(&name).await) });
-        }
+        let mut unsent = names.iter().enumerate();
         let mut results: Vec<_> = names.iter().map(|_| None).collect();
         loop {
+            while replies.pending() < REQUESTS_MAX
+                && let Some((number, name)) = unsent.next()
+            {
+                let (shared, name) = (self.shared.clone(), name.clone());
+                let reply = ReplyGuard::new(replies.callback(move |result| (number, result)));
+                self.shared
+                    .spawn(async move { reply.send(shared.get_named(&name, PIN_LEN_MAX).await) });
+            }
             match replies.next() {
                 Ok(Some((number, result))) => results[number] = Some(result),
                 Ok(None) => break,
@@ -49,16 +54,12 @@ impl NamedObjects for HttpStorage {
         self.create()?;
         let (shared, name) = (self.shared.clone(), name.to_owned());
         let (contents, expected) = (contents.to_vec(), expected.clone());
-        let mut replies = Replies::new(&Cancel::default());
-        let reply = ReplyGuard::new(replies.callback(|written| written));
-        self.shared.spawn(async move {
-            reply.send(shared.put_named(&name, contents, &expected).await);
-        });
-        replies.only()?
+        self.wait(async move { shared.put_named(&name, contents, &expected).await })
     }
 
-    fn delete(&self, name: &str) -> Result<(), Error> {
-        crate::storage::WriteStorage::delete(self, name)
+    fn delete(&self, name: &str, expected: &Expected) -> Result<Written, Error> {
+        let (shared, name, expected) = (self.shared.clone(), name.to_owned(), expected.clone());
+        self.wait(async move { shared.delete_named(&name, &expected).await })
     }
 
     fn list(&self, folder: &str, cancel: &Cancel) -> Result<Option<Vec<String>>, Error> {
@@ -69,9 +70,14 @@ impl NamedObjects for HttpStorage {
             return list_names(list, Folder::Pins, cancel).map(Some);
         }
         // floe serve replies with a name in each line.
-        let found = match NamedObjects::get(self, &[folder.to_owned()], cancel).pop() {
-            Some(Ok(Some(found))) => found,
-            Some(Err(error)) if !is_refusal(&error) => return Err(error),
+        let (shared, folder) = (self.shared.clone(), folder.to_owned());
+        let mut replies = Replies::new(cancel);
+        let reply = ReplyGuard::new(replies.callback(|found| found));
+        self.shared
+            .spawn(async move { reply.send(shared.get_named(&folder, LIST_LEN_MAX).await) });
+        let found = match replies.only()? {
+            Ok(Some(found)) => found,
+            Err(error) if !is_refusal(&error) => return Err(error),
             _ => return Ok(None),
         };
         let text = String::from_utf8(found.contents).unwrap_or_default();
@@ -79,6 +85,19 @@ impl NamedObjects for HttpStorage {
         // Another server sends a page.
         let are_names = names.iter().all(|name| is_pin_name(name));
         Ok(are_names.then_some(names))
+    }
+}
+
+impl HttpStorage {
+    /// Waits for a change, which a cancellation does not leave half-done.
+    fn wait(
+        &self,
+        change: impl Future<Output = Result<Written, Error>> + Send + 'static,
+    ) -> Result<Written, Error> {
+        let mut replies = Replies::new(&Cancel::default());
+        let reply = ReplyGuard::new(replies.callback(|written| written));
+        self.shared.spawn(async move { reply.send(change.await) });
+        replies.only()?
     }
 }
 
@@ -94,22 +113,45 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl HttpCacheShared {
-    async fn get_named(self: &Arc<Self>, name: &str) -> Result<Option<NamedObject>, Error> {
+    async fn get_named(
+        self: &Arc<Self>,
+        name: &str,
+        len_max: usize,
+    ) -> Result<Option<NamedObject>, Error> {
         let mut message = Message::from(Method::GET);
         // A proxy must ask the server.
         let no_cache = HeaderValue::from_static("no-cache");
         message.headers.insert(CACHE_CONTROL, no_cache);
-        let reply = self.write(name, message).await?;
+        let url = self.object_url(name)?;
+        let reply = exchange_up_to(&self.client, url.clone(), message, len_max).await?;
         match reply.status {
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
             status if status.is_success() => Ok(Some(NamedObject {
                 version: etag(&reply.headers),
                 contents: reply.body,
             })),
-            status => {
-                let shown = redact(&self.object_url(name)?);
-                Err(status_error(&shown, status, &reply.headers))
-            }
+            status => Err(status_error(&redact(&url), status, &reply.headers)),
+        }
+    }
+
+    async fn delete_named(
+        self: &Arc<Self>,
+        name: &str,
+        expected: &Expected,
+    ) -> Result<Written, Error> {
+        let mut message = Message::from(Method::DELETE);
+        add_condition(&mut message.headers, expected);
+        let mut reply = self.write(name, message).await?;
+        if reply.status == StatusCode::NOT_IMPLEMENTED {
+            // The server knows no conditions.
+            reply = self.write(name, Method::DELETE.into()).await?;
+        }
+        match reply.status {
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Written::Yes),
+            status if status.is_success() => Ok(Written::Yes),
+            StatusCode::PRECONDITION_FAILED => Ok(Written::Conflict),
+            _ if self.is_conflict(&reply) => Ok(Written::Conflict),
+            _ => Err(self.refusal(name, &reply)?),
         }
     }
 
@@ -120,16 +162,7 @@ impl HttpCacheShared {
         expected: &Expected,
     ) -> Result<Written, Error> {
         let mut headers = object_headers(name);
-        match expected {
-            Expected::Any => {}
-            Expected::Absent => {
-                headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
-            }
-            Expected::Version(version) => {
-                let version = HeaderValue::from_str(version);
-                headers.extend(version.ok().map(|version| (IF_MATCH, version)));
-            }
-        }
+        add_condition(&mut headers, expected);
         let body = || RequestBody::Whole(contents.clone().into());
         let mut reply = self
             .write(name, put_message(headers.clone(), body()))
@@ -152,6 +185,22 @@ impl HttpCacheShared {
         }
     }
 }
+
+fn add_condition(headers: &mut HeaderMap, expected: &Expected) {
+    match expected {
+        Expected::Any => {}
+        Expected::Absent => {
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        }
+        Expected::Version(version) => {
+            let version = HeaderValue::from_str(version);
+            headers.extend(version.ok().map(|version| (IF_MATCH, version)));
+        }
+    }
+}
+
+/// The longest list of pins in bytes that a server sends.
+const LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 
 /// Returns the strong `ETag` of a reply. A weak one is no condition of a write.
 fn etag(headers: &HeaderMap) -> Option<String> {

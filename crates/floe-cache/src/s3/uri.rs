@@ -172,6 +172,14 @@ impl StoreConfig for S3CacheUri {
         }
     }
 
+    /// Another endpoint may have a bucket of this name.
+    fn address(&self) -> String {
+        match &self.s3.endpoint {
+            Some(endpoint) => format!("{self}?endpoint={endpoint}"),
+            None => self.to_string(),
+        }
+    }
+
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let network = context.session.service::<Network>()?;
         let storage = self.storage(&network)?;

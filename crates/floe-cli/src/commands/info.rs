@@ -18,6 +18,7 @@ use crate::args::PathArgs;
 use crate::display::{Display, eprint_error};
 use crate::links::StoreNames;
 use crate::options::Settings;
+use crate::package_names::lock::check_source;
 use crate::package_names::{First, PackageNames};
 use crate::path_names;
 use crate::stdout::print;
@@ -107,7 +108,11 @@ pub(super) fn requested(
             };
             let texts = path_names::as_files(names.follow(&arguments));
             match packages {
-                Some(packages) => packages.resolve(&arguments, texts)?.texts,
+                Some(packages) => {
+                    let found = packages.resolve(&arguments, texts)?;
+                    check_source(source, &found.names, &Cancel::default())?;
+                    found.texts
+                }
                 None => texts,
             }
         }

@@ -13,7 +13,7 @@ use floe_config::{StoreAccess, StoreChoice, read_secret_keys};
 use floe_copy::{SourceOrder, Sources};
 use floe_format::pin::is_pin_name;
 use floe_format::{SecretKey, StoreDir, StorePath, base16};
-use floe_names::{NameSpec, NewPin, PinError};
+use floe_names::{NewPin, PinError, PinsUri};
 use floe_transfer::{Cancel, Error, Events, NamedObjects, PathSpec, Session, StoreConfig};
 use serde_json::json;
 
@@ -21,6 +21,7 @@ use super::random;
 use crate::display::{Display, eprint_line, warn};
 use crate::exit::UsageError;
 use crate::options::{Settings, environment};
+use crate::package_names::{package_name, seen_pins};
 use crate::signals;
 use crate::stdout::print;
 use args::{PinArgs, UnpinArgs};
@@ -33,16 +34,32 @@ pub(crate) fn run(args: &PinArgs) -> anyhow::Result<()> {
     let cache = PinnedCache::open(&settings, args.to.as_deref())?;
     let keys = cache.secret_keys()?;
     let (store_dir, path) = cache.find_path(&settings, args)?;
+    let address = PinsUri::of_cache(&cache.config.address()).map(|uri| uri.shown());
+    let mut seen = seen_pins(&settings);
+    let known_cache_id = address.as_deref().and_then(|it| seen.cache_id(it));
     let new = NewPin {
         name: &args.name,
         store_dir,
         path,
-        new_cache_id: base16::encode(&random::<16>()?),
+        new_cache_id: match known_cache_id {
+            Some(id) if !args.allow_downgrade => id.to_owned(),
+            _ => base16::encode(&random::<16>()?),
+        },
+        known_cache_id: known_cache_id.filter(|_| !args.allow_downgrade),
     };
     let trusted = settings.config.trusted_keys(Default::default());
     let cancel = &cache.session.cancel;
     let pinned = floe_names::pin(&*cache.objects, &new, (&keys, &trusted), cancel);
     let pin = pinned.map_err(|error| cache.failed("pin", &args.name, error))?;
+    if let Some(address) = address {
+        seen.record(&address, &pin, args.allow_downgrade);
+        if let Err(error) = seen.save() {
+            warn(format_args!(
+                "cannot remember the serial number of the pin: {error}; an older pin would be \
+                 accepted later"
+            ));
+        }
+    }
     let signers: Vec<&str> = keys.iter().map(SecretKey::name).collect();
     if args.json {
         return print(json!({
@@ -181,12 +198,12 @@ fn set_keys(settings: &mut Settings, files: &[PathBuf]) -> anyhow::Result<()> {
 
 /// Checks that commands can take a name for the one of a pin.
 fn check_name(name: &str) -> Result<(), UsageError> {
-    let is_bare = NameSpec::parse(name).is_ok_and(|spec| spec.name == name);
+    let is_bare = package_name(name).is_some_and(|spec| spec.name == name);
     if is_bare && is_pin_name(name) {
         return Ok(());
     }
     Err(UsageError(format!(
         "cannot use {name:?} as the name of a pin: it has letters, digits, -, _ and dots, at most \
-         128, and its last part is not the name of an output, such as dev"
+         128, it is not a hash part, and its last part is not the name of an output, such as dev"
     )))
 }

@@ -67,7 +67,7 @@ impl Fetcher<'_> {
     /// Opens the small objects of a cache: one of the command, or another one.
     fn objects(&self, cache: &str) -> Result<Arc<dyn NamedObjects>, Error> {
         let mut known = self.caches.iter();
-        let config = match known.find(|config| config.to_string() == cache) {
+        let config = match known.find(|config| config.address() == cache) {
             Some(config) => config.clone(),
             None => resolve_store_uri(cache, &self.settings.context)?,
         };
@@ -77,16 +77,13 @@ impl Fetcher<'_> {
             reason: "it has no pins, because it is not a binary cache".into(),
         })
     }
-}
 
-impl Access for Fetcher<'_> {
-    fn fetch(&self, requests: Vec<DocumentRequest>) -> Fetched {
-        let session = self.session();
-        let network = session.service::<Network>()?;
-        fetch_documents(&network, requests, &session.cancel)
-    }
-
-    fn narinfos(&self, paths: &[StorePath]) -> Result<Vec<Option<NarInfo>>, Error> {
+    /// Queries the narinfos of paths: of each path the first one that is accepted.
+    pub(super) fn query_narinfos(
+        &self,
+        paths: &[StorePath],
+        accepts: &dyn Fn(&NarInfo) -> bool,
+    ) -> Result<Vec<Option<NarInfo>>, Error> {
         let mut found: HashMap<StorePath, NarInfo> = HashMap::new();
         let mut failure = None;
         for source in &self.sources()?.list {
@@ -98,11 +95,12 @@ impl Access for Fetcher<'_> {
             let limit = (self.settings.closure_limit(), &self.session().cancel);
             match source.query_closure(&specs, false, limit) {
                 Ok(queried) => {
+                    let accepted = queried.found.into_iter().filter(|(_, it)| accepts(it));
                     let mut owners = self.owners.borrow_mut();
-                    for path in queried.found.keys() {
+                    for (path, narinfo) in accepted {
                         owners.insert(path.clone(), source.clone());
+                        found.insert(path, narinfo);
                     }
-                    found.extend(queried.found);
                 }
                 // The cache has another path with this hash part.
                 Err(Error::WrongName { .. }) => {}
@@ -114,6 +112,18 @@ impl Access for Fetcher<'_> {
             Some(error) if paths.iter().any(|path| !found.contains_key(path)) => Err(error),
             _ => Ok(paths.iter().map(|path| found.get(path).cloned()).collect()),
         }
+    }
+}
+
+impl Access for Fetcher<'_> {
+    fn fetch(&self, requests: Vec<DocumentRequest>) -> Fetched {
+        let session = self.session();
+        let network = session.service::<Network>()?;
+        fetch_documents(&network, requests, &session.cancel)
+    }
+
+    fn narinfos(&self, paths: &[StorePath]) -> Result<Vec<Option<NarInfo>>, Error> {
+        self.query_narinfos(paths, &|_| true)
     }
 
     fn pins(&self, cache: &str, names: &[&str]) -> Vec<Result<Option<Vec<u8>>, Error>> {

@@ -37,12 +37,13 @@ pub fn check_pin(
         return refused(format!("its pin is for the name {}", pin.name));
     }
     if let Some(id) = seen.cache_id(cache).filter(|id| *id != pin.cache_id) {
-        return refused(format!(
+        // The other checks count also for a cache that the user has allowed.
+        refused(format!(
             "its pin is for the cache {}, and this cache was {id} before; if it was made anew, use \
              --allow-downgrade once",
             pin.cache_id
         ))
-        .or_else(|error| allow(policy, error));
+        .or_else(|error| allow(policy, error))?;
     }
     if pin.time > now + CLOCK_SKEW {
         return refused(format!(
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(check(&pin(7), &policy()), Ok(()));
         assert_eq!(check(&pin(8), &policy()), Ok(()));
         let other_path = StorePath::parse(&format!("{}-web-7", "1".repeat(32))).unwrap();
-        let refused: [(Pin, &str, bool); 6] = [
+        let refused: [(Pin, &str, bool); 7] = [
             (pin(6), "serial number 6, and this machine has seen 7", true),
             (
                 changed(|pin| pin.path = other_path.clone()),
@@ -182,6 +183,11 @@ mod tests {
             (
                 changed(|pin| pin.time = NOW + 7200),
                 "made 2 hours in the future",
+                false,
+            ),
+            (
+                changed(|pin| (pin.cache_id, pin.time) = ("b".repeat(32), NOW + 7200)),
+                "this cache was aaaa",
                 false,
             ),
             (

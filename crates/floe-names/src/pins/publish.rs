@@ -1,11 +1,12 @@
 //! Writes pins.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floe_format::pin::{Pin, is_cache_id};
 use floe_format::{SecretKey, StoreDir, StorePath, TrustedKeys};
-use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, Written};
+use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, RetryPolicy, Written};
 
 use super::{PINS_INFO, pin_object};
 use crate::cache_file::now;
@@ -19,8 +20,10 @@ pub struct NewPin<'a> {
     pub store_dir: StoreDir,
     /// The path.
     pub path: StorePath,
-    /// A random identifier for a cache that has none.
+    /// An identifier for a cache that has none: the one that it had before, or a random one.
     pub new_cache_id: String,
+    /// The identifier that the cache had before, if another one is to be refused.
+    pub known_cache_id: Option<&'a str>,
 }
 
 /// Why a pin cannot be written.
@@ -37,6 +40,22 @@ pub enum PinError {
         /// The cause.
         reason: String,
     },
+    /// The cache has another identifier than before.
+    #[error(
+        "the cache has the identifier {found}, and had {known} before; it may be a copy of another \
+         cache, in which the pin would count, too; if it was made anew, use --allow-downgrade once"
+    )]
+    OtherCache {
+        /// The identifier that the cache has.
+        found: String,
+        /// The identifier that it had before.
+        known: String,
+    },
+    /// No pin can have a greater serial number.
+    #[error(
+        "the pin before has the greatest serial number that there is; delete it with floe unpin"
+    )]
+    LastSerial,
     /// Others write the same pin again and again.
     #[error("others write it at the same time; try again later")]
     Busy,
@@ -62,24 +81,34 @@ pub fn pin(
     trusted.extend(keys.iter().map(SecretKey::public));
     let name = pin_object(new.name);
     let names = [name.clone(), PINS_INFO.to_owned()];
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
+        pause(attempt);
         if cancel.is_raised() {
             return Err(Error::Cancelled.into());
         }
-        let mut found = objects.get(&names, cancel).into_iter();
-        let current = found.next().transpose()?.flatten();
-        let info = found.next().transpose()?.flatten();
-        let Some(cache_id) = info.map(|info| parse_info(&info.contents)).transpose()? else {
+        let (current, cache_id) = get_current(objects, &names, cancel)?;
+        let Some(cache_id) = cache_id else {
             let info = format!("CacheId: {}\n", new.new_cache_id);
             // Another writer may have made it; then that one counts.
             objects.put(PINS_INFO, info.as_bytes(), &Expected::Absent)?;
             continue;
         };
+        if let Some(known) = new.known_cache_id.filter(|known| *known != cache_id) {
+            return Err(PinError::OtherCache {
+                found: cache_id,
+                known: known.to_owned(),
+            });
+        }
         let before = current
             .as_ref()
             .and_then(|it| Pin::parse(&it.contents).ok());
-        let before = before.filter(|pin| pin.trusted_by(&trusted).is_some());
-        let next_serial = before.map_or(0, |pin| pin.serial.saturating_add(1));
+        // A pin that was copied here from another cache or name does not count.
+        let before = before.filter(|pin| {
+            let is_own = pin.name == new.name && pin.cache_id == cache_id;
+            is_own && pin.trusted_by(&trusted).is_some()
+        });
+        let next_serial = before.map_or(Some(0), |pin| pin.serial.checked_add(1));
+        let next_serial = next_serial.ok_or(PinError::LastSerial)?;
         let mut pin = Pin {
             name: new.name.to_owned(),
             store_dir: new.store_dir.clone(),
@@ -94,20 +123,42 @@ pub fn pin(
         }
         let text = pin.to_string();
         let expected = expected(current);
-        let written = objects.put(&name, text.as_bytes(), &expected)?;
-        // The reply to the first attempt may be lost, or the server may know no conditions.
-        let stored = objects
-            .get(&names[..1], cancel)
-            .pop()
-            .transpose()?
-            .flatten();
+        // The reply to the first attempt may be lost, or the server may know no conditions. So only
+        // what the cache has afterwards counts.
+        let (Written::Yes | Written::Conflict) = objects.put(&name, text.as_bytes(), &expected)?;
+        let (stored, cache_id) = get_current(objects, &names, cancel)?;
         let is_stored = stored.is_some_and(|stored| stored.contents == text.as_bytes());
-        match written {
-            Written::Yes | Written::Conflict if is_stored => return Ok(pin),
-            Written::Yes | Written::Conflict => {}
+        if is_stored && cache_id.as_ref() == Some(&pin.cache_id) {
+            return Ok(pin);
         }
     }
     Err(PinError::Busy)
+}
+
+/// Returns a pin and the identifier of the cache, as far as the cache has them.
+fn get_current(
+    objects: &dyn NamedObjects,
+    names: &[String],
+    cancel: &Cancel,
+) -> Result<(Option<NamedObject>, Option<String>), PinError> {
+    let mut found = objects.get(names, cancel).into_iter();
+    let current = found.next().transpose()?.flatten();
+    let info = found.next().transpose()?.flatten();
+    let cache_id = info.map(|info| parse_info(&info.contents)).transpose()?;
+    Ok((current, cache_id))
+}
+
+/// Waits before another attempt, so that writers that met do not meet again. The first attempts
+/// follow at once: a new cache needs two.
+fn pause(attempt: u32) {
+    let attempt = attempt.saturating_sub(2);
+    if attempt > 0 {
+        let pauses = RetryPolicy {
+            max_delay: PAUSE_MAX,
+            ..RetryPolicy::default()
+        };
+        thread::sleep(pauses.pause(attempt, &Error::Cancelled));
+    }
 }
 
 /// Returns the time in milliseconds since 1970.
@@ -122,11 +173,22 @@ fn milliseconds() -> u64 {
 /// Errors: [`PinError::Absent`], [`PinError::Cache`].
 pub fn unpin(objects: &dyn NamedObjects, name: &str, cancel: &Cancel) -> Result<(), PinError> {
     let name = pin_object(name);
-    let found = objects.get(std::slice::from_ref(&name), cancel).pop();
-    if found.transpose()?.flatten().is_none() {
-        return Err(PinError::Absent);
+    for attempt in 0..ATTEMPTS {
+        pause(attempt);
+        if cancel.is_raised() {
+            return Err(Error::Cancelled.into());
+        }
+        let found = objects.get(std::slice::from_ref(&name), cancel).pop();
+        let found = found.transpose()?.flatten();
+        if found.is_none() {
+            return Err(PinError::Absent);
+        }
+        // A pin that another writer has moved meanwhile is the one to delete.
+        if objects.delete(&name, &expected(found))? == Written::Yes {
+            return Ok(());
+        }
     }
-    Ok(objects.delete(&name)?)
+    Err(PinError::Busy)
 }
 
 fn expected(current: Option<NamedObject>) -> Expected {
@@ -150,4 +212,7 @@ fn parse_info(contents: &[u8]) -> Result<String, PinError> {
 }
 
 /// How often a pin is written while others write it, too.
-const ATTEMPTS: usize = 20;
+const ATTEMPTS: u32 = 20;
+
+/// The longest pause between two attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -1,11 +1,12 @@
 //! The pins that this machine has seen: a cache must not show older ones later.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use floe_format::pin::Pin;
+use floe_store::open_lock_file;
 use serde::{Deserialize, Serialize};
 
 use crate::cache_file::{now, replace_synced};
@@ -36,6 +37,10 @@ pub struct SeenPin {
     pub time: u64,
     /// When the cache has sent it last, in seconds since 1970.
     pub seen_at: u64,
+    /// Whether the cache has no pin of this name any more, and the user has accepted that. The
+    /// serial number still counts.
+    #[serde(default)]
+    pub is_withdrawn: bool,
 }
 
 /// The pins of a cache that were seen.
@@ -79,6 +84,16 @@ impl SeenPins {
         self.damage.as_deref()
     }
 
+    /// Whether there are pins that [`SeenPins::save`] has to write.
+    pub fn has_unsaved(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Returns the newest pin of a name, unless it was withdrawn.
+    pub(crate) fn current(&self, cache: &str, name: &str) -> Option<&SeenPin> {
+        self.find(cache, name).filter(|seen| !seen.is_withdrawn)
+    }
+
     /// Returns the newest pin of a name.
     pub fn find(&self, cache: &str, name: &str) -> Option<&SeenPin> {
         self.caches.get(cache)?.pins.get(name)
@@ -97,16 +112,28 @@ impl SeenPins {
             // The user has allowed another cache at this address. Its serial numbers are its own.
             seen.id.clone_from(&pin.cache_id);
             seen.pins.clear();
+            self.changed.retain(|(changed, _), _| changed != cache);
         }
         let new = SeenPin {
             serial: pin.serial,
             path: pin.full_path(),
             time: pin.time,
             seen_at: now(),
+            is_withdrawn: false,
         };
         seen.pins.insert(pin.name.clone(), new);
         let key = (cache.to_owned(), pin.name.clone());
         self.changed.insert(key, allows_downgrade);
+    }
+
+    /// Records that a cache has no pin of this name any more, and that the user accepts it.
+    pub(crate) fn record_withdrawal(&mut self, cache: &str, name: &str) {
+        let seen = self.caches.get_mut(cache);
+        if let Some(seen) = seen.and_then(|seen| seen.pins.get_mut(name)) {
+            seen.is_withdrawn = true;
+            let key = (cache.to_owned(), name.to_owned());
+            self.changed.insert(key, true);
+        }
     }
 
     /// Writes the new pins to the file.
@@ -122,28 +149,39 @@ impl SeenPins {
         let directory = file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory)?;
         // Another process may have seen other pins.
-        let lock = File::open(directory)?;
+        let lock = open_lock_file(&file.with_extension("lock")).map_err(io::Error::other)?;
         lock.lock()?;
         let mut contents = read(file)?;
         for ((cache, name), allows_downgrade) in &self.changed {
-            let own = &self.caches[cache];
+            let Some((id, pin)) = self.of_cache(cache, name) else {
+                continue;
+            };
             let written = contents.caches.entry(cache.clone()).or_default();
-            if written.id != own.id {
-                written.id.clone_from(&own.id);
+            if written.id != id {
+                if !written.id.is_empty() && !allows_downgrade {
+                    // The user has allowed the other cache in another process.
+                    continue;
+                }
+                id.clone_into(&mut written.id);
                 written.pins.clear();
             }
             let newer = written.pins.get(name);
-            let newer = newer.filter(|newer| newer.serial > own.pins[name].serial);
+            let newer = newer.filter(|newer| newer.serial > pin.serial);
             if newer.is_some() && !allows_downgrade {
                 continue;
             }
-            written.pins.insert(name.clone(), own.pins[name].clone());
+            written.pins.insert(name.clone(), pin.clone());
         }
         contents.version = VERSION;
         let text = serde_json::to_vec_pretty(&contents).map_err(io::Error::other)?;
         replace_synced(file, &[&text])?;
         self.changed.clear();
         Ok(())
+    }
+
+    fn of_cache(&self, cache: &str, name: &str) -> Option<(&str, &SeenPin)> {
+        let cache = self.caches.get(cache)?;
+        Some((&cache.id, cache.pins.get(name)?))
     }
 }
 
@@ -186,6 +224,45 @@ mod tests {
         }
     }
 
+    fn other_cache(pin: Pin) -> Pin {
+        Pin {
+            cache_id: "b".repeat(32),
+            ..pin
+        }
+    }
+
+    #[test]
+    fn cache_with_pins_of_two_identifiers_is_saved_with_the_last_one() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("pins.json");
+        let mut seen = SeenPins::open(Some(file.clone()));
+        seen.record("c", &pin(1), true);
+        let api = Pin {
+            name: "api".into(),
+            ..other_cache(pin(2))
+        };
+        seen.record("c", &api, true);
+        seen.save().unwrap();
+        let saved = SeenPins::open(Some(file));
+        assert_eq!(saved.find("c", "web"), None);
+        assert_eq!(saved.find("c", "api").unwrap().serial, 2);
+    }
+
+    #[test]
+    fn withdrawn_pin_is_remembered_for_its_serial_number_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("pins.json");
+        let mut seen = SeenPins::open(Some(file.clone()));
+        seen.record("c", &pin(7), false);
+        seen.record_withdrawal("c", "web");
+        seen.save().unwrap();
+        let mut seen = SeenPins::open(Some(file));
+        assert_eq!(seen.current("c", "web"), None);
+        assert_eq!(seen.find("c", "web").unwrap().serial, 7);
+        seen.record("c", &pin(8), false);
+        assert_eq!(seen.current("c", "web").unwrap().serial, 8);
+    }
+
     #[test]
     fn older_pin_of_another_process_does_not_replace_a_newer_one() {
         let place = tempfile::tempdir().unwrap();
@@ -200,6 +277,13 @@ mod tests {
         first.record("c", &pin(6), true);
         first.save().unwrap();
         assert_eq!(open().find("c", "web").unwrap().serial, 6);
+        second.record("c", &other_cache(pin(9)), true);
+        second.save().unwrap();
+        // Only this process has been told that the cache is another one.
+        first.record("c", &pin(8), false);
+        first.save().unwrap();
+        assert_eq!(open().cache_id("c"), Some(&*"b".repeat(32)));
+        assert_eq!(open().find("c", "web").unwrap().serial, 9);
         fs::write(&file, "{").unwrap();
         assert!(SeenPins::open(Some(file)).damage().is_some());
         let mut nowhere = SeenPins::open(Some("/dev/null/x/pins.json".into()));

@@ -7,6 +7,7 @@ use floe_cache::{Document, DocumentRequest, Fetched};
 use floe_transfer::Error;
 
 use super::*;
+use crate::lock::LockFile;
 
 const HASH: &str = "00000000000000000000000000000000";
 
@@ -115,4 +116,30 @@ fn source_that_does_not_reply_is_remembered() {
         error.starts_with("cannot find curl: cannot fetch http://h.example"),
         "{error}"
     );
+}
+
+#[test]
+fn lock_file_that_cannot_be_read_is_not_passed_over() {
+    let place = tempfile::tempdir().unwrap();
+    let lock = place.path().join("floe.lock");
+    let sources = [
+        NameSource::parse(&format!("lock:{}", lock.display())).unwrap(),
+        NameSource::parse("nixpkgs=hydra+http://h.example/p/j").unwrap(),
+    ];
+    let fetch = |requests: Vec<DocumentRequest>| -> Fetched {
+        Ok(requests.iter().map(|_| Ok(build("jq"))).collect())
+    };
+    let resolver = Resolver::new(&sources, options(), &fetch);
+    let mut memory = NameMemory::default();
+    let jq = &names(&["jq"])[0];
+    let empty = LockFile::new(hydra::machine_system(), BTreeMap::new());
+    fs::write(&lock, empty.to_text()).unwrap();
+    resolver
+        .resolve(std::slice::from_ref(jq), &mut memory)
+        .unwrap();
+    assert!(resolver.remembered(jq, &memory).is_some());
+    fs::write(&lock, "<<<<<<< ours").unwrap();
+    assert_eq!(resolver.remembered(jq, &memory), None);
+    let error = resolver.resolve(std::slice::from_ref(jq), &mut memory);
+    assert!(error.unwrap_err().to_string().contains("floe.lock"));
 }

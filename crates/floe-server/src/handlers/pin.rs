@@ -9,7 +9,23 @@ use floe_hash::sha256;
 use floe_store::{StoreError, list_directory, open_regular_file};
 
 use crate::context::Context;
+use crate::error::ServeError;
 use crate::http::response::{Response, etag_matches};
+
+/// Checks that the directory of the pins exists, so that a wrong name does not look like a cache
+/// whose pins were deleted.
+///
+/// Errors: [`ServeError::Io`].
+pub(crate) fn check_pins(directory: &Path) -> Result<(), ServeError> {
+    match list_directory(directory) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(ServeError::Io {
+            action: "serve the pins of the cache in",
+            path: directory.to_owned(),
+            source,
+        }),
+    }
+}
 
 /// Responds with a pin, or with the names of all pins.
 pub(crate) fn respond(context: &Context, name: &str, if_none_match: Option<&str>) -> Response {

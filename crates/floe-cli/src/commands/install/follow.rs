@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use anyhow::{anyhow, bail};
-use floe_names::{NameSpec, Origin};
+use floe_names::NameSpec;
 use floe_store::{Generation, Generations, Profile, StoreError, StoreLayout};
 use floe_transfer::{CANCEL_POLL, Error, StoreConfig};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -136,9 +136,6 @@ impl Follower<'_> {
         self.packages.read_seen_pins();
         let mut resolved = self.packages.ask(std::slice::from_ref(&self.spec))?;
         let resolved = resolved.remove(0);
-        if let Origin::Offline(why) = &resolved.origin {
-            bail!("cannot ask for the pin {}: {why}", self.spec);
-        }
         resolved.notes.iter().for_each(warn);
         let path = self.layout.store_dir.full_path(&resolved.path);
         let current = self.current()?;
@@ -236,7 +233,7 @@ impl Follower<'_> {
 
     /// Runs the command for a new generation. If it fails, switches back to the generation before,
     /// and runs the command for that.
-    fn switch(&self, path: &str, before: Option<u64>) -> anyhow::Result<()> {
+    fn switch(&mut self, path: &str, before: Option<u64>) -> anyhow::Result<()> {
         let failure = match self.run_command(path, false) {
             Ok(()) => return Ok(()),
             // The next process begins with the command again.
@@ -247,7 +244,10 @@ impl Follower<'_> {
             return Err(failure.context("there is no other generation to go back to"));
         };
         match self.switch_back(number) {
-            Ok(()) => Err(failure),
+            Ok(()) => {
+                self.state.give_up()?;
+                Err(failure)
+            }
             Err(error) => Err(failure.context(format!("cannot switch back: {error:#}"))),
         }
     }

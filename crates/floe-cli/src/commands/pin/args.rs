@@ -26,6 +26,9 @@ pub(crate) struct PinArgs {
     /// Do not ask whether the cache has the path, which another cache or floe serve may have
     #[arg(long)]
     pub(crate) no_check_path: bool,
+    /// Write the pin although the cache has another identifier than before
+    #[arg(long)]
+    pub(crate) allow_downgrade: bool,
     /// Print the pin as one JSON object
     #[arg(long)]
     pub(crate) json: bool,

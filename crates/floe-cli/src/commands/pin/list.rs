@@ -3,6 +3,7 @@
 use floe_format::TrustedKeys;
 use floe_format::pin::{Pin, is_pin_name};
 use floe_names::pin_object;
+use floe_transfer::NamedObject;
 use serde_json::{Value, json};
 
 use super::args::PinsArgs;
@@ -42,18 +43,14 @@ pub(crate) fn run(args: &PinsArgs) -> anyhow::Result<()> {
     } else {
         args.names.clone()
     };
-    let objects: Vec<String> = names.iter().map(|name| pin_object(name)).collect();
-    let found = cache.objects.get(&objects, cancel);
     let mut rows = Vec::new();
-    for (name, found) in names.into_iter().zip(found) {
-        let pin = match found? {
-            None => Err("the cache has no such pin".to_owned()),
-            Some(object) => match Pin::parse(&object.contents) {
-                Ok(pin) if pin.name != name => Err(format!("it is for the name {}", pin.name)),
-                pin => pin.map_err(|error| error.to_string()),
-            },
-        };
-        rows.push(Row { name, pin });
+    // The texts of all pins could fill the memory.
+    for names in names.chunks(NAMES_AT_ONCE) {
+        let objects: Vec<String> = names.iter().map(|name| pin_object(name)).collect();
+        let found = cache.objects.get(&objects, cancel);
+        for (name, found) in names.iter().zip(found) {
+            rows.push(Row::new(name, found?));
+        }
     }
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     let keys = settings.trusted_keys(&args.trust)?;
@@ -98,7 +95,22 @@ fn show(rows: &[Row], keys: &TrustedKeys) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How many pins are asked for at once.
+const NAMES_AT_ONCE: usize = 512;
+
 impl Row {
+    fn new(name: &str, found: Option<NamedObject>) -> Row {
+        let pin = match found {
+            None => Err("the cache has no such pin".to_owned()),
+            Some(object) => match Pin::parse(&object.contents) {
+                Ok(pin) if pin.name != name => Err(format!("it is for the name {}", pin.name)),
+                pin => pin.map_err(|error| error.to_string()),
+            },
+        };
+        let name = name.to_owned();
+        Row { name, pin }
+    }
+
     fn to_json(&self, keys: &TrustedKeys) -> Value {
         match &self.pin {
             Ok(pin) => json!({

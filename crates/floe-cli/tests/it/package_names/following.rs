@@ -179,8 +179,8 @@ fn follower_waits_for_a_cache_that_is_away() {
     assert_eq!(packages.current(), packages.old);
     server.fail("pins/greet", Fault::Status(500));
     run(&mut follow())
-        .expect(1)
-        .stderr_contains("cannot ask for the pin greet");
+        .expect(4)
+        .stderr_contains("cannot find greet: ");
     assert_eq!(packages.current(), packages.old);
     server.clear_faults();
     run(&mut follow()).expect(0);

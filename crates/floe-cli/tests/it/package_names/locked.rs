@@ -84,6 +84,24 @@ fn locked_names_have_their_paths_and_hashes() {
     );
     let present = install("both", "greet", &["--locked"]).expect(3);
     present.stderr_contains("its NAR hash is ");
+    // A new lock file keeps the hash of the old one, and the source.
+    let lock_again = || {
+        let words = ["lock", "greet", "--lock", &lock_option, "--from", &url];
+        run(&mut packages.floe(&words, &names))
+    };
+    lock_again().expect(3).stderr_contains("its NAR hash is ");
+    // The store has this path, and both names. The lock comes first all the same.
+    let mut program = floe(["run", "greet", "--lock", &lock_option, "--root", &root]);
+    packages.set_home(&mut program);
+    let refused = run(program.args(["--from", &url, "--names", &names, "--", "old"]));
+    refused.expect(3).stderr_contains("and the valid path ");
+    let mut info = floe(["info", "greet", "--locked", "--from", &url]);
+    packages.set_home(&mut info);
+    run(&mut info).expect(3).stderr_contains("its NAR hash is ");
+    fs::write(&lock, &text).unwrap();
+    let again = lock_again().expect(0).stdout;
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["names"]["greet"], object["names"]["greet"]);
     for (wrong, reason) in [
         (
             text.replace("\"version\": 1", "\"version\": 9"),

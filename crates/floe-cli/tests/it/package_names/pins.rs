@@ -208,6 +208,7 @@ fn names_and_paths_of_pins_are_checked() {
         "a b",
         "web.dev",
         "nixpkgs#x",
+        &"0".repeat(32),
         "",
         "ü",
         &"x".repeat(200),
@@ -227,6 +228,30 @@ fn names_and_paths_of_pins_are_checked() {
     run(&mut packages.set_home_of(without_key))
         .expect(2)
         .stderr_contains("no key is given");
+    // A copy of another cache has its identifier. The pin would count there, too.
+    let info = packages.cache.join("pins-info");
+    let own = fs::read(&info).unwrap();
+    fs::write(&info, format!("CacheId: {}\n", "e".repeat(32))).unwrap();
+    run(&mut packages.pin("greet", &packages.old))
+        .expect(1)
+        .stderr_contains("it may be a copy of another cache");
+    run(packages
+        .pin("greet", &packages.old)
+        .arg("--allow-downgrade"))
+    .expect(0);
+    fs::write(&info, own).unwrap();
+    run(packages
+        .pin("greet", &packages.old)
+        .arg("--allow-downgrade"))
+    .expect(0);
+    let greatest = |pin: &mut Pin| pin.serial = u64::MAX;
+    packages.write_pin(greatest);
+    run(&mut packages.pin("greet", &packages.old))
+        .expect(1)
+        .stderr_contains("the greatest serial number");
+    // The serial number of another name does not count.
+    packages.write_pin(|pin| (pin.name, pin.serial) = ("other".into(), u64::MAX));
+    run(&mut packages.pin("greet", &packages.old)).expect(0);
     let local = floe(["pins", "--from", "/nonexistent"]);
     run(&mut packages.set_home_of(local))
         .expect(2)
@@ -281,8 +306,23 @@ fn pins_are_served_and_listed() {
     ];
     let installed = run(&mut packages.floe(&words, &names)).expect(0);
     assert_eq!(installed.json()["paths"], json!([packages.old]));
-    // A present path of a pin needs no server.
+    // A present path of a pin needs no server, and a follower that has no reply says so.
+    let profile = packages.scratch.join("profile").display().to_string();
+    let follow = || {
+        let words = ["install", "--follow", "greet", "--from", &url];
+        let mut command = packages.set_home_of(floe(words));
+        command.args(["--root", &store, "--profile", &profile]);
+        run(command.args(["--option", "outage-timeout", "0"]))
+    };
+    follow().expect(0);
     drop(server);
+    follow().expect(4);
+    let missing = packages.scratch.join("absent").display().to_string();
+    let root = packages.scratch.join("origin").display().to_string();
+    let mut serve = floe(["serve", "--root", &root, "--pins", &missing]);
+    run(&mut serve)
+        .expect(1)
+        .stderr_contains("cannot serve the pins of the cache in");
     let words = ["run", "greet", "--from", &url, "--root", &store];
     let mut program = packages.floe(&words, &names);
     assert_eq!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use floe_hash::sha256;
-use floe_store::WrittenFile;
+use floe_store::{WrittenFile, open_lock_file};
 use rustix::fs::Mode;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl FollowState {
         let directory = state_dir.join("follow").join(name);
         let cannot = || format!("cannot use the state in {}", directory.display());
         fs::create_dir_all(&directory).with_context(cannot)?;
-        let lock = File::open(&directory).with_context(cannot)?;
+        let lock = open_lock_file(&directory.join("lock")).with_context(cannot)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
@@ -99,6 +99,12 @@ impl FollowState {
         self.done = Some(path.to_owned());
         self.running = None;
         self.write(&json!({ "done": path }))
+    }
+
+    /// Records that the command has failed, and the profile is back at the generation before.
+    pub(super) fn give_up(&mut self) -> anyhow::Result<()> {
+        self.running = None;
+        self.write(&json!({}))
     }
 
     fn write(&self, state: &Value) -> anyhow::Result<()> {
