@@ -4,6 +4,7 @@
 //! them with the committed corpus.
 
 use floe_format::{StoreDir, StorePath};
+use floe_wire::serve;
 use floe_wire::worker::{Request, ServerEvent, ServerInfo, ServerSession, Version};
 use floe_wire::{ClientEvent, ClientSession, Protocol, WireError};
 
@@ -20,6 +21,14 @@ pub fn check_worker_server(data: &[u8]) {
     let whole = server_events(data, data.len().max(1));
     assert_eq!(server_events(data, 1), whole);
     assert_eq!(server_events(data, 13), whole);
+}
+
+/// Checks that the events of `nix-store --serve` do not depend on how the client's bytes are cut
+/// into pieces.
+pub fn check_serve_server(data: &[u8]) {
+    let whole = serve_events(data, data.len().max(1));
+    assert_eq!(serve_events(data, 1), whole);
+    assert_eq!(serve_events(data, 13), whole);
 }
 
 /// The events as texts, and the fault that ended them. Data is joined.
@@ -79,6 +88,26 @@ fn server_events(data: &[u8], piece_len: usize) -> Events {
                         check_request(&request, &dir);
                         events.push(format!("{request:?}"));
                     }
+                    Ok(Some(event)) => events.push(format!("{event:?}")),
+                    Err(fault) => return (events, contents, without_len(fault)),
+                }
+            }
+        }
+    }
+    (events, contents, None)
+}
+
+fn serve_events(data: &[u8], piece_len: usize) -> Events {
+    let mut server = serve::ServerSession::new(StoreDir::default());
+    let (mut events, mut contents) = (Vec::new(), Vec::new());
+    for piece in data.chunks(piece_len) {
+        for piece in piece.chunks(server.space().len()) {
+            server.space()[..piece.len()].copy_from_slice(piece);
+            server.fill(piece.len());
+            loop {
+                match server.next_event(&mut Vec::new()) {
+                    Ok(None) => break,
+                    Ok(Some(serve::ServerEvent::Data(data))) => contents.extend_from_slice(data),
                     Ok(Some(event)) => events.push(format!("{event:?}")),
                     Err(fault) => return (events, contents, without_len(fault)),
                 }

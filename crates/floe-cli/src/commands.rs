@@ -14,7 +14,9 @@ pub(crate) mod list;
 pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod nix_copy_closure;
+pub(crate) mod nix_names;
 pub(crate) mod nix_serve;
+mod nix_store;
 pub(crate) mod optimise;
 mod pages;
 pub(crate) mod pin;
@@ -103,6 +105,9 @@ pub(crate) enum Command {
     /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
     #[command(version)]
     NixCopyClosure(nix_copy_closure::args::NixCopyClosureArgs),
+    /// Serve the store of this machine to clients that use ssh://, with the options of nix-store
+    #[command(version)]
+    NixStore(nix_store::args::NixStoreArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]
     NixServe {
@@ -168,6 +173,7 @@ impl Cli {
                 serve::run(&args)
             }
             Command::NixCopyClosure(args) => nix_copy_closure::run(&args),
+            Command::NixStore(args) => nix_store::run(&args),
             Command::NixServe { args } => nix_serve::run(&args),
             Command::Key(command) => key::run(command),
             Command::Bench(bench::args::BenchCommand::Copy(args)) => bench::run(&args),
@@ -237,6 +243,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     config::page::PAGES,
     serve::page::PAGES,
     nix_copy_closure::page::PAGES,
+    nix_store::page::PAGES,
     nix_serve::page::PAGES,
     key::page::PAGES,
     bench::page::PAGES,

@@ -8,6 +8,7 @@ mod default_profile;
 mod display;
 mod exit;
 mod exit_code;
+mod hosting;
 mod links;
 mod messages;
 mod nix_spellings;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(|| completions::with_values(commands::command_line()))
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
-    let line = commands::nix_copy_closure::command_line(std::env::args_os());
+    let line = commands::nix_names::command_line(std::env::args_os());
     let line = match commands::parse(line) {
         Ok(line) => line,
         Err(error) => return exit::report_usage(error, std::env::args_os()),

@@ -42,6 +42,7 @@ pub use events::{Event, EventSink, Events, ServerWait};
 pub use incoming_nar::{IncomingNar, NarContext, NarSink, NeededPaths};
 pub use named_objects::{Expected, NamedObject, NamedObjects, Written};
 pub use nar_stream::{Body, ChunkSource, NarDump, NarStream, NextChunk, WriteChunk};
+pub use nar_verifier::NarVerifier;
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use plain_text::plain_text;

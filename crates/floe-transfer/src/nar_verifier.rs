@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::planned_path::PlannedPath;
 
 /// Hashes a NAR chunk by chunk, and compares it at the end.
-pub(crate) struct NarVerifier<'a> {
+pub struct NarVerifier<'a> {
     info: &'a PathInfo,
     relies_on_content_address: bool,
     url: &'a str,
@@ -33,7 +33,7 @@ enum ContentsHasher {
 
 impl<'a> NarVerifier<'a> {
     /// Makes a verifier for `path`. Errors name `url`.
-    pub(crate) fn new(path: &'a PlannedPath, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
+    pub fn new(path: &'a PlannedPath, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
         let info = &path.narinfo.info;
         let contents = info.ca.and_then(|ca| {
             let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part().as_str());
@@ -66,7 +66,7 @@ impl<'a> NarVerifier<'a> {
 
     /// Hashes the next bytes. Fails as soon as the NAR exceeds its size, so that a small body
     /// cannot grow without end.
-    pub(crate) fn update(&mut self, chunk: &[u8]) -> Result<(), Error> {
+    pub fn update(&mut self, chunk: &[u8]) -> Result<(), Error> {
         self.size += chunk.len() as u64;
         if self.size > self.info.nar_size {
             let (expected, actual) = (self.info.nar_size, format!("more than {}", self.size - 1));
@@ -106,7 +106,7 @@ impl<'a> NarVerifier<'a> {
     }
 
     /// Compares everything. Returns the NAR hash.
-    pub(crate) fn finish(mut self) -> Result<Hash, Error> {
+    pub fn finish(mut self) -> Result<Hash, Error> {
         let actual = Hash::sha256(std::mem::take(&mut self.hasher).finish());
         let info = self.info;
         if self.size != info.nar_size {

@@ -1,9 +1,13 @@
 //! The serve protocol: the messages between a client and `nix-store --serve`.
 //!
 //! The source of the format is Nix's `serve-protocol.cc`, `serve-protocol-connection.cc` and
-//! `opServe` in `nix-store.cc`. floe speaks versions 2.5 to 2.7, whose messages are the same, as
-//! far as floe sends them. The other side executes commands in order, so the client sends many
-//! before it reads the first reply.
+//! `opServe` in `nix-store.cc`. As a client, floe speaks versions 2.5 to 2.7, whose messages are
+//! the same, as far as floe sends them; as the other side ([`ServerSession`]), 2.2 to 2.7. The
+//! other side executes commands in order, so the client sends many before it reads a reply.
+
+mod command;
+pub mod export;
+mod server;
 
 use floe_format::{Hash, PathInfo, StoreDir, StorePath};
 
@@ -12,9 +16,14 @@ use crate::input::{Input, TEXT_LEN_MAX};
 use crate::output;
 use crate::version::Version;
 use crate::worker::path_info::{
-    read_content_address, read_optional_path, read_paths, read_signatures, write_info, write_paths,
+    read_content_address, read_info as read_added_info, read_optional_path, read_paths,
+    read_signatures, write_info, write_paths,
 };
 use crate::worker::{Reply, ReplyKind, Request};
+
+pub use command::Command;
+pub use export::ImportedPath;
+pub use server::{BuildStatus, ServerEvent, ServerSession};
 
 /// The first number of a client.
 pub const CLIENT_MAGIC: u64 = 0x390c_9deb;

@@ -3,9 +3,6 @@
 pub(crate) mod args;
 pub(crate) mod page;
 
-use std::ffi::OsString;
-use std::path::Path;
-
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use floe_config::StoreAccess;
@@ -21,18 +18,6 @@ use crate::exit::UsageError;
 use crate::options::Settings;
 use crate::path_names;
 use args::NixCopyClosureArgs;
-
-/// Returns the command line of floe. If the program was called as `nix-copy-closure`, that is the
-/// command.
-pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut line: Vec<OsString> = arguments.into_iter().collect();
-    let name = line.first().and_then(|name| Path::new(name).file_name());
-    if name.is_some_and(|name| name == NAME) {
-        // `--help` shows both words.
-        line.splice(..1, ["floe".into(), NAME.into()]);
-    }
-    line
-}
 
 pub(crate) fn run(args: &NixCopyClosureArgs) -> anyhow::Result<()> {
     let mut uri = store_uri(&args.host)?;
@@ -129,7 +114,8 @@ fn store_uri(host: &str) -> anyhow::Result<String> {
     Ok(format!("ssh-ng://{}", address.replace('%', "%25")))
 }
 
-const NAME: &str = "nix-copy-closure";
+/// The name of the command, as that of Nix.
+pub(super) const NAME: &str = "nix-copy-closure";
 
 #[cfg(test)]
 mod tests {
@@ -156,14 +142,5 @@ mod tests {
         }
         let error = store_uri("http://u:secret@h?x").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
-    }
-
-    #[test]
-    fn program_name_selects_the_command() {
-        let line = |words: &[&str]| command_line(words.iter().map(OsString::from));
-        let expected = ["floe", "nix-copy-closure", "host"];
-        assert_eq!(line(&["/bin/nix-copy-closure", "host"]), expected);
-        assert_eq!(line(&["floe", "copy"]), ["floe", "copy"]);
-        assert!(line(&[]).is_empty());
     }
 }

@@ -126,6 +126,7 @@ impl Home {
             ("/etc/floe/", ""),
             ("/nix/var/nix/profiles/system", "./profile"),
             ("--from /mnt", "--from demo/source"),
+            ("root=/mnt'", "root=$PWD/hosted' < /dev/null"),
             (
                 "--program jq ./result -- . file.json",
                 "--program demo ./result",

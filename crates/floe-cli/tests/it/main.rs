@@ -29,6 +29,7 @@ mod faults;
 mod faulty_cache;
 mod gc_roots;
 mod hostile_nars;
+mod hosting;
 mod http2_faults;
 mod info;
 mod install;

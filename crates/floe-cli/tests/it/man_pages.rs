@@ -240,7 +240,7 @@ fn bash_completes_commands_options_and_values() {
             .map(|line| line.trim().to_owned())
             .collect::<BTreeSet<_>>()
     };
-    assert_eq!(complete("nix-s"), ["nix-serve".to_owned()].into());
+    assert_eq!(complete("nix-se"), ["nix-serve".to_owned()].into());
     assert_eq!(complete("inst"), ["install".to_owned()].into());
     assert_eq!(
         complete("install --out-l"),

@@ -43,7 +43,7 @@ const HINTS: &[(&str, &str)] = &[
         "floe has no such command; try floe --help",
     ),
     ("store path-from-hash-part x", "try floe info HASH"),
-    ("nix-store --export ./a", "floe has no such command"),
+    ("nix-store --export ./a", "try floe --help"),
     (
         "nix-store --add-root x -r ./a",
         "try floe install -o LINK PATH",

@@ -104,6 +104,18 @@ impl Database {
         Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
+    /// Returns the known paths of the outputs of a derivation, sorted by the names of the outputs.
+    pub(crate) fn derivation_outputs(
+        &self,
+        derivation: &StorePath,
+    ) -> Result<Vec<StorePath>, StoreError> {
+        let text = "select drv, path from DerivationOutputs \
+             where drv = (select id from ValidPaths where path = ?1) order by id";
+        let derivation = self.layout.store_dir.full_path(derivation);
+        let found = self.query_paths("look up outputs in", text, [derivation])?;
+        Ok(found.into_iter().map(|(_, path)| path).collect())
+    }
+
     /// Returns the references of a path, or `None` if the path is not valid. The other columns of
     /// its row need not parse.
     pub(crate) fn references(

@@ -110,6 +110,11 @@ impl StoreReader {
         self.database().referrers(path)
     }
 
+    /// Returns the known paths of the outputs of a valid derivation, which need not be valid.
+    pub fn derivation_outputs(&self, derivation: &StorePath) -> Result<Vec<StorePath>, StoreError> {
+        self.database().derivation_outputs(derivation)
+    }
+
     /// Finds all roots: links, temporary roots, and the files that processes use. Changes nothing.
     ///
     /// Errors: those of the database, of the directories of roots, and of the roots daemon.

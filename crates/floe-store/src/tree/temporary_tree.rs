@@ -34,6 +34,12 @@ impl TemporaryTree {
         &self.path
     }
 
+    /// Names the store path of a tree that was written before it was known.
+    pub fn for_path(mut self, path: &StorePath) -> TemporaryTree {
+        self.path = path.clone();
+        self
+    }
+
     /// The current location of the tree.
     pub fn location(&self) -> &Path {
         &self.location

@@ -15,3 +15,8 @@ fn bytes_of_a_daemon() {
 fn bytes_of_a_client() {
     check_files("worker_server", fuzz::check_worker_server);
 }
+
+#[test]
+fn bytes_of_a_client_of_ssh() {
+    check_files("serve_server", fuzz::check_serve_server);
+}

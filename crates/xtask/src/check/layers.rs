@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["floe-format"],
     &["floe-store", "floe-wire"],
     &["floe-transfer", "floe-server"],
-    &["floe-cache", "floe-remote"],
+    &["floe-cache", "floe-daemon", "floe-remote"],
     &["floe-copy", "floe-names"],
     &["floe-config"],
     &["floe-ffi", "floe-cli"],

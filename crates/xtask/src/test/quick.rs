@@ -57,6 +57,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "remote_stores::nix_copy_closure::copies_both_ways_with_each_option_of_nix",
     ),
     (
+        "nix_store",
+        "hosting::serve_protocol::real_clients_copy_both_ways",
+    ),
+    (
         "nix_serve",
         "serve_options::logs::each_program_name_has_its_own_access_log_format",
     ),

@@ -1,0 +1,74 @@
+//! floe as the other side of Nix's protocols: real clients copy to and from its stores.
+
+mod serve_protocol;
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use floe_testkit::{Corpus, Nix, Scratch, corpus, hide_nix_conf, nixes, run, scratch};
+use serde_json::Value;
+
+use crate::support::floe;
+
+/// A client with the store that floe hosts for it.
+struct Host<'a> {
+    nix: &'a Nix,
+    corpus: Corpus,
+    scratch: Scratch,
+}
+
+impl Host<'_> {
+    fn root(&self) -> PathBuf {
+        self.scratch.join("hosted")
+    }
+
+    /// floe under a name of Nix.
+    fn program(&self, name: &str) -> PathBuf {
+        let program = self.scratch.join(name);
+        if !program.exists() {
+            symlink(floe([""; 0]).get_program(), &program).unwrap();
+        }
+        program
+    }
+
+    /// The URI of the hosted store.
+    fn uri(&self, scheme: &str, program: &str) -> String {
+        let (program, root) = (self.program(program), self.root());
+        let (program, root) = (program.display(), root.display());
+        format!("{scheme}://localhost?remote-program={program}&remote-store={root}")
+    }
+
+    /// `nix copy` of the corpus.
+    fn nix_copy(&self, from: &str, to: &str) -> Command {
+        let words = ["copy", "--from", from, "--to", to, &self.corpus.root];
+        let mut command = self.nix.command("nix", words);
+        command.env_remove("NIX_REMOTE");
+        command.env("NIX_CONFIG", "experimental-features = nix-command");
+        command
+    }
+
+    fn rows(&self, root: &Path) -> Vec<Value> {
+        let root = root.to_str().unwrap();
+        let infos = self.nix.path_infos(root, &self.corpus.root);
+        assert_eq!(infos.len(), self.corpus.paths.len());
+        infos
+    }
+
+    /// Checks with Nix that a store has the corpus, with the rows of the original.
+    fn check_store(&self, root: &Path) {
+        self.nix.verify(root, self.corpus.paths.len());
+        assert_eq!(self.rows(root), self.rows(&self.corpus.store()));
+    }
+}
+
+fn with_hosts(check: impl Fn(&Host<'_>)) {
+    for nix in &nixes() {
+        let Some(corpus) = corpus("jq") else { return };
+        check(&Host {
+            nix,
+            corpus,
+            scratch: scratch(),
+        });
+    }
+}

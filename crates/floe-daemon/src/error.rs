@@ -1,0 +1,76 @@
+//! The reasons why a client is not served.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use floe_format::StorePath;
+use floe_store::StoreError;
+use floe_transfer::Error;
+use floe_wire::WireError;
+
+/// A reason why a client is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A path does not match its description.
+    #[error(transparent)]
+    Transfer(#[from] Error),
+    /// The client breaks the protocol.
+    #[error("cannot understand the client: {0}")]
+    Wire(#[from] WireError),
+    /// The connection cannot be read or written.
+    #[error("cannot {action} the client: {source}")]
+    Connection {
+        /// `read from` or `write to`.
+        action: &'static str,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The client ends the connection within a message.
+    #[error("the client has ended the connection in the middle of {0}")]
+    Ended(String),
+    /// The client may not do that.
+    #[error("cannot {action}: {reason}")]
+    Forbidden {
+        /// A verb with its object, such as `add PATH`.
+        action: String,
+        /// Why not, and what would help.
+        reason: String,
+    },
+    /// The path is not valid.
+    #[error("path '{0}' is not valid")]
+    NotValid(String),
+    /// A path refers to paths that are not valid.
+    #[error(
+        "cannot add {path}: its references {} are not valid; add them first",
+        list(missing)
+    )]
+    MissingReferences {
+        /// The path.
+        path: StorePath,
+        /// The references.
+        missing: BTreeSet<StorePath>,
+    },
+    /// The contents of a valid path have changed.
+    #[error(
+        "cannot export {path}: its contents have the hash {actual}, and {expected} is registered"
+    )]
+    Changed {
+        /// The path.
+        path: StorePath,
+        /// The registered hash.
+        expected: String,
+        /// The hash of the contents.
+        actual: String,
+    },
+    /// Missing paths cannot be fetched.
+    #[error("{0}")]
+    Substitute(String),
+}
+
+fn list(paths: &BTreeSet<StorePath>) -> String {
+    let names: Vec<&str> = paths.iter().map(StorePath::as_str).collect();
+    names.join(", ")
+}

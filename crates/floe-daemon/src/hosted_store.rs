@@ -1,0 +1,127 @@
+//! A store and the rights of its client.
+
+use std::collections::BTreeSet;
+
+use floe_format::{PathInfo, StoreDir, StorePath};
+use floe_store::{StoreLayout, StoreReader, StoreWriter, WriteOptions};
+
+use crate::access::Access;
+use crate::error::HostError;
+
+/// A store and the rights of its client.
+pub struct HostedStore {
+    pub(crate) access: Access,
+    /// Protects paths from collections until the connection ends.
+    writer: Option<StoreWriter>,
+    reader: StoreReader,
+    substitute: Option<Box<Substitute>>,
+}
+
+/// Fetches those of some paths that are missing, with their closures, as far as substituters have
+/// them. Returns the reason why some cannot be fetched.
+pub type Substitute = dyn Fn(&[StorePath]) -> Result<(), String> + Send + Sync;
+
+impl HostedStore {
+    /// Opens a store. Creates it if it does not exist and the client may write.
+    ///
+    /// Errors: those of [`StoreWriter::open_with`] and [`StoreReader::open`].
+    pub fn open(
+        layout: StoreLayout,
+        access: Access,
+        options: &WriteOptions,
+    ) -> Result<HostedStore, HostError> {
+        let writer = access
+            .may_write
+            .then(|| StoreWriter::open_with(layout.clone(), options))
+            .transpose()?;
+        Ok(HostedStore {
+            access,
+            writer,
+            reader: StoreReader::open_with(layout, options.lock_wait.clone())?,
+            substitute: None,
+        })
+    }
+
+    /// Sets how missing paths are fetched.
+    pub fn set_substitute(&mut self, substitute: Box<Substitute>) {
+        self.substitute = Some(substitute);
+    }
+
+    /// Whether paths need a signature if the client is not trusted.
+    pub fn requires_signatures(&self) -> bool {
+        self.access.requires_signatures
+    }
+
+    pub(crate) fn store_dir(&self) -> &StoreDir {
+        &self.reader.layout().store_dir
+    }
+
+    pub(crate) fn reader(&self) -> &StoreReader {
+        &self.reader
+    }
+
+    /// Returns the store for writing.
+    ///
+    /// Errors: [`HostError::Forbidden`].
+    pub(crate) fn writer(&self, action: &str) -> Result<&StoreWriter, HostError> {
+        self.writer.as_ref().ok_or_else(|| HostError::Forbidden {
+            action: action.to_owned(),
+            reason: "the client may only read; use --write".into(),
+        })
+    }
+
+    /// Returns which of some paths are valid. With `lock`, they are protected from collections
+    /// first. With `substitute`, missing ones are fetched first. A client that may only read gets
+    /// neither, as from Nix.
+    pub(crate) fn query_valid(
+        &self,
+        mut paths: BTreeSet<StorePath>,
+        (lock, substitute): (bool, bool),
+    ) -> Result<BTreeSet<StorePath>, HostError> {
+        if let (Some(writer), true) = (&self.writer, lock || substitute) {
+            writer.add_temp_roots(paths.iter())?;
+            // A collection that began before may not know these roots.
+            writer.wait_for_gc()?;
+        }
+        if self.writer.is_some() && substitute {
+            self.substitute(&paths)?;
+        }
+        let mut failure = None;
+        paths.retain(|path| {
+            let is_valid = self.reader.is_valid(path);
+            is_valid.unwrap_or_else(|error| {
+                failure.get_or_insert(error);
+                false
+            })
+        });
+        match failure {
+            Some(error) => Err(error.into()),
+            None => Ok(paths),
+        }
+    }
+
+    /// Fetches missing paths. Nix, too, reports a path that no substituter has only as not valid.
+    fn substitute(&self, paths: &BTreeSet<StorePath>) -> Result<(), HostError> {
+        let Some(substitute) = &self.substitute else {
+            return Ok(());
+        };
+        let mut missing = Vec::new();
+        for path in paths {
+            if !self.reader.is_valid(path)? {
+                missing.push(path.clone());
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        substitute(&missing).map_err(HostError::Substitute)
+    }
+
+    /// Returns the description of a valid path.
+    ///
+    /// Errors: [`HostError::NotValid`], and those of the database.
+    pub(crate) fn valid_path_info(&self, path: &StorePath) -> Result<PathInfo, HostError> {
+        let info = self.reader.path_info(path)?;
+        info.ok_or_else(|| HostError::NotValid(self.store_dir().full_path(path)))
+    }
+}

@@ -1,0 +1,207 @@
+//! Receives paths: hashes and unpacks their NARs, and registers them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::thread;
+use std::time::Duration;
+
+use floe_format::{Compression, Hash, NarInfo, PathInfo, StorePath};
+use floe_hash::Sha256;
+use floe_hash::hash_pool::{HashPool, Worker};
+use floe_store::{StagedPath, StoreWriter};
+use floe_transfer::{NarVerifier, PlannedPath};
+use floe_wire::serve::ImportedPath;
+
+use crate::access::CLIENT;
+use crate::error::HostError;
+use crate::hosted_store::HostedStore;
+
+/// Passes the chunks of one NAR to its argument.
+pub(crate) type ReadNar<'a> =
+    dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), HostError>) -> Result<(), HostError> + 'a;
+
+/// The paths that have arrived on a connection, and are not registered yet.
+pub(crate) struct Receiver<'s> {
+    store: &'s HostedStore,
+    writer: &'s StoreWriter,
+    worker: Worker,
+    staged: Vec<StagedPath>,
+    staged_paths: HashSet<StorePath>,
+}
+
+impl<'s> Receiver<'s> {
+    /// Makes a receiver without paths.
+    ///
+    /// Errors: [`HostError::Forbidden`].
+    pub(crate) fn new(store: &'s HostedStore) -> Result<Receiver<'s>, HostError> {
+        let pool = HashPool::sequential(1, None);
+        let ticket = pool.tickets().next();
+        Ok(Receiver {
+            store,
+            writer: store.writer("add paths")?,
+            worker: ticket
+                .ok_or(floe_transfer::Error::Internal("no worker"))?
+                .start(),
+            staged: Vec::new(),
+            staged_paths: HashSet::new(),
+        })
+    }
+
+    /// Whether enough paths are staged for one registration.
+    pub(crate) fn is_full(&self) -> bool {
+        self.staged.len() >= BATCH_LEN
+    }
+
+    /// Receives a path. `is_trusted` tells whether the path needs no signature. The NAR of a path
+    /// that is valid already is read and dropped.
+    ///
+    /// Errors: those of [`crate::Access`], of `read` and of the store; those of a NAR that does not
+    /// match.
+    pub(crate) fn receive(
+        &mut self,
+        mut info: PathInfo,
+        is_trusted: bool,
+        read: &mut ReadNar<'_>,
+    ) -> Result<(), HostError> {
+        let dir = self.store.store_dir();
+        let access = &self.store.access;
+        let relies_on_content_address = access.check_path(&info, dir, is_trusted)?;
+        if !is_trusted {
+            info.ultimate = false;
+        }
+        info.drop_junk_signatures(dir, &access.trusted_keys);
+        if self.is_present(&info)? {
+            return read(&mut |_| Ok(()));
+        }
+        let planned = planned(info, relies_on_content_address);
+        let mut verifier = NarVerifier::new(&planned, CLIENT, &self.worker);
+        let mut tree = self.writer.tree_writer(&planned.narinfo.info.path);
+        read(&mut |chunk| {
+            verifier.update(chunk)?;
+            Ok(tree.write(chunk)?)
+        })?;
+        verifier.finish()?;
+        let tree = tree.finish()?;
+        self.stage(StagedPath {
+            tree,
+            info: planned.narinfo.info,
+        });
+        Ok(())
+    }
+
+    /// Receives a path of an export, whose description follows its NAR.
+    ///
+    /// Errors: as [`Receiver::receive`]; [`HostError::Forbidden`] for a client that is not trusted,
+    /// because an export has no signatures.
+    pub(crate) fn import(
+        &mut self,
+        read: &mut ReadNar<'_>,
+        read_info: &mut dyn FnMut() -> Result<ImportedPath, HostError>,
+    ) -> Result<(), HostError> {
+        if !self.store.access.is_trusted && self.store.access.requires_signatures {
+            return Err(HostError::Forbidden {
+                action: "import paths".into(),
+                reason: "they have no signatures, and you are not a trusted user; use nix copy"
+                    .into(),
+            });
+        }
+        let (mut hasher, mut nar_size) = (Sha256::new(), 0);
+        let mut tree = self.writer.tree_writer(&unknown_path()?);
+        read(&mut |chunk| {
+            hasher.update(chunk);
+            nar_size += chunk.len() as u64;
+            Ok(tree.write(chunk)?)
+        })?;
+        let tree = tree.finish()?;
+        let imported = read_info()?;
+        let info = PathInfo {
+            nar_hash: Hash::sha256(hasher.finish()),
+            nar_size,
+            references: imported.references,
+            deriver: imported.deriver,
+            signatures: BTreeSet::new(),
+            ca: None,
+            registration_time: None,
+            ultimate: false,
+            path: imported.path,
+        };
+        if !self.is_present(&info)? {
+            let tree = tree.for_path(&info.path);
+            self.stage(StagedPath { tree, info });
+        }
+        Ok(())
+    }
+
+    /// Protects a path and its references from collections. Returns whether the path is there.
+    fn is_present(&self, info: &PathInfo) -> Result<bool, HostError> {
+        self.writer
+            .add_temp_roots([&info.path].into_iter().chain(&info.references))?;
+        let is_staged = self.staged_paths.contains(&info.path);
+        Ok(is_staged || self.writer.path_info(&info.path)?.is_some())
+    }
+
+    fn stage(&mut self, staged: StagedPath) {
+        self.staged_paths.insert(staged.info.path.clone());
+        self.staged.push(staged);
+    }
+
+    /// Registers all staged paths.
+    ///
+    /// Errors: those of the store, and [`HostError::MissingReferences`]. The other paths are
+    /// registered.
+    pub(crate) fn commit(&mut self) -> Result<(), HostError> {
+        self.staged_paths.clear();
+        let mut batch = std::mem::take(&mut self.staged);
+        let mut failure = None;
+        while !batch.is_empty() {
+            let mut outcome = self.writer.register(batch)?;
+            if let Some((_, error)) = outcome.refused.pop() {
+                failure = failure.or(Some(error.into()));
+            }
+            if let Some((staged, missing)) = outcome.missing_references.pop() {
+                let path = staged.info.path;
+                failure = failure.or(Some(HostError::MissingReferences { path, missing }));
+            }
+            batch = outcome.busy;
+            if !batch.is_empty() {
+                thread::sleep(BUSY_POLL);
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Receiver<'_> {
+    /// Registers what has arrived whole, so that a client that comes back need not send it again.
+    fn drop(&mut self) {
+        // The client is away, or gets another error.
+        let _: Result<(), HostError> = self.commit();
+    }
+}
+
+fn planned(info: PathInfo, relies_on_content_address: bool) -> PlannedPath {
+    PlannedPath {
+        narinfo: NarInfo {
+            info,
+            url: String::new(),
+            compression: Compression::None,
+            file_hash: None,
+            file_size: None,
+        },
+        source: 0,
+        local_copies: Vec::new(),
+        is_recovered: false,
+        relies_on_content_address,
+    }
+}
+
+/// Returns the path under which a tree is unpacked before its own path is known.
+fn unknown_path() -> Result<StorePath, HostError> {
+    let path = StorePath::parse("00000000000000000000000000000000-import");
+    Ok(path.map_err(|_| floe_transfer::Error::Internal("the name of an import is not valid"))?)
+}
+
+/// How many paths are registered at once: each registration waits for the disk.
+const BATCH_LEN: usize = 64;
+
+/// Long beside a registration, short enough that a user does not notice it.
+const BUSY_POLL: Duration = Duration::from_millis(50);

@@ -1,0 +1,94 @@
+//! The serve protocol: `nix-store --serve`.
+
+mod connection;
+mod queries;
+
+use std::os::fd::OwnedFd;
+
+use floe_wire::serve::{BuildStatus, Command};
+
+use crate::error::HostError;
+use crate::hosted_store::HostedStore;
+use connection::Connection;
+
+/// Serves a store over the serve protocol until the client ends the connection.
+///
+/// The protocol has no error messages: the caller prints the error, and ends the connection.
+///
+/// Errors: [`HostError`]. All paths that have arrived whole before it are registered.
+pub fn serve(store: &HostedStore, input: OwnedFd, output: OwnedFd) -> Result<(), HostError> {
+    let mut connection = Connection::new(store, input, output);
+    let served = serve_commands(store, &mut connection);
+    // The client gets the replies before the error, too. If it is away, that is the error.
+    let flushed = connection.flush();
+    served.and(flushed)
+}
+
+fn serve_commands(store: &HostedStore, connection: &mut Connection<'_>) -> Result<(), HostError> {
+    while let Some(command) = connection.next_command()? {
+        if !matches!(command, Command::AddToStoreNar(_)) {
+            connection.commit()?;
+        }
+        execute(store, connection, command)?;
+    }
+    connection.commit()
+}
+
+fn execute(
+    store: &HostedStore,
+    connection: &mut Connection<'_>,
+    command: Command,
+) -> Result<(), HostError> {
+    match command {
+        Command::QueryValidPaths {
+            paths,
+            substitute,
+            lock,
+        } => {
+            let valid = store.query_valid(paths, (lock, substitute))?;
+            connection.reply(|session, output| session.reply_paths(&valid, output));
+            Ok(())
+        }
+        Command::QueryPathInfos(paths) => connection.send_infos(&paths),
+        Command::DumpStorePath(path) => {
+            store.valid_path_info(&path)?;
+            connection.send_nar(&path)
+        }
+        Command::QueryClosure {
+            paths,
+            include_outputs,
+        } => {
+            let closure = queries::closure(store, paths, include_outputs)?;
+            connection.reply(|session, output| session.reply_paths(&closure, output));
+            Ok(())
+        }
+        Command::AddToStoreNar(info) => connection.add(*info),
+        Command::ImportPaths => connection.import(),
+        Command::ExportPaths(paths) => connection.export(&paths),
+        Command::BuildPaths(paths) => {
+            store.writer("build paths")?;
+            let refusal = queries::refusal_to_build(store, &paths)?;
+            connection.reply(|session, output| {
+                let failure = refusal.as_deref().map(|reason| (BUILD_FAILED, reason));
+                session.reply_built(failure, output);
+            });
+            Ok(())
+        }
+        Command::BuildDerivation { path, outputs } => {
+            store.writer("build paths")?;
+            let is_built = queries::are_valid(store, outputs.iter().map(|(_, path)| &**path))?;
+            let (status, message) = if is_built {
+                (BuildStatus::AlreadyValid, String::new())
+            } else {
+                let path = store.store_dir().full_path(&path);
+                (BuildStatus::MiscFailure, queries::cannot_build(&path))
+            };
+            connection
+                .reply(|session, output| session.reply_build_result(status, &message, output));
+            Ok(())
+        }
+    }
+}
+
+/// The exit status of Nix after a failed build.
+const BUILD_FAILED: u64 = 100;

@@ -1,0 +1,74 @@
+//! The bytes of a connection.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::error::HostError;
+
+/// The two directions of a connection: the standard streams of a program, or a socket twice.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    input: File,
+    output: File,
+    /// The bytes that are not sent yet.
+    pub(crate) unsent: Vec<u8>,
+}
+
+impl Stream {
+    pub(crate) fn new(input: OwnedFd, output: OwnedFd) -> Stream {
+        Stream {
+            input: input.into(),
+            output: output.into(),
+            unsent: Vec::new(),
+        }
+    }
+
+    /// Whether a read returns at once.
+    pub(crate) fn has_input(&self) -> bool {
+        let mut fds = [PollFd::new(&self.input, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
+    /// Reads some bytes. Returns 0 at the end.
+    pub(crate) fn read(&mut self, space: &mut [u8]) -> Result<usize, HostError> {
+        loop {
+            match self.input.read(space) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A client that is killed ends the connection as well.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
+                read => return read.map_err(connection("read from")),
+            }
+        }
+    }
+
+    /// Sends the bytes that are not sent yet.
+    pub(crate) fn flush(&mut self) -> Result<(), HostError> {
+        let sent = self.output.write_all(&self.unsent);
+        self.unsent.clear();
+        sent.map_err(connection("write to"))
+    }
+
+    /// Sends bytes of a NAR, after those that are not sent yet.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), HostError> {
+        if self.unsent.len() + bytes.len() <= SMALL {
+            self.unsent.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush()?;
+        self.output.write_all(bytes).map_err(connection("write to"))
+    }
+}
+
+fn connection(action: &'static str) -> impl FnOnce(io::Error) -> HostError {
+    move |source| HostError::Connection { action, source }
+}
+
+/// Fewer bytes than this are collected before they are sent.
+const SMALL: usize = 64 * 1024;
