@@ -120,7 +120,10 @@ fn serve_events(data: &[u8], piece_len: usize) -> Events {
 /// Checks that a request means the same after it was written and read.
 fn check_request(request: &Request, dir: &StoreDir) {
     let mut bytes = Vec::new();
-    assert!(request.write(&mut bytes, dir));
+    if !request.write(&mut bytes, dir) {
+        // floe does not send it.
+        return;
+    }
     let mut input = floe_wire::Input::new(&bytes);
     assert_eq!(Request::parse(&mut input, dir).as_ref(), Ok(request));
     assert_eq!(input.len_read(), bytes.len());

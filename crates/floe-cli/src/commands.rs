@@ -14,6 +14,7 @@ pub(crate) mod list;
 pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod nix_copy_closure;
+mod nix_daemon;
 pub(crate) mod nix_names;
 pub(crate) mod nix_serve;
 mod nix_store;
@@ -105,6 +106,9 @@ pub(crate) enum Command {
     /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
     #[command(version)]
     NixCopyClosure(nix_copy_closure::args::NixCopyClosureArgs),
+    /// Serve the store of this machine to clients of the Nix daemon, with the options of nix-daemon
+    #[command(version)]
+    NixDaemon(nix_daemon::args::NixDaemonArgs),
     /// Serve the store of this machine to clients that use ssh://, with the options of nix-store
     #[command(version)]
     NixStore(nix_store::args::NixStoreArgs),
@@ -173,6 +177,7 @@ impl Cli {
                 serve::run(&args)
             }
             Command::NixCopyClosure(args) => nix_copy_closure::run(&args),
+            Command::NixDaemon(args) => nix_daemon::run(&args),
             Command::NixStore(args) => nix_store::run(&args),
             Command::NixServe { args } => nix_serve::run(&args),
             Command::Key(command) => key::run(command),
@@ -243,6 +248,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     config::page::PAGES,
     serve::page::PAGES,
     nix_copy_closure::page::PAGES,
+    nix_daemon::page::PAGES,
     nix_store::page::PAGES,
     nix_serve::page::PAGES,
     key::page::PAGES,

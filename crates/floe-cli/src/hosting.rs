@@ -1,19 +1,22 @@
 //! A store of this machine for the clients of Nix's protocols.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
-use floe_daemon::{Access, HostedStore, Substitute};
-use floe_format::TrustedKeys;
-use floe_store::StoreLayout;
-use floe_transfer::{Cancel, CopyOptions, Error, StoreConfig};
+use floe_cache::Network;
+use floe_config::accounts;
+use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, Sources};
+use floe_daemon::{Access, HostedStore, Substituter};
+use floe_format::{NarInfo, StorePath, TrustedKeys};
+use floe_store::{GcSettings, StoreLayout, TempRoots, WriteOptions};
+use floe_transfer::{Cancel, CopyOptions, Error, Events, PathSpec, Session, StoreConfig};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::geteuid;
+use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::stdio::{dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 
 use crate::exit::UsageError;
@@ -21,53 +24,127 @@ use crate::options::Settings;
 use crate::store_choice::why_not_local;
 use crate::writable_mount::make_writable;
 
+/// A store of this machine that is opened once for each client.
+pub(crate) struct Hosting {
+    layout: StoreLayout,
+    access: Access,
+    options: WriteOptions,
+    substituters: Option<Arc<Substituters>>,
+    gc_settings: GcSettings,
+}
+
+impl Hosting {
+    /// Prepares a store for clients. Their paths need signatures.
+    ///
+    /// Errors: the store is not one of this machine, or cannot be written.
+    pub(crate) fn new(
+        store: &Arc<dyn StoreConfig>,
+        settings: &Settings,
+        may_write: bool,
+    ) -> anyhow::Result<Hosting> {
+        let Some(layout) = store.layout() else {
+            bail!(UsageError(format!(
+                "cannot serve {store}: {}",
+                why_not_local(&**store)
+            )));
+        };
+        if may_write {
+            // Must come before any other thread starts: such a thread would keep the read-only
+            // mount.
+            make_writable(&layout.real_store_dir)?;
+        }
+        let by_config = *settings.config.require_sigs.get();
+        let access = Access {
+            may_write,
+            is_trusted: false,
+            requires_signatures: store.facts().requires_signatures.unwrap_or(by_config),
+            trusted_keys: settings.config.trusted_keys(TrustedKeys::default()),
+        };
+        let options = settings.write_options(&Cancel::default())?;
+        let (sources, _) = settings.config.substituters(&settings.context);
+        let substituters = (may_write && !sources.is_empty()).then(|| {
+            Arc::new(Substituters(CopyRequest {
+                order: SourceOrder::ByPriority,
+                network: settings.network(false),
+                options: CopyOptions {
+                    check_signatures: access.requires_signatures,
+                    trusted_keys: access.trusted_keys.clone(),
+                    closure_limit: settings.closure_limit(),
+                    optimise: *settings.config.auto_optimise_store.get(),
+                    ..CopyOptions::default()
+                },
+                write: options.clone(),
+                ..CopyRequest::new(sources, store.clone(), RequestedPaths::All)
+            }))
+        });
+        Ok(Hosting {
+            layout: layout.clone(),
+            access,
+            options,
+            substituters,
+            gc_settings: settings.gc_settings(&**store),
+        })
+    }
+
+    /// Opens the store for a client. Its temporary roots live until the store is closed.
+    ///
+    /// Errors: those of the store.
+    pub(crate) fn open(&self, is_trusted: bool) -> anyhow::Result<HostedStore> {
+        let access = Access {
+            is_trusted,
+            ..self.access.clone()
+        };
+        let options = WriteOptions {
+            temp_roots: TempRoots::default(),
+            ..self.options.clone()
+        };
+        let mut hosted = HostedStore::open(self.layout.clone(), access, &options)?;
+        if let Some(substituters) = &self.substituters {
+            hosted.set_substituter(substituters.clone());
+        }
+        hosted.set_gc_settings(self.gc_settings);
+        Ok(hosted)
+    }
+
+    /// The directories of the store.
+    pub(crate) fn layout(&self) -> &StoreLayout {
+        &self.layout
+    }
+}
+
 /// Opens a store for a client that runs this process. It is trusted if the user of this process
-/// owns the store.
+/// owns the store, or is a trusted user.
 pub(crate) fn open(
     store: &Arc<dyn StoreConfig>,
     settings: &Settings,
     may_write: bool,
 ) -> anyhow::Result<HostedStore> {
-    let Some(layout) = store.layout() else {
-        bail!(UsageError(format!(
-            "cannot serve {store}: {}",
-            why_not_local(&**store)
-        )));
+    let hosting = Hosting::new(store, settings, may_write)?;
+    let is_trusted =
+        store.is_new() || owns(&hosting.layout) || is_trusted(settings, geteuid(), getegid())?;
+    hosting.open(is_trusted)
+}
+
+/// Whether `trusted-users` names a user.
+///
+/// Errors: the system cannot look users up.
+pub(crate) fn is_trusted(settings: &Settings, user: Uid, group: Gid) -> anyhow::Result<bool> {
+    names_user(&settings.config.trusted_users.get().0, user, group)
+}
+
+/// Whether `allowed-users` names a user.
+///
+/// Errors: the system cannot look users up.
+pub(crate) fn is_allowed(settings: &Settings, user: Uid, group: Gid) -> anyhow::Result<bool> {
+    names_user(&settings.config.allowed_users.get().0, user, group)
+}
+
+fn names_user(list: &[String], user: Uid, group: Gid) -> anyhow::Result<bool> {
+    let looked_up = || {
+        let account = accounts::user_by_uid(user.as_raw().into())?;
+        accounts::names_user(list, account.as_ref(), group.as_raw().into())
     };
-    if may_write {
-        // Must come before any other thread starts: such a thread would keep the read-only mount.
-        make_writable(&layout.real_store_dir)?;
-    }
-    let keys = settings.config.trusted_keys(TrustedKeys::default());
-    let access = Access {
-        may_write,
-        is_trusted: store.is_new() || owns(layout),
-        requires_signatures: store
-            .facts()
-            .requires_signatures
-            .unwrap_or(*settings.config.require_sigs.get()),
-        trusted_keys: keys.clone(),
-    };
-    let options = settings.write_options(&Cancel::default())?;
-    let mut hosted = HostedStore::open(layout.clone(), access, &options)?;
-    let (sources, _) = settings.config.substituters(&settings.context);
-    if may_write && !sources.is_empty() {
-        let request = CopyRequest {
-            order: SourceOrder::ByPriority,
-            network: settings.network(false),
-            options: CopyOptions {
-                check_signatures: hosted.requires_signatures(),
-                trusted_keys: keys,
-                closure_limit: settings.closure_limit(),
-                optimise: *settings.config.auto_optimise_store.get(),
-                ..CopyOptions::default()
-            },
-            write: options,
-            ..CopyRequest::new(sources, store.clone(), RequestedPaths::All)
-        };
-        hosted.set_substitute(substitute(request));
-    }
-    Ok(hosted)
+    looked_up().with_context(|| format!("cannot look up the user {}", user.as_raw()))
 }
 
 /// Whether the user of this process owns a store.
@@ -77,16 +154,19 @@ fn owns(layout: &StoreLayout) -> bool {
     user.is_root() || owner.is_ok_and(|owner| owner == user.as_raw())
 }
 
-/// Fetches paths as a copy from the substituters. Nix, too, leaves out paths that none of them has.
-fn substitute(request: CopyRequest) -> Box<Substitute> {
-    Box::new(move |paths| {
-        let Some(layout) = request.target.layout() else {
+/// The configured substituters, as the sources of a copy into the store.
+struct Substituters(CopyRequest);
+
+impl Substituter for Substituters {
+    /// Nix, too, leaves out paths that no substituter has.
+    fn fetch(&self, paths: &[StorePath]) -> Result<(), String> {
+        let Some(layout) = self.0.target.layout() else {
             return Ok(());
         };
         let texts = paths.iter().map(|path| layout.store_dir.full_path(path));
         let request = CopyRequest {
             paths: RequestedPaths::Named(texts.collect()),
-            ..request.clone()
+            ..self.0.clone()
         };
         let summary = request.open().and_then(|copy| copy.run());
         let mut failures = match summary {
@@ -97,7 +177,35 @@ fn substitute(request: CopyRequest) -> Box<Substitute> {
             Some(error) => Err(error.to_string()),
             None => Ok(()),
         }
-    })
+    }
+
+    fn query(&self, paths: &[StorePath], closures: bool) -> Result<Vec<NarInfo>, String> {
+        let CopyRequest {
+            sources,
+            order,
+            network,
+            options,
+            ..
+        } = &self.0;
+        let session = Session::new(Cancel::default(), Events::default())
+            .with_options::<Network>(network.clone());
+        let limit = (options.closure_limit, &session.cancel);
+        let sources =
+            Sources::open(sources, *order, &session).map_err(|error| error.to_string())?;
+        let mut found: BTreeMap<StorePath, NarInfo> = BTreeMap::new();
+        for source in &sources.list {
+            let missing = paths.iter().filter(|path| !found.contains_key(*path));
+            let specs: Vec<PathSpec> = missing.cloned().map(PathSpec::Path).collect();
+            if specs.is_empty() {
+                break;
+            }
+            // A substituter that fails has nothing, as for Nix.
+            if let Ok(queried) = source.query_closure(&specs, closures, limit) {
+                found.extend(queried.found);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
 }
 
 /// Takes the standard input and output for a protocol. Whatever else writes to them reaches the

@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 use floe_cache::NetworkOptions;
 use floe_config::{Config, Environment, ProcessUser, UnknownSetting};
 use floe_format::TrustedKeys;
-use floe_store::{LockWait, LostRecord, StoreEvent, StoreEvents, Unreadable, WriteOptions};
+use floe_store::{
+    GcSettings, LockWait, LostRecord, StoreEvent, StoreEvents, Unreadable, WriteOptions,
+};
 use floe_transfer::{Cancel, ClosureLimit, Error, StoreConfig, UriContext, parse_public_keys};
 
 use crate::args::{OptionArgs, TrustArgs};
@@ -100,6 +102,16 @@ impl Settings {
             return ClosureLimit::default();
         }
         ClosureLimit::of_paths(usize::try_from(*setting.get()).unwrap_or(usize::MAX))
+    }
+
+    /// Returns the settings of a collection in a store.
+    pub(crate) fn gc_settings(&self, store: &dyn StoreConfig) -> GcSettings {
+        GcSettings {
+            keep_outputs: *self.config.keep_outputs.get(),
+            keep_derivations: *self.config.keep_derivations.get(),
+            runtime_roots: store.facts().runtime_roots,
+            ignore_unregistered_roots: false,
+        }
     }
 
     /// Whether paths into a target need a trusted signature.

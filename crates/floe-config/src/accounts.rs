@@ -50,12 +50,36 @@ pub fn user_by_name(name: &str) -> io::Result<Option<Account>> {
 ///
 /// Errors: the system cannot look groups up.
 pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
+    Ok(find_group(name)?.map(|(gid, _)| gid))
+}
+
+/// Whether a list names a user, as those of `trusted-users` and `allowed-users` do: by `*`, by the
+/// user's name, or by `@GROUP` for a group with this user. `gid` is the group of the process.
+///
+/// Errors: the system cannot look groups up.
+pub fn names_user(list: &[String], user: Option<&Account>, gid: Gid) -> io::Result<bool> {
+    let is_user = |entry: &String| entry == "*" || user.is_some_and(|user| *entry == user.name);
+    if list.iter().any(is_user) {
+        return Ok(true);
+    }
+    for group in list.iter().filter_map(|entry| entry.strip_prefix('@')) {
+        let Some((number, members)) = find_group(group)? else {
+            continue;
+        };
+        if number == gid || user.is_some_and(|user| members.contains(&user.name)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the number and the members of the group with a name.
+fn find_group(name: &str) -> io::Result<Option<(Gid, Vec<String>)>> {
     if IS_STATIC {
-        Ok(lines(GROUP)?
-            .iter()
-            .find_map(|line| parse_group(line, name)))
+        let lines = lines(GROUP)?;
+        Ok(lines.iter().find_map(|line| parse_group(line, name)))
     } else {
-        Ok(found(Group::from_name(name))?.map(|group| group.gid))
+        Ok(found(Group::from_name(name))?.map(|group| (group.gid, group.mem)))
     }
 }
 
@@ -110,11 +134,14 @@ fn parse_user(line: &str) -> Option<Account> {
     })
 }
 
-/// Parses a line of group(5): name, password, number, members. Returns the number if the name fits.
-fn parse_group(line: &str, name: &str) -> Option<Gid> {
+/// Parses a line of group(5): name, password, number, members. Returns the number and the members
+/// if the name fits.
+fn parse_group(line: &str, name: &str) -> Option<(Gid, Vec<String>)> {
     let mut fields = line.split(':');
     let number = (fields.next()? == name).then(|| fields.nth(1))??;
-    Some(Gid::from_raw(number.parse().ok()?))
+    let members = fields.next()?.split(',').filter(|name| !name.is_empty());
+    let members = members.map(str::to_owned).collect();
+    Some((Gid::from_raw(number.parse().ok()?), members))
 }
 
 const PASSWD: &str = "/etc/passwd";
@@ -137,8 +164,8 @@ mod tests {
             .unwrap()
             .iter()
             .find_map(|line| parse_group(line, "root"));
-        assert_eq!(group_by_name("root").unwrap(), by_file);
-        assert_eq!(by_file, Some(Gid::from_raw(0)));
+        assert_eq!(find_group("root").unwrap(), by_file);
+        assert_eq!(group_by_name("root").unwrap(), Some(Gid::from_raw(0)));
     }
 
     #[test]
@@ -148,6 +175,18 @@ mod tests {
         }
         assert!(found::<Gid>(Err(Errno::EIO)).is_err());
         assert_eq!(lines("/nonexistent/group").unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn lists_name_users_and_groups() {
+        let root = user_by_uid(Uid::from_raw(0)).unwrap();
+        let names = |list: &[&str], gid: u32| {
+            let list: Vec<String> = list.iter().map(|&entry| entry.to_owned()).collect();
+            names_user(&list, root.as_ref(), Gid::from_raw(gid)).unwrap()
+        };
+        assert!(names(&["x", "*"], 1) && names(&["root"], 1) && names(&["@root"], 0));
+        assert!(!names(&[], 0) && !names(&["@root", "@absent", "roo"], 12345));
+        assert!(!names_user(&["root".into()], None, Gid::from_raw(1)).unwrap());
     }
 
     #[test]
@@ -164,7 +203,7 @@ mod tests {
         }
         assert_eq!(
             parse_group("nixbld:x:30000:a,b", "nixbld"),
-            Some(Gid::from_raw(30000))
+            Some((Gid::from_raw(30000), vec!["a".into(), "b".into()]))
         );
         for line in ["nixbld:x", "nixbld:x:many:", "nixbld2:x:1:", ":x:1:"] {
             assert_eq!(parse_group(line, "nixbld"), None, "{line}");

@@ -66,6 +66,8 @@ macro_rules! settings {
 settings! {
     environment;
     "allow-symlinked-store" => allow_symlinked_store: bool = false;
+    /// The users who may use the daemon: names, `@GROUP` or `*`.
+    "allowed-users" => allowed_users: UrlList = List(vec!["*".into()]);
     "auto-optimise-store" => auto_optimise_store: bool = false;
     /// Empty for none.
     "build-users-group" => build_users_group: String = default_group(environment);
@@ -121,6 +123,8 @@ settings! {
         => trusted_public_keys: PublicKeys = List(default_keys());
     "trusted-substituters" | "trusted-binary-caches"
         => trusted_substituters: UrlSet = List::default();
+    /// The users whose paths need no signature in the daemon: names, `@GROUP` or `*`.
+    "trusted-users" => trusted_users: UrlList = List(vec!["root".into()]);
     "use-sqlite-wal" => use_sqlite_wal: bool = true;
     "use-xdg-base-directories" => use_xdg_base_directories: bool = false;
     "user-agent-suffix" => user_agent_suffix: String = String::new();

@@ -10,7 +10,7 @@ pub(crate) fn is_ignored_setting(name: &str) -> bool {
 
 /// The settings of Nix 2.8 to 2.34 on Linux and macOS with their aliases, sorted, and `eval-cores`
 /// and `lazy-trees` of Determinate Nix.
-const IGNORED_SETTINGS: [&str; 126] = [
+const IGNORED_SETTINGS: [&str; 124] = [
     "abort-on-warn",
     "accept-flake-config",
     "access-tokens",
@@ -21,7 +21,6 @@ const IGNORED_SETTINGS: [&str; 126] = [
     "allow-unsafe-native-code-during-evaluation",
     "allowed-impure-host-deps",
     "allowed-uris",
-    "allowed-users",
     "always-allow-substitutes",
     "auto-allocate-uids",
     "bash-prompt",
@@ -129,7 +128,6 @@ const IGNORED_SETTINGS: [&str; 126] = [
     "trace-import-from-derivation",
     "trace-verbose",
     "trust-tarballs-from-git-forges",
-    "trusted-users",
     "upgrade-nix-store-path-url",
     "use-case-hack",
     "use-cgroups",

@@ -65,9 +65,34 @@ pub enum HostError {
         /// The hash of the contents.
         actual: String,
     },
+    /// A temporary file cannot be used.
+    #[error("cannot write a temporary file: {source}; set TMPDIR to another directory")]
+    Spool {
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A NAR breaks off in the middle. The client would take a message for its bytes.
+    #[error("{0}")]
+    NarBroken(Box<HostError>),
+    /// floe does not do that.
+    #[error("{0}")]
+    Refused(String),
     /// Missing paths cannot be fetched.
     #[error("{0}")]
     Substitute(String),
+}
+
+impl HostError {
+    /// Whether the connection cannot be used afterwards.
+    pub(crate) fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            HostError::Wire(_)
+                | HostError::Connection { .. }
+                | HostError::Ended(_)
+                | HostError::NarBroken(_)
+        )
+    }
 }
 
 fn list(paths: &BTreeSet<StorePath>) -> String {

@@ -1,9 +1,10 @@
 //! A store and the rights of its client.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use floe_format::{PathInfo, StoreDir, StorePath};
-use floe_store::{StoreLayout, StoreReader, StoreWriter, WriteOptions};
+use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
+use floe_store::{GcSettings, StoreLayout, StoreReader, StoreWriter, WriteOptions};
 
 use crate::access::Access;
 use crate::error::HostError;
@@ -14,12 +15,21 @@ pub struct HostedStore {
     /// Protects paths from collections until the connection ends.
     writer: Option<StoreWriter>,
     reader: StoreReader,
-    substitute: Option<Box<Substitute>>,
+    substituter: Option<Arc<dyn Substituter>>,
+    pub(crate) gc_settings: GcSettings,
+    pub(crate) write_options: WriteOptions,
 }
 
-/// Fetches those of some paths that are missing, with their closures, as far as substituters have
-/// them. Returns the reason why some cannot be fetched.
-pub type Substitute = dyn Fn(&[StorePath]) -> Result<(), String> + Send + Sync;
+/// The substituters of a store. An error is the reason in words.
+pub trait Substituter: Send + Sync {
+    /// Fetches those of some paths that are missing, with their closures, as far as substituters
+    /// have them.
+    fn fetch(&self, paths: &[StorePath]) -> Result<(), String>;
+
+    /// Returns what the substituters know of those of some paths that they have. With `closures`,
+    /// also of the paths in their closures.
+    fn query(&self, paths: &[StorePath], closures: bool) -> Result<Vec<NarInfo>, String>;
+}
 
 impl HostedStore {
     /// Opens a store. Creates it if it does not exist and the client may write.
@@ -38,13 +48,20 @@ impl HostedStore {
             access,
             writer,
             reader: StoreReader::open_with(layout, options.lock_wait.clone())?,
-            substitute: None,
+            substituter: None,
+            gc_settings: GcSettings::default(),
+            write_options: options.clone(),
         })
     }
 
-    /// Sets how missing paths are fetched.
-    pub fn set_substitute(&mut self, substitute: Box<Substitute>) {
-        self.substitute = Some(substitute);
+    /// Sets where missing paths are fetched.
+    pub fn set_substituter(&mut self, substituter: Arc<dyn Substituter>) {
+        self.substituter = Some(substituter);
+    }
+
+    /// Sets which paths a collection keeps.
+    pub fn set_gc_settings(&mut self, settings: GcSettings) {
+        self.gc_settings = settings;
     }
 
     /// Whether paths need a signature if the client is not trusted.
@@ -101,8 +118,8 @@ impl HostedStore {
     }
 
     /// Fetches missing paths. Nix, too, reports a path that no substituter has only as not valid.
-    fn substitute(&self, paths: &BTreeSet<StorePath>) -> Result<(), HostError> {
-        let Some(substitute) = &self.substitute else {
+    pub(crate) fn substitute(&self, paths: &BTreeSet<StorePath>) -> Result<(), HostError> {
+        let Some(substituter) = &self.substituter else {
             return Ok(());
         };
         let mut missing = Vec::new();
@@ -114,7 +131,21 @@ impl HostedStore {
         if missing.is_empty() {
             return Ok(());
         }
-        substitute(&missing).map_err(HostError::Substitute)
+        substituter.fetch(&missing).map_err(HostError::Substitute)
+    }
+
+    /// Returns what substituters know of paths.
+    pub(crate) fn query_substituters(
+        &self,
+        paths: &[StorePath],
+        closures: bool,
+    ) -> Result<Vec<NarInfo>, HostError> {
+        match &self.substituter {
+            Some(substituter) if !paths.is_empty() => substituter
+                .query(paths, closures)
+                .map_err(HostError::Substitute),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Returns the description of a valid path.

@@ -1,12 +1,14 @@
 //! Receives paths: hashes and unpacks their NARs, and registers them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::thread;
 use std::time::Duration;
 
-use floe_format::{Compression, Hash, NarInfo, PathInfo, StorePath};
-use floe_hash::Sha256;
+use floe_format::content_address::ContentAddressMethod;
+use floe_format::{Compression, ContentAddress, Hash, HashAlgorithm, NarInfo, PathInfo, StorePath};
 use floe_hash::hash_pool::{HashPool, Worker};
+use floe_hash::{Hasher, Sha256};
+use floe_store::tree::TemporaryTree;
 use floe_store::{StagedPath, StoreWriter};
 use floe_transfer::{NarVerifier, PlannedPath};
 use floe_wire::serve::ImportedPath;
@@ -14,10 +16,8 @@ use floe_wire::serve::ImportedPath;
 use crate::access::CLIENT;
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
-
-/// Passes the chunks of one NAR to its argument.
-pub(crate) type ReadNar<'a> =
-    dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), HostError>) -> Result<(), HostError> + 'a;
+use crate::spool::{spool, write_file_nar};
+use crate::stream::ReadNar;
 
 /// The paths that have arrived on a connection, and are not registered yet.
 pub(crate) struct Receiver<'s> {
@@ -124,6 +124,64 @@ impl<'s> Receiver<'s> {
             ultimate: false,
             path: imported.path,
         };
+        self.stage_if_missing(tree, info)
+    }
+
+    /// Receives contents, from which the path follows: the NAR of a tree, or the bytes of a file.
+    ///
+    /// Errors: those of `read` and of the store; [`HostError::Forbidden`] for a name or references
+    /// that no path can have.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        (method, algorithm): (ContentAddressMethod, HashAlgorithm),
+        references: BTreeSet<StorePath>,
+        read: &mut ReadNar<'_>,
+    ) -> Result<PathInfo, HostError> {
+        let mut contents = Hasher::new(algorithm);
+        let (mut nar_hasher, mut nar_size) = (Sha256::new(), 0);
+        let mut tree = self.writer.tree_writer(&unknown_path()?);
+        let mut write_nar = |chunk: &[u8]| {
+            nar_hasher.update(chunk);
+            nar_size += chunk.len() as u64;
+            Ok(tree.write(chunk)?)
+        };
+        if method == ContentAddressMethod::NixArchive {
+            read(&mut |chunk| {
+                contents.update(chunk);
+                write_nar(chunk)
+            })?;
+        } else {
+            let mut file = spool(read, &mut |chunk| contents.update(chunk))?;
+            write_file_nar(&mut file, &mut write_nar)?;
+        }
+        let tree = tree.finish()?;
+        let hash = Hash::new(algorithm, &contents.finish());
+        let hash = hash.map_err(|_| floe_transfer::Error::Internal("a hash of a wrong length"))?;
+        let ca = ContentAddress { method, hash };
+        let dir = self.store.store_dir();
+        let path = ca.store_path(dir, name, &references, false);
+        let path = path.map_err(|error| HostError::Forbidden {
+            action: format!("add {name:?}"),
+            reason: error.to_string(),
+        })?;
+        let info = PathInfo {
+            nar_hash: Hash::sha256(nar_hasher.finish()),
+            nar_size,
+            references,
+            deriver: None,
+            signatures: BTreeSet::new(),
+            ca: Some(ca),
+            registration_time: None,
+            ultimate: false,
+            path,
+        };
+        self.stage_if_missing(tree, info.clone())?;
+        Ok(info)
+    }
+
+    /// Stages a tree whose path was not known before.
+    fn stage_if_missing(&mut self, tree: TemporaryTree, info: PathInfo) -> Result<(), HostError> {
         if !self.is_present(&info)? {
             let tree = tree.for_path(&info.path);
             self.stage(StagedPath { tree, info });
@@ -149,24 +207,36 @@ impl<'s> Receiver<'s> {
     /// Errors: those of the store, and [`HostError::MissingReferences`]. The other paths are
     /// registered.
     pub(crate) fn commit(&mut self) -> Result<(), HostError> {
+        let failures = self.commit_each()?;
+        failures.into_values().next().map_or(Ok(()), Err)
+    }
+
+    /// Registers all staged paths. Returns those that cannot be registered, with the reasons.
+    ///
+    /// Errors: those of the store that concern all paths.
+    pub(crate) fn commit_each(&mut self) -> Result<BTreeMap<StorePath, HostError>, HostError> {
         self.staged_paths.clear();
         let mut batch = std::mem::take(&mut self.staged);
-        let mut failure = None;
+        let mut failures = BTreeMap::new();
         while !batch.is_empty() {
-            let mut outcome = self.writer.register(batch)?;
-            if let Some((_, error)) = outcome.refused.pop() {
-                failure = failure.or(Some(error.into()));
+            let outcome = self.writer.register(batch)?;
+            for (path, error) in outcome.refused {
+                failures.insert(path, error.into());
             }
-            if let Some((staged, missing)) = outcome.missing_references.pop() {
+            for (staged, missing) in outcome.missing_references {
                 let path = staged.info.path;
-                failure = failure.or(Some(HostError::MissingReferences { path, missing }));
+                let error = HostError::MissingReferences {
+                    path: path.clone(),
+                    missing,
+                };
+                failures.insert(path, error);
             }
             batch = outcome.busy;
             if !batch.is_empty() {
                 thread::sleep(BUSY_POLL);
             }
         }
-        failure.map_or(Ok(()), Err)
+        Ok(failures)
     }
 }
 

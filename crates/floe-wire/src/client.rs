@@ -24,6 +24,8 @@ use crate::worker::{
 pub struct ClientSession {
     protocol: Protocol,
     dir: StoreDir,
+    /// The version that both sides speak, once it is known.
+    version: Version,
     state: State,
     buffer: ReceiveBuffer,
     /// The replies that have not arrived, in their order.
@@ -80,6 +82,7 @@ impl ClientSession {
         ClientSession {
             protocol,
             dir,
+            version: Version::OFFERED,
             state: State::Greeting,
             buffer: ReceiveBuffer::default(),
             expected: VecDeque::new(),
@@ -129,7 +132,10 @@ impl ClientSession {
                     return self.next_of_serve_greeting();
                 }
                 State::Greeting => match self.buffer.parse(parse_greeting) {
-                    Ok(Some(version)) => self.state = State::Info(version),
+                    Ok(Some(version)) => {
+                        self.version = version;
+                        self.state = State::Info(version);
+                    }
                     Ok(None) => return Ok(None),
                     Err(WireError::Magic { .. }) => return Err(self.not_a_daemon()),
                     Err(error) => return Err(error),
@@ -214,6 +220,7 @@ impl ClientSession {
         let ClientSession {
             protocol,
             dir,
+            version,
             buffer,
             expected,
             ..
@@ -224,7 +231,7 @@ impl ClientSession {
             });
         };
         let reply = match protocol {
-            Protocol::Worker => buffer.parse(|input| Reply::parse(input, kind, dir))?,
+            Protocol::Worker => buffer.parse(|input| Reply::parse(input, kind, (dir, *version)))?,
             Protocol::Serve => buffer.parse(|input| serve::read_reply(input, kind, dir))?,
         };
         let Some(reply) = reply else {

@@ -90,12 +90,7 @@ pub fn write_request(request: &Request, output: &mut Vec<u8>, dir: &StoreDir) ->
             output::text(output, dir.full_path(&info.path));
             write_info(output, info, dir);
         }
-        Request::AddTempRoot(_)
-        | Request::AddIndirectRoot(_)
-        | Request::WaitForGc
-        | Request::QueryAllValidPaths
-        | Request::QueryPathFromHashPart(_)
-        | Request::VerifyStore { .. } => return false,
+        _ => return false,
     }
     true
 }
@@ -119,7 +114,7 @@ pub(crate) fn read_reply(
                 ))
             }
         },
-        other => Reply::parse(input, other, dir),
+        other => Reply::parse(input, other, (dir, Version::OFFERED)),
     }
 }
 

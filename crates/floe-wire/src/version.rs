@@ -38,6 +38,10 @@ impl Version {
         self.minor >= 33
     }
 
+    pub(crate) fn has_cpu_times(self) -> bool {
+        self.minor >= 37
+    }
+
     pub(crate) fn has_trust(self) -> bool {
         self.minor >= 35
     }

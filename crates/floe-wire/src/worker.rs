@@ -11,16 +11,19 @@
 //! would have to wait. The daemon reads requests in order, so the client sends many before it reads
 //! the first reply, and needs no request that asks for many things at once.
 
+pub(crate) mod derivation;
 mod log_message;
 pub(crate) mod path_info;
+mod path_stream;
 mod reply;
 mod request;
 mod server;
 
 pub(crate) use log_message::ERROR;
 pub use log_message::{DaemonError, Field, LogMessage};
-pub use reply::{Reply, ReplyKind};
-pub use request::Request;
+pub use path_stream::{PathStream, PathStreamEvent};
+pub use reply::{BuildResult, MissingPaths, Reply, ReplyKind, SubstitutableInfo};
+pub use request::{ClientOptions, GcAction, PathQuery, Request};
 pub use server::{ServerEvent, ServerSession};
 
 pub use crate::version::Version;

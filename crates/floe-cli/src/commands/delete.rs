@@ -13,7 +13,7 @@ use floe_store::{
 use floe_transfer::{Cancel, PathSpec};
 use serde_json::json;
 
-use super::gc::{StoreProgress, dead_to_json, gc_settings, print_dead, report};
+use super::gc::{StoreProgress, dead_to_json, print_dead, report};
 use crate::args::read_paths;
 use crate::display::warn;
 use crate::messages::{escaped, kept_rows};
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &DeleteArgs) -> anyhow::Result<()> {
         also_referrers: args.also_referrers,
         ignore_liveness: args.ignore_liveness,
     };
-    let gc_settings = gc_settings(&store);
+    let gc_settings = store.settings.gc_settings(&*store.config);
     let dir = &layout.store_dir;
     if args.dry_run {
         let dead = reader.find_deletable(&paths, options, &gc_settings);

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     let (settings, layout) = (&store.settings, &store.layout);
     let gc_settings = GcSettings {
         ignore_unregistered_roots: args.ignore_unregistered_roots,
-        ..gc_settings(&store)
+        ..store.settings.gc_settings(&*store.config)
     };
     if args.print_roots {
         return print_roots(args, &store);
@@ -75,17 +75,6 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Returns the settings of a collection.
-pub(super) fn gc_settings(store: &LocalStore) -> GcSettings {
-    let config = &store.settings.config;
-    GcSettings {
-        keep_outputs: *config.keep_outputs.get(),
-        keep_derivations: *config.keep_derivations.get(),
-        runtime_roots: store.config.facts().runtime_roots,
-        ignore_unregistered_roots: false,
-    }
 }
 
 /// Returns how many bytes to free.

@@ -1,6 +1,8 @@
 //! floe as the other side of Nix's protocols: real clients copy to and from its stores.
 
+mod daemon;
 mod serve_protocol;
+mod worker_protocol;
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,22 @@ impl Host<'_> {
         let infos = self.nix.path_infos(root, &self.corpus.root);
         assert_eq!(infos.len(), self.corpus.paths.len());
         infos
+    }
+
+    /// Makes a store with the corpus whose paths have no signatures.
+    fn unsigned_store(&self) -> String {
+        let store = self.scratch.join("unsigned");
+        let text = store.to_str().unwrap();
+        let mut copy = self.nix_copy(&self.corpus.file_url("xz"), text);
+        run(copy.arg("--no-check-sigs")).expect(0);
+        let database = store.join("nix/var/nix/db/db.sqlite");
+        let connection = rusqlite::Connection::open(database).unwrap();
+        let change = "update ValidPaths set sigs = null, ca = null, ultimate = 0";
+        connection.execute(change, []).unwrap();
+        let rows = self.nix.path_infos(text, &self.corpus.root);
+        let has_none = |row: &Value| row["signatures"].as_array().is_none_or(Vec::is_empty);
+        assert!(rows.iter().all(has_none));
+        text.to_owned()
     }
 
     /// Checks with Nix that a store has the corpus, with the rows of the original.

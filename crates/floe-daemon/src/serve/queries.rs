@@ -6,6 +6,7 @@ use floe_format::StorePath;
 
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
+use crate::refusals::{are_valid, cannot_build, outputs_of};
 
 /// Returns the closure of some paths.
 ///
@@ -48,7 +49,7 @@ pub(super) fn refusal_to_build(
         let (path, _) = text.split_once('!').unwrap_or((text, ""));
         let is_built = match store.store_dir().parse(path) {
             Ok(path) if path.name().ends_with(".drv") => {
-                let outputs = store.reader().derivation_outputs(&path)?;
+                let outputs = outputs_of(store, &path)?;
                 let outputs: Vec<String> = outputs
                     .iter()
                     .map(|output| store.store_dir().full_path(output))
@@ -63,30 +64,4 @@ pub(super) fn refusal_to_build(
         }
     }
     Ok(None)
-}
-
-/// Whether there are paths, and all of them are valid.
-pub(super) fn are_valid<'a>(
-    store: &HostedStore,
-    paths: impl Iterator<Item = &'a str>,
-) -> Result<bool, HostError> {
-    let mut has_any = false;
-    for path in paths {
-        has_any = true;
-        let Ok(path) = store.store_dir().parse(path) else {
-            return Ok(false);
-        };
-        if !store.reader().is_valid(&path)? {
-            return Ok(false);
-        }
-    }
-    Ok(has_any)
-}
-
-/// The message for a client that wants a build.
-pub(super) fn cannot_build(path: &str) -> String {
-    format!(
-        "cannot build {path}: this machine has floe, which copies paths and builds none; build it \
-         elsewhere, and copy the result"
-    )
 }

@@ -282,7 +282,7 @@ fn silence_limit(kind: &ReplyKind) -> Option<Duration> {
         // The daemon may fetch the paths first.
         ReplyKind::Paths => Some(LONG_SILENCE_MAX),
         // It may wait for a lock, or work through the whole store.
-        ReplyKind::Done | ReplyKind::Added(_) | ReplyKind::Verified | ReplyKind::Collected => None,
+        _ => None,
     }
 }
 

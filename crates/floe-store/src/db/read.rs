@@ -116,6 +116,15 @@ impl Database {
         Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
+    /// Returns the valid derivations with an output of this path.
+    pub(crate) fn valid_derivers(&self, output: &StorePath) -> Result<Vec<StorePath>, StoreError> {
+        let text = "select v.id, v.path from DerivationOutputs o join ValidPaths v on o.drv = v.id \
+             where o.path = ?1";
+        let output = self.layout.store_dir.full_path(output);
+        let found = self.query_paths("look up derivers in", text, [output])?;
+        Ok(found.into_iter().map(|(_, path)| path).collect())
+    }
+
     /// Returns the references of a path, or `None` if the path is not valid. The other columns of
     /// its row need not parse.
     pub(crate) fn references(

@@ -1,9 +1,9 @@
 //! The rows that floe writes to an existing database, and deletes from it: those of paths.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use floe_format::{PathInfo, SecretKey, StorePath};
+use floe_format::{PathInfo, SecretKey, Signature, StorePath};
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension as _, Statement, Transaction, TransactionBehavior,
     params,
@@ -68,19 +68,46 @@ impl Database {
         paths: &[StorePath],
         keys: &[SecretKey],
     ) -> Result<Vec<Signing>, StoreError> {
+        let dir = &self.layout.store_dir;
+        let add = |info: &mut PathInfo| keys.iter().for_each(|key| info.sign(dir, key));
+        self.change_signatures(paths, &add)
+    }
+
+    /// Adds signatures to a path, and returns what that did.
+    pub(crate) fn add_signatures(
+        &self,
+        path: &StorePath,
+        signatures: &BTreeSet<Signature>,
+    ) -> Result<Signing, StoreError> {
+        let add = |info: &mut PathInfo| info.signatures.extend(signatures.iter().cloned());
+        let done = self.change_signatures(std::slice::from_ref(path), &add)?;
+        Ok(done.into_iter().next().unwrap_or(Signing::Absent))
+    }
+
+    fn change_signatures(
+        &self,
+        paths: &[StorePath],
+        add: &dyn Fn(&mut PathInfo),
+    ) -> Result<Vec<Signing>, StoreError> {
         let error = |source| super::database_error("sign paths in", &self.file, source);
         let behavior = TransactionBehavior::Immediate;
         self.retry_when_full(|| {
             let transaction = Transaction::new_unchecked(&self.connection, behavior);
             let transaction = transaction.map_err(error)?;
-            let signed = paths.iter().map(|path| self.sign_path(path, keys));
+            let signed = paths
+                .iter()
+                .map(|path| self.change_signatures_of(path, add));
             let signed = signed.collect::<Result<_, StoreError>>()?;
             transaction.commit().map_err(error)?;
             Ok(signed)
         })
     }
 
-    fn sign_path(&self, path: &StorePath, keys: &[SecretKey]) -> Result<Signing, StoreError> {
+    fn change_signatures_of(
+        &self,
+        path: &StorePath,
+        add: &dyn Fn(&mut PathInfo),
+    ) -> Result<Signing, StoreError> {
         let mut info = match self.path_info_or_damaged_row(path)? {
             Some(Ok(info)) => info,
             Some(Err(row)) => return Ok(Signing::DamagedRow(row.reason)),
@@ -90,9 +117,7 @@ impl Database {
             return Ok(Signing::NoNarSize);
         }
         let before = info.signatures.len();
-        for key in keys {
-            info.sign(&self.layout.store_dir, key);
-        }
+        add(&mut info);
         if info.signatures.len() == before {
             return Ok(Signing::Present);
         }

@@ -115,6 +115,11 @@ impl StoreReader {
         self.database().derivation_outputs(derivation)
     }
 
+    /// Returns the valid derivations with an output of this path, which need not be valid.
+    pub fn valid_derivers(&self, output: &StorePath) -> Result<Vec<StorePath>, StoreError> {
+        self.database().valid_derivers(output)
+    }
+
     /// Finds all roots: links, temporary roots, and the files that processes use. Changes nothing.
     ///
     /// Errors: those of the database, of the directories of roots, and of the roots daemon.

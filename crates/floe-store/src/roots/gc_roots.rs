@@ -120,6 +120,16 @@ impl IndirectGcRoot {
         entry.replace_link(Path::new(&layout.store_dir.full_path(path)))
     }
 
+    /// Registers an existing link as a root, as a daemon does for its client. The collector finds
+    /// out whether it leads to a path.
+    ///
+    /// Errors: those of the system.
+    pub fn register_existing(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
+        let link = absolute_path(link)?;
+        let auto = Directory::open_or_create(&layout.state_dir.join(AUTO), NewMode::Shared)?;
+        auto.entry(&auto_root_name(&link)).replace_link(&link)
+    }
+
     /// Makes the link and registers it as a root. A running collector has already read the
     /// permanent roots, so the caller must protect the path by a temporary root.
     pub(crate) fn register(

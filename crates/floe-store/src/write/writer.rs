@@ -1,6 +1,6 @@
 //! A store as a target: opened or created, with the temporary roots of this process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use floe_format::{HashPart, PathInfo, SecretKey, StorePath};
+use floe_format::{HashPart, PathInfo, SecretKey, Signature, StorePath};
 use parking_lot::Mutex;
 
 use super::derivation_checks::DerivationChecks;
@@ -157,6 +157,17 @@ impl StoreWriter {
         keys: &[SecretKey],
     ) -> Result<Vec<Signing>, StoreError> {
         self.database().sign(paths, keys)
+    }
+
+    /// Adds signatures to a valid path without a check, and returns what that did.
+    ///
+    /// Errors: those of the database, which is unchanged then.
+    pub fn add_signatures(
+        &self,
+        path: &StorePath,
+        signatures: &BTreeSet<Signature>,
+    ) -> Result<Signing, StoreError> {
+        self.database().add_signatures(path, signatures)
     }
 
     /// Makes a path the newest generation of a profile and switches to it. Returns the number of

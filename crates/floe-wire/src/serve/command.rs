@@ -8,6 +8,7 @@ use super::read_added_info;
 use crate::error::WireError;
 use crate::input::{Input, NUMBER_LEN, TEXT_LEN_MAX};
 use crate::version::Version;
+use crate::worker::derivation::read_outputs;
 use crate::worker::path_info::{read_path, read_paths};
 
 /// A command with its arguments (`ServeProto::Command`).
@@ -93,7 +94,7 @@ impl Command {
             }
             8 => {
                 let path = read_path(input, dir)?;
-                let outputs = read_outputs_of_derivation(input)?;
+                let outputs = read_outputs(input)?;
                 skip_build_options(input, version)?;
                 Command::BuildDerivation { path, outputs }
             }
@@ -139,31 +140,3 @@ fn skip_build_options(input: &mut Input<'_>, version: Version) -> Result<(), Wir
     };
     (0..count).try_for_each(|_| input.number().map(drop))
 }
-
-/// Reads a derivation in the form of the protocol (`derivation::read`), and returns its outputs.
-fn read_outputs_of_derivation(input: &mut Input<'_>) -> Result<Vec<(String, String)>, WireError> {
-    const PART: &str = "a part of a derivation";
-    let text = |input: &mut Input<'_>| Ok(input.text(PART, TEXT_LEN_MAX)?.to_owned());
-    let outputs = input.list("the outputs", 4 * NUMBER_LEN, |input| {
-        let (name, path) = (text(input)?, text(input)?);
-        // The algorithm and the hash of a fixed output.
-        text(input)?;
-        text(input)?;
-        Ok((name, path))
-    })?;
-    input.list("the input sources", NUMBER_LEN, text)?;
-    // The platform and the builder.
-    text(input)?;
-    text(input)?;
-    input.list("the arguments", NUMBER_LEN, |input| {
-        input.bytes(PART, DERIVATION_LEN_MAX).map(drop)
-    })?;
-    input.list("the environment", 2 * NUMBER_LEN, |input| {
-        input.bytes(PART, DERIVATION_LEN_MAX)?;
-        input.bytes(PART, DERIVATION_LEN_MAX).map(drop)
-    })?;
-    Ok(outputs)
-}
-
-/// The longest variable of a derivation, in bytes.
-const DERIVATION_LEN_MAX: usize = 64 * 1024 * 1024;

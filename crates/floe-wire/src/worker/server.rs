@@ -24,6 +24,8 @@ pub struct ServerSession {
 #[derive(Debug)]
 enum State {
     Greeting,
+    /// Before the version of the client.
+    Version,
     /// Before the two numbers without a meaning.
     Starting(Version),
     Request,
@@ -35,11 +37,11 @@ enum State {
 pub enum ServerEvent<'a> {
     /// The client speaks this version.
     Opened(Version),
-    /// A request. After [`Request::AddToStoreNar`], its NAR follows.
+    /// A request. After one with [`Request::has_frames`], their contents follow.
     Request(Request),
-    /// The next bytes of the NAR.
+    /// The next bytes of the frames.
     Data(&'a [u8]),
-    /// The frames of the NAR have ended. The format of the NAR shows whether it is complete.
+    /// The frames have ended. Their contents show whether they are complete.
     DataEnd,
 }
 
@@ -65,6 +67,13 @@ impl ServerSession {
         self.buffer.fill(len);
     }
 
+    /// Returns whether the client may end the connection here: between two requests, or before its
+    /// first byte.
+    pub fn is_idle(&self) -> bool {
+        let is_between = matches!(self.state, State::Greeting | State::Request);
+        is_between && self.buffer.filled().is_empty()
+    }
+
     /// Returns the next event, or `None` until more bytes arrive. Appends to `output` what the
     /// start of the protocol demands.
     ///
@@ -75,12 +84,20 @@ impl ServerSession {
     ) -> Result<Option<ServerEvent<'_>>, WireError> {
         match &mut self.state {
             State::Greeting => {
+                // Nix up to 2.23 sends its version only after this reply.
+                if self.buffer.parse(parse_magic)?.is_none() {
+                    return Ok(None);
+                }
+                output::number(output, SERVER_MAGIC);
+                output::number(output, self.version.to_number());
+                self.state = State::Version;
+                self.next_event(output)
+            }
+            State::Version => {
                 let own = self.version;
-                let Some(version) = self.buffer.parse(|input| parse_greeting(input, own))? else {
+                let Some(version) = self.buffer.parse(|input| parse_version(input, own))? else {
                     return Ok(None);
                 };
-                output::number(output, SERVER_MAGIC);
-                output::number(output, own.to_number());
                 self.state = State::Starting(version);
                 self.next_event(output)
             }
@@ -91,13 +108,14 @@ impl ServerSession {
                 }
                 self.info.write(version, output);
                 LogMessage::Last.write(output);
+                self.version = version;
                 self.state = State::Request;
                 Ok(Some(ServerEvent::Opened(version)))
             }
             State::Request => {
                 let dir = &self.dir;
                 let request = self.buffer.parse(|input| Request::parse(input, dir))?;
-                if let Some(Request::AddToStoreNar { .. }) = &request {
+                if request.as_ref().is_some_and(Request::has_frames) {
                     self.state = State::Frames(FrameReader::new());
                 }
                 Ok(request.map(ServerEvent::Request))
@@ -125,7 +143,7 @@ impl ServerSession {
     /// Appends the reply to the oldest request. A NAR follows apart.
     pub fn reply(&self, reply: &Reply, output: &mut Vec<u8>) {
         LogMessage::Last.write(output);
-        reply.write(output, &self.dir);
+        reply.write(output, &self.dir, self.version);
     }
 
     /// Appends the failure of the oldest request.
@@ -134,13 +152,18 @@ impl ServerSession {
     }
 }
 
-/// Reads the first numbers of the client, and returns the version to speak.
-fn parse_greeting(input: &mut Input<'_>, own: Version) -> Result<Version, WireError> {
+/// Reads the first number of the client.
+fn parse_magic(input: &mut Input<'_>) -> Result<(), WireError> {
     let magic = input.number()?;
     if magic != CLIENT_MAGIC {
         let beginning = beginning(&magic.to_le_bytes());
         return Err(WireError::Magic { beginning });
     }
+    Ok(())
+}
+
+/// Reads the version of the client, and returns the one to speak.
+fn parse_version(input: &mut Input<'_>, own: Version) -> Result<Version, WireError> {
     let found = Version::from_number(input.number()?);
     if found.major == own.major && found >= Version::MINIMUM {
         Ok(found.min(own))

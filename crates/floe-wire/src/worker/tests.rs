@@ -1,76 +1,15 @@
 //! Tests of the messages, in both directions and in pieces.
 
-use std::collections::BTreeSet;
+mod requests;
 
 use floe_format::nar::write as nar;
-use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StoreDir, StorePath};
+use floe_format::{PathInfo, StoreDir, StorePath};
 use proptest::prelude::*;
 
 use super::*;
 use crate::client::{ClientEvent, ClientSession};
 use crate::protocol::Protocol;
-
-fn path() -> impl Strategy<Value = StorePath> {
-    "[0-9a-df-np-sv-z]{32}-[a-z0-9+._-]{1,20}"
-        .prop_filter_map("a name of dots is not a store path", |text| {
-            StorePath::parse(&text).ok()
-        })
-}
-
-prop_compose! {
-    fn info()(
-        path in path(),
-        digest in any::<[u8; 32]>(),
-        nar_size in any::<u64>(),
-        references in prop::collection::btree_set(path(), 0..4),
-        deriver in prop::option::of(path()),
-        signature in prop::option::of(any::<[u8; 32]>()),
-        is_addressed in any::<bool>(),
-        registration_time in prop::option::of(1..u64::MAX),
-        ultimate in any::<bool>(),
-    ) -> PathInfo {
-        let hash = Hash::sha256(digest);
-        let key = |seed| floe_format::SecretKey::from_seed("key-1", seed).unwrap();
-        let signatures: BTreeSet<Signature> =
-            signature.into_iter().map(|seed| key(seed).sign(b"text")).collect();
-        let ca = ContentAddress::parse(&format!("fixed:r:sha256:{}", hash.digest_nix32())).unwrap();
-        PathInfo {
-            path, nar_hash: hash, nar_size, references, deriver, signatures,
-            ca: is_addressed.then_some(ca), registration_time, ultimate,
-        }
-    }
-}
-
-fn request() -> impl Strategy<Value = Request> {
-    prop_oneof![
-        path().prop_map(Request::AddTempRoot),
-        "/[a-z/]{1,30}".prop_map(Request::AddIndirectRoot),
-        Just(Request::WaitForGc),
-        Just(Request::QueryAllValidPaths),
-        path().prop_map(Request::QueryPathInfo),
-        "[0-9a-df-np-sv-z]{32}"
-            .prop_map(|text| Request::QueryPathFromHashPart(HashPart::parse(&text).unwrap())),
-        (prop::collection::btree_set(path(), 0..5), any::<bool>()).prop_map(
-            |(paths, substitute)| Request::QueryValidPaths {
-                paths,
-                substitute,
-                lock: false
-            }
-        ),
-        any::<[bool; 2]>().prop_map(|[check_contents, repair]| Request::VerifyStore {
-            check_contents,
-            repair
-        }),
-        path().prop_map(Request::NarFromPath),
-        (info(), any::<bool>(), any::<bool>()).prop_map(|(info, repair, dont_check_sigs)| {
-            Request::AddToStoreNar {
-                info: Box::new(info),
-                repair,
-                dont_check_sigs,
-            }
-        }),
-    ]
-}
+use requests::{info, request};
 
 /// Returns a reply that fits the request.
 fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
@@ -90,7 +29,52 @@ fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
             has_problems: is_present,
         },
         ReplyKind::Collected => Reply::Collected,
+        ReplyKind::Nothing => Reply::Nothing,
+        ReplyKind::Boolean => Reply::Boolean(is_present),
+        ReplyKind::Text => Reply::Text(info.path.to_string()),
+        ReplyKind::Texts => Reply::Texts(vec![info.path.to_string(); 2]),
+        ReplyKind::AddedInfo => Reply::AddedInfo(Box::new(info.clone())),
+        ReplyKind::OutputMap => {
+            let path = is_present.then(|| info.path.clone());
+            Reply::OutputMap([("out".to_owned(), path)].into())
+        }
+        ReplyKind::SubstitutableInfo => {
+            Reply::SubstitutableInfo(is_present.then(|| substitutable(info)))
+        }
+        ReplyKind::SubstitutableInfos => {
+            Reply::SubstitutableInfos([(info.path.clone(), substitutable(info))].into())
+        }
+        ReplyKind::Missing => Reply::Missing(Box::new(MissingPaths {
+            will_build: info.references.clone(),
+            will_substitute: [info.path.clone()].into(),
+            unknown: [].into(),
+            download_size: 1,
+            nar_size: info.nar_size,
+        })),
+        ReplyKind::Roots => Reply::Roots(vec![("/link".into(), info.path.clone())]),
+        ReplyKind::Garbage => Reply::Garbage {
+            paths: vec![info.path.to_string()],
+            bytes: info.nar_size,
+        },
+        ReplyKind::BuildResult => Reply::BuildResult(failed_build()),
+        ReplyKind::BuildResults => Reply::BuildResults(vec![("x".into(), failed_build())]),
         ReplyKind::Nar(_) => Reply::Nar,
+    }
+}
+
+fn substitutable(info: &PathInfo) -> SubstitutableInfo {
+    SubstitutableInfo {
+        deriver: info.deriver.clone(),
+        references: info.references.clone(),
+        download_size: 7,
+        nar_size: info.nar_size,
+    }
+}
+
+fn failed_build() -> BuildResult {
+    BuildResult {
+        status: 9,
+        message: "cannot build".into(),
     }
 }
 
@@ -166,9 +150,13 @@ proptest! {
     fn reply_parses_to_itself(request in request(), info in info(), is_present in any::<bool>()) {
         let (dir, kind) = (StoreDir::default(), request.reply_kind());
         let reply = reply(&request, &info, is_present);
-        let mut bytes = Vec::new();
-        reply.write(&mut bytes, &dir);
-        prop_assert_eq!(parse_whole(&bytes, |input| Reply::parse(input, &kind, &dir)), reply);
+        for minor in [32, 37] {
+            let version = Version { major: 1, minor };
+            let mut bytes = Vec::new();
+            reply.write(&mut bytes, &dir, version);
+            let parsed = parse_whole(&bytes, |input| Reply::parse(input, &kind, (&dir, version)));
+            prop_assert_eq!(&parsed, &reply);
+        }
     }
 
     #[test]
@@ -207,7 +195,7 @@ proptest! {
         for (request, ..) in &requests {
             assert!(request.write(&mut sent, &dir));
             client.expect(request.reply_kind());
-            if let Request::AddToStoreNar { .. } = request {
+            if request.has_frames() {
                 sent.extend_from_slice(&crate::frames::header(5));
                 sent.extend_from_slice(b"frame");
                 sent.extend_from_slice(&crate::frames::END);
@@ -243,7 +231,7 @@ proptest! {
                         continue;
                     }
                     Some(ServerEvent::Request(request)) => {
-                        let is_added = matches!(request, Request::AddToStoreNar { .. });
+                        let is_added = request.has_frames();
                         received.push(request);
                         !is_added
                     }
@@ -259,7 +247,7 @@ proptest! {
             }
         }
         prop_assert!(received.iter().eq(requests.iter().map(|(request, ..)| request)));
-        let added = received.iter().filter(|it| matches!(it, Request::AddToStoreNar { .. }));
+        let added = received.iter().filter(|it| it.has_frames());
         prop_assert_eq!(frames, b"frame".repeat(added.count()));
 
         let (mut number, mut lines, mut is_open) = (0, 0, false);
@@ -331,7 +319,8 @@ fn huge_lengths_are_refused_before_their_contents() {
             .iter()
             .flat_map(|it: &u64| it.to_le_bytes())
             .collect();
-        let error = Reply::parse(&mut Input::new(&bytes), &kind, &dir).unwrap_err();
+        let error =
+            Reply::parse(&mut Input::new(&bytes), &kind, (&dir, Version::OFFERED)).unwrap_err();
         assert!(matches!(error, WireError::TooLong { .. }), "{error}");
     }
 }
@@ -363,6 +352,20 @@ fn padding_of_other_bytes_than_zeros_is_refused() {
     assert_eq!(error, WireError::Padding { what: "a text" });
 }
 
+/// Nix up to 2.23 sends its version after the reply to its first number.
+#[test]
+fn daemon_replies_to_the_first_number() {
+    let info = ServerInfo::default();
+    let mut server = ServerSession::new(StoreDir::default(), info, Version::OFFERED);
+    let (mut sent, mut replies) = (Vec::new(), Vec::new());
+    crate::output::number(&mut sent, CLIENT_MAGIC);
+    server.space()[..sent.len()].copy_from_slice(&sent);
+    server.fill(sent.len());
+    assert_eq!(server.next_event(&mut replies), Ok(None));
+    assert_eq!(replies.len(), 16);
+    assert!(!server.is_idle());
+}
+
 #[test]
 fn signature_in_no_known_form_is_dropped() {
     let dir = StoreDir::default();
@@ -377,7 +380,11 @@ fn signature_in_no_known_form_is_dropped() {
     output::texts(&mut bytes, ["junk", "also:no base64"].into_iter());
     output::text(&mut bytes, "");
     let path = StorePath::parse("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello").unwrap();
-    let reply = Reply::parse(&mut Input::new(&bytes), &ReplyKind::PathInfo(path), &dir);
+    let reply = Reply::parse(
+        &mut Input::new(&bytes),
+        &ReplyKind::PathInfo(path),
+        (&dir, Version::OFFERED),
+    );
     let Ok(Reply::PathInfo(Some(info))) = reply else {
         panic!("{reply:?}");
     };

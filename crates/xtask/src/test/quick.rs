@@ -61,6 +61,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "hosting::serve_protocol::real_clients_copy_both_ways",
     ),
     (
+        "nix_daemon",
+        "hosting::worker_protocol::real_clients_copy_both_ways",
+    ),
+    (
         "nix_serve",
         "serve_options::logs::each_program_name_has_its_own_access_log_format",
     ),

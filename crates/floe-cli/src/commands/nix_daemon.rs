@@ -1,0 +1,29 @@
+//! `floe nix-daemon`: the place of the Nix daemon, also under its name.
+
+pub(crate) mod args;
+mod clients;
+pub(crate) mod page;
+mod socket;
+
+use floe_config::StoreAccess;
+
+use crate::hosting;
+use crate::options::Settings;
+use args::NixDaemonArgs;
+
+pub(crate) fn run(args: &NixDaemonArgs) -> anyhow::Result<()> {
+    let settings = Settings::load(&args.options, None)?;
+    let store = settings.store(args.local.choice(), StoreAccess::Write)?;
+    if !args.stdio {
+        return clients::run(&settings, &store);
+    }
+    let store = hosting::open(&store, &settings, true)?;
+    let streams = hosting::take_standard_streams()?;
+    Ok(floe_daemon::serve_worker(&store, streams, VERSION)?)
+}
+
+/// The name of the command, as that of Nix.
+pub(super) const NAME: &str = "nix-daemon";
+
+/// The version that a client shows.
+const VERSION: &str = concat!("floe ", env!("CARGO_PKG_VERSION"));

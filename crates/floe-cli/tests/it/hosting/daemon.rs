@@ -1,0 +1,189 @@
+//! `nix-daemon`: the daemon for the users of a machine.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+
+use floe_testkit::{setpriv_to_nobody, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+
+/// A daemon for the users of this machine.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn start(host: &Host<'_>, settings: &str) -> Daemon {
+        let socket = host.scratch.join("socket");
+        let mut command = Command::new(host.program("nix-daemon"));
+        command.arg("--store").arg(host.root());
+        hide_nix_conf(&mut command);
+        command.env("NIX_DAEMON_SOCKET_PATH", &socket);
+        command.env("NIX_CONFIG", format!("substituters =\n{settings}"));
+        let child = command.spawn().unwrap();
+        wait_until("the socket", || UnixStream::connect(&socket).is_ok());
+        Daemon { child, socket }
+    }
+
+    fn uri(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    fn stop(mut self) {
+        let id = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        assert!(!self.socket.exists());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It has ended, unless a test has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn clients_copy_both_ways_and_the_signal_ends_the_daemon() {
+    with_hosts(|host| {
+        let daemon = Daemon::start(host, "");
+        let mode = fs::metadata(&daemon.socket).unwrap();
+        assert!(mode.file_type().is_socket() && mode.permissions().mode() & 0o777 == 0o666);
+        let original = host.corpus.store().display().to_string();
+        let copy = |from: &str, to: &str| {
+            run(host.nix_copy(from, to).arg("--no-check-sigs")).expect(0);
+        };
+        copy(&original, &daemon.uri());
+        host.check_store(&host.root());
+        let back = host.scratch.join("back");
+        // Nix reads the files of a daemon of its machine itself.
+        let from = format!("{}?root={}", daemon.uri(), host.root().display());
+        copy(&from, back.to_str().unwrap());
+        host.check_store(&back);
+        // A second daemon is refused while the first one listens.
+        let mut second = Command::new(host.program("nix-daemon"));
+        second.arg("--store").arg(host.root());
+        second.env("NIX_DAEMON_SOCKET_PATH", &daemon.socket);
+        hide_nix_conf(&mut second);
+        run(&mut second)
+            .expect(1)
+            .stderr_contains("another daemon listens there");
+        daemon.stop();
+        // A socket of a daemon that was killed is replaced.
+        let mut killed = Daemon::start(host, "");
+        killed.child.kill().unwrap();
+        killed.child.wait().unwrap();
+        assert!(killed.socket.exists());
+        Daemon::start(host, "").stop();
+    });
+}
+
+#[test]
+fn users_have_the_rights_of_the_settings() {
+    if setpriv_to_nobody().is_none() {
+        return;
+    }
+    with_hosts(|host| {
+        run(Command::new("chmod")
+            .args(["-R", "a+rX"])
+            .arg(host.scratch.path()))
+        .expect(0);
+        let store = host.unsigned_store();
+        let unsigned = format!("file://{}", host.scratch.join("unsigned-cache").display());
+        run(host.nix_copy(&store, &unsigned).arg("--no-check-sigs")).expect(0);
+        run(Command::new("chmod")
+            .args(["-R", "a+rX"])
+            .arg(host.scratch.path()))
+        .expect(0);
+        let signed = host.corpus.file_url("xz");
+        let copy = |daemon: &Daemon, from: &str| {
+            let mut command = setpriv_to_nobody().unwrap();
+            command.arg(host.nix.program("nix"));
+            command.args([
+                "copy",
+                "--from",
+                from,
+                "--to",
+                &daemon.uri(),
+                &host.corpus.root,
+            ]);
+            command.args([
+                "--no-check-sigs",
+                "--option",
+                "experimental-features",
+                "nix-command",
+            ]);
+            let home = host.scratch.join("home");
+            fs::create_dir_all(&home).unwrap();
+            fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).unwrap();
+            command
+                .env("HOME", &home)
+                .env("XDG_CACHE_HOME", home.join("cache"));
+            command
+                .env("NIX_CONF_DIR", "/nonexistent")
+                .env("NIX_REMOTE", daemon.uri());
+            run(&mut command)
+        };
+        let key = format!("trusted-public-keys = {}", host.corpus.key);
+        let rows = || host.nix.store(&host.root(), ["--dump-db"]);
+        // The user may not connect.
+        let daemon = Daemon::start(host, &format!("allowed-users = root\n{key}"));
+        let refused = copy(&daemon, &signed);
+        assert_ne!(refused.code, Some(0));
+        refused.stderr_contains("allowed-users does not name the user");
+        daemon.stop();
+        // The user may connect, and is not trusted.
+        let daemon = Daemon::start(host, &key);
+        let refused = copy(&daemon, &unsigned);
+        assert_ne!(refused.code, Some(0), "{}", refused.stderr);
+        refused.stderr_contains("signature");
+        assert_eq!(rows(), "");
+        let accepted = copy(&daemon, &signed);
+        assert_eq!(accepted.code, Some(0), "{}", accepted.stderr);
+        host.nix.verify(&host.root(), host.corpus.paths.len());
+        // Privileged operations are refused with a reason.
+        for words in [
+            &["nix-store", "--verify", "--repair"][..],
+            &["nix-store", "--repair-path", &host.corpus.root],
+        ] {
+            let mut command = setpriv_to_nobody().unwrap();
+            command.arg(host.nix.program(words[0])).args(&words[1..]);
+            command
+                .env("NIX_REMOTE", daemon.uri())
+                .env("NIX_CONF_DIR", "/nonexistent");
+            let ran = run(&mut command);
+            assert_ne!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
+        }
+        daemon.stop();
+        floe_store::tree::remove_tree(&host.root()).unwrap();
+        // The group of the user is trusted.
+        let daemon = Daemon::start(host, "trusted-users = root @nogroup");
+        let accepted = copy(&daemon, &unsigned);
+        assert_eq!(accepted.code, Some(0), "{}", accepted.stderr);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn many_idle_clients_keep_no_other_one_away() {
+    with_hosts(|host| {
+        let daemon = Daemon::start(host, "");
+        let idle: Vec<UnixStream> = (0..200)
+            .map(|_| UnixStream::connect(&daemon.socket).unwrap())
+            .collect();
+        let original = host.corpus.store().display().to_string();
+        run(host
+            .nix_copy(&original, &daemon.uri())
+            .arg("--no-check-sigs"))
+        .expect(0);
+        host.check_store(&host.root());
+        drop(idle);
+        daemon.stop();
+    });
+}
