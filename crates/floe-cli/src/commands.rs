@@ -13,8 +13,10 @@ pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod lock;
 pub(crate) mod manual;
+mod nix_collect_garbage;
 pub(crate) mod nix_copy_closure;
 mod nix_daemon;
+mod nix_env;
 pub(crate) mod nix_names;
 pub(crate) mod nix_serve;
 mod nix_store;
@@ -106,6 +108,12 @@ pub(crate) enum Command {
     /// Copy closures to or from a machine with Nix, with the options of nix-copy-closure
     #[command(version)]
     NixCopyClosure(nix_copy_closure::args::NixCopyClosureArgs),
+    /// Delete dead paths, with the options of nix-collect-garbage
+    #[command(version)]
+    NixCollectGarbage(nix_collect_garbage::args::NixCollectGarbageArgs),
+    /// Switch profiles, with the options of nix-env
+    #[command(version)]
+    NixEnv(nix_env::args::NixEnvArgs),
     /// Serve the store of this machine to clients of the Nix daemon, with the options of nix-daemon
     #[command(version)]
     NixDaemon(nix_daemon::args::NixDaemonArgs),
@@ -177,6 +185,8 @@ impl Cli {
                 serve::run(&args)
             }
             Command::NixCopyClosure(args) => nix_copy_closure::run(&args),
+            Command::NixCollectGarbage(args) => nix_collect_garbage::run(&args),
+            Command::NixEnv(args) => nix_env::run(&args),
             Command::NixDaemon(args) => nix_daemon::run(&args),
             Command::NixStore(args) => nix_store::run(&args),
             Command::NixServe { args } => nix_serve::run(&args),
@@ -248,6 +258,8 @@ pub(crate) const PAGES: &[&[Page]] = &[
     config::page::PAGES,
     serve::page::PAGES,
     nix_copy_closure::page::PAGES,
+    nix_collect_garbage::page::PAGES,
+    nix_env::page::PAGES,
     nix_daemon::page::PAGES,
     nix_store::page::PAGES,
     nix_serve::page::PAGES,

@@ -125,16 +125,17 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
 /// Prints clap's message about a command line that it cannot parse, or help and version.
 ///
 /// Parsing has failed, so `--log-format json` is looked for in the arguments themselves.
-pub(crate) fn report_usage(
-    mut error: clap::Error,
-    arguments: impl Iterator<Item = OsString>,
-) -> ExitCode {
-    let arguments: Vec<OsString> = arguments.collect();
-    if matches!(
-        error.kind(),
-        ClapError::InvalidSubcommand | ClapError::UnknownArgument
-    ) && let Some(fix) = floe_spelling(&arguments)
-    {
+pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> ExitCode {
+    let is_spelling = match error.kind() {
+        ClapError::InvalidSubcommand | ClapError::UnknownArgument => true,
+        // An option of Nix may have another meaning in floe, such as -q.
+        ClapError::MissingRequiredArgument => {
+            let command = arguments.get(1).map(|it| it.to_string_lossy());
+            command.is_some_and(|command| command.starts_with("nix-"))
+        }
+        _ => false,
+    };
+    if is_spelling && let Some(fix) = floe_spelling(&arguments) {
         let words: Vec<_> = arguments
             .iter()
             .skip(1)

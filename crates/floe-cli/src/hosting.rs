@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use floe_cache::Network;
 use floe_config::accounts;
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, Sources};
 use floe_daemon::{Access, HostedStore, Substituter};
 use floe_format::{NarInfo, StorePath, TrustedKeys};
-use floe_store::{GcSettings, StoreLayout, TempRoots, WriteOptions};
+use floe_store::{GcSettings, StoreError, StoreLayout, StoreReader, TempRoots, WriteOptions};
 use floe_transfer::{Cancel, CopyOptions, Error, Events, PathSpec, Session, StoreConfig};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -123,6 +123,36 @@ pub(crate) fn open(
     let is_trusted =
         store.is_new() || owns(&hosting.layout) || is_trusted(settings, geteuid(), getegid())?;
     hosting.open(is_trusted)
+}
+
+/// Fetches a path with its closure from the substituters, unless it is valid.
+///
+/// Errors: no substituter has it, and those of the copy.
+pub(crate) fn ensure_valid(
+    store: &Arc<dyn StoreConfig>,
+    settings: &Settings,
+    path: &StorePath,
+) -> anyhow::Result<()> {
+    let hosting = Hosting::new(store, settings, true)?;
+    let is_valid = || {
+        let reader = StoreReader::open(hosting.layout.clone());
+        match reader {
+            Err(StoreError::NoStore { .. }) => Ok(false),
+            reader => reader?.is_valid(path),
+        }
+    };
+    if is_valid()? {
+        return Ok(());
+    }
+    let full_path = hosting.layout.store_dir.full_path(path);
+    if let Some(substituters) = &hosting.substituters {
+        let fetched = substituters.fetch(std::slice::from_ref(path));
+        fetched.map_err(|reason| anyhow!("cannot fetch {full_path}: {reason}"))?;
+    }
+    if !is_valid()? {
+        bail!("cannot use {full_path}: it is not valid, and no substituter has it");
+    }
+    Ok(())
 }
 
 /// Whether `trusted-users` names a user.

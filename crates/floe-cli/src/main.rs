@@ -40,9 +40,9 @@ fn main() -> ExitCode {
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
     let line = commands::nix_names::command_line(std::env::args_os());
-    let line = match commands::parse(line) {
+    let line = match commands::parse(&line) {
         Ok(line) => line,
-        Err(error) => return exit::report_usage(error, std::env::args_os()),
+        Err(error) => return exit::report_usage(error, line),
     };
     if line.log_format == LogFormat::Json {
         display::set_json();

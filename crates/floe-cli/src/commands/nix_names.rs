@@ -3,10 +3,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::{nix_copy_closure, nix_daemon, nix_store};
+use super::{nix_collect_garbage, nix_copy_closure, nix_daemon, nix_env, nix_store};
 
 /// The names, which are also commands of floe.
-const NAMES: [&str; 3] = [nix_copy_closure::NAME, nix_daemon::NAME, nix_store::NAME];
+const NAMES: [&str; 5] = [
+    nix_collect_garbage::NAME,
+    nix_copy_closure::NAME,
+    nix_daemon::NAME,
+    nix_env::NAME,
+    nix_store::NAME,
+];
 
 /// Returns the command line of floe. A name of Nix as that of the program is the command.
 pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {

@@ -61,7 +61,17 @@ fn list(args: &ProfileArgs) -> anyhow::Result<()> {
         let all = all.iter().map(|it| to_json(it, current));
         return print(json!({ "generations": all.collect::<Vec<_>>() }));
     }
-    for generation in &all {
+    print_lines(&all, current)
+}
+
+/// Prints a line for each generation of a profile.
+pub(in crate::commands) fn print_generations(profile: &Profile) -> anyhow::Result<()> {
+    let Generations { all, current } = profile.generations()?;
+    print_lines(&all, current)
+}
+
+fn print_lines(all: &[Generation], current: Option<u64>) -> anyhow::Result<()> {
+    for generation in all {
         let time = times::date_and_time(generation.created);
         let is_current = current == Some(generation.number);
         let current = if is_current { "(current)" } else { "" };
@@ -224,7 +234,7 @@ pub(in crate::commands) fn report_deleted(profile: &Profile, all: &[Generation],
 }
 
 /// Parses numbers, or one rule: `old`, `30d`, `+5`.
-fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
+pub(in crate::commands) fn parse_specs(texts: &[String]) -> Result<GenerationSpec, UsageError> {
     if let [text] = texts {
         if text == "old" {
             return Ok(GenerationSpec::Old);

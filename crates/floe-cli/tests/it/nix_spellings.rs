@@ -16,8 +16,6 @@ const HINTS: &[(&str, &str)] = &[
     ("store optimise", "try floe optimise"),
     ("store info", "try floe config store"),
     ("store sign -k key --all", "try floe sign"),
-    ("nix-collect-garbage -d", "try floe gc --keep-generations 1"),
-    ("nix-collect-garbage", "try floe gc"),
     ("gc -d", "try floe gc --keep-generations 1"),
     ("gc --delete-old", "try floe gc --keep-generations 1"),
     ("nix-store -r /nix/store/x", "try floe install"),
@@ -34,10 +32,6 @@ const HINTS: &[(&str, &str)] = &[
     ("profile switch-generation 2", "try floe profile switch"),
     ("nix-env -iA nixpkgs.hello", "try floe install -o LINK PATH"),
     ("nix-env -q", "try floe list"),
-    (
-        "nix-env --delete-generations old",
-        "try floe profile delete",
-    ),
     (
         "store ls /nix/store/x",
         "floe has no such command; try floe --help",

@@ -61,6 +61,14 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "hosting::serve_protocol::real_clients_copy_both_ways",
     ),
     (
+        "nix_env",
+        "hosting::nix_names::profiles_are_those_of_nix_env",
+    ),
+    (
+        "nix_collect_garbage",
+        "hosting::nix_names::profiles_are_those_of_nix_env",
+    ),
+    (
         "nix_daemon",
         "hosting::worker_protocol::real_clients_copy_both_ways",
     ),

@@ -16,5 +16,8 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = settings.store(args.local.choice(), access)?;
     let store = hosting::open(&store, &settings, args.write)?;
     let (input, output) = hosting::take_standard_streams()?;
+    // The protocol has no messages: the client shows what this process prints, and may end at once
+    // when the output ends. So the output stays open until the process has printed its error.
+    std::mem::forget(output.try_clone()?);
     Ok(floe_daemon::serve(&store, input, output)?)
 }

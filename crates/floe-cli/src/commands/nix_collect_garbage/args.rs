@@ -1,0 +1,28 @@
+//! The options of nix-collect-garbage.
+
+use clap::Args;
+
+use crate::args::{LocalStoreArgs, OptionArgs, OutputArgs};
+
+/// Options of `floe nix-collect-garbage`, which are those of Nix's command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NixCollectGarbageArgs {
+    /// Delete all generations of all profiles except the current ones first
+    #[arg(long, short = 'd', conflicts_with = "delete_older_than")]
+    pub(crate) delete_old: bool,
+    /// Delete generations that were not in use within this time first, such as 30d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delete_older_than: Option<String>,
+    /// End after this number of bytes is free
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_freed: Option<String>,
+    /// Show what would be deleted, and delete nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) local: LocalStoreArgs,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
