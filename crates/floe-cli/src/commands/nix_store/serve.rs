@@ -17,7 +17,7 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = hosting::open(&store, &settings, args.write)?;
     let (input, output) = hosting::take_standard_streams()?;
     // The protocol has no messages: the client shows what this process prints, and may end at once
-    // when the output ends. So the output stays open until the process has printed its error.
-    std::mem::forget(output.try_clone()?);
+    // when a stream ends. So they stay open until the process has printed its error.
+    std::mem::forget((input.try_clone()?, output.try_clone()?));
     Ok(floe_daemon::serve(&store, input, output)?)
 }
