@@ -92,10 +92,30 @@ impl<'a> Resolver<'a> {
         names: &[NameSpec],
         memory: &mut NameMemory,
     ) -> Result<Vec<ResolvedName>, NameError> {
-        let mut found: Vec<Option<ResolvedName>> = names.iter().map(|_| None).collect();
         for name in names {
             self.check_alias(name)?;
         }
+        let asked = self.ask_all(names, memory);
+        // The replies for one name are remembered although another name fails.
+        memory.save();
+        let saved = memory.pins.save();
+        let mut all = asked?;
+        if let (Err(error), Some(pinned)) = (saved, all.iter_mut().find(|it| it.pin.is_some())) {
+            pinned.notes.push(format!(
+                "cannot remember the serial numbers of pins: {error}; an older pin would be \
+                 accepted later"
+            ));
+        }
+        Ok(all)
+    }
+
+    /// Asks the sources in their order for the names that none has had before.
+    fn ask_all(
+        &self,
+        names: &[NameSpec],
+        memory: &mut NameMemory,
+    ) -> Result<Vec<ResolvedName>, NameError> {
+        let mut found: Vec<Option<ResolvedName>> = names.iter().map(|_| None).collect();
         // A later source may have the version that an earlier one lacks.
         let mut other_versions: Vec<Option<NameError>> = names.iter().map(|_| None).collect();
         for source in self.sources {
@@ -133,20 +153,11 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        memory.save();
-        let saved = memory.pins.save();
         let all = names.iter().zip(found).zip(other_versions);
         let all = all.map(|((name, found), other_version)| {
             found.ok_or_else(|| other_version.unwrap_or_else(|| self.not_found(name)))
         });
-        let mut all: Vec<ResolvedName> = all.collect::<Result<_, _>>()?;
-        if let (Err(error), Some(pinned)) = (saved, all.iter_mut().find(|it| it.pin.is_some())) {
-            pinned.notes.push(format!(
-                "cannot remember the serial numbers of pins: {error}; an older pin would be \
-                 accepted later"
-            ));
-        }
-        Ok(all)
+        all.collect()
     }
 
     /// Returns the path that the first source with the name had when it was asked last. A file is

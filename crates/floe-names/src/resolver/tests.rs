@@ -143,3 +143,49 @@ fn lock_file_that_cannot_be_read_is_not_passed_over() {
     let error = resolver.resolve(std::slice::from_ref(jq), &mut memory);
     assert!(error.unwrap_err().to_string().contains("floe.lock"));
 }
+
+/// A cache with a pin of `web`, and a Hydra that does not reply.
+struct PinsAlone(Vec<u8>);
+
+impl Access for PinsAlone {
+    fn fetch(&self, requests: Vec<DocumentRequest>) -> Fetched {
+        let away = |_| Err(Error::fetch("http://h.example", "connection refused", true));
+        Ok(requests.iter().map(away).collect())
+    }
+
+    fn pins(&self, _: &str, names: &[&str]) -> Vec<Result<Option<Vec<u8>>, Error>> {
+        let pin = |name: &&str| Ok((*name == "web").then(|| self.0.clone()));
+        names.iter().map(pin).collect()
+    }
+}
+
+#[test]
+fn pin_is_remembered_although_another_name_fails() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("pins.json");
+    let key = floe_format::SecretKey::from_seed("cache-1", [1; 32]).unwrap();
+    let mut pin = floe_format::pin::Pin {
+        name: "web".into(),
+        store_dir: StoreDir::default(),
+        path: StorePath::parse(&format!("{HASH}-web")).unwrap(),
+        cache_id: "a".repeat(32),
+        serial: 7,
+        time: crate::cache_file::now(),
+        signatures: Default::default(),
+    };
+    pin.sign(&key);
+    let sources = [
+        NameSource::parse("pins+https://h.example").unwrap(),
+        NameSource::parse("hydra+http://h.example/p/j").unwrap(),
+    ];
+    let mut options = options();
+    options.pins.keys = [key.public()].into_iter().collect();
+    let access = PinsAlone(pin.to_string().into_bytes());
+    let mut memory = NameMemory::default();
+    memory.pins = pins::SeenPins::open(Some(file.clone()));
+    let resolver = Resolver::new(&sources, options, &access);
+    let error = resolver.resolve(&names(&["web", "curl"]), &mut memory);
+    assert!(error.unwrap_err().to_string().contains("cannot find curl"));
+    let seen = pins::SeenPins::open(Some(file));
+    assert_eq!(seen.find("https://h.example", "web").unwrap().serial, 7);
+}
