@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use floe_cache::Network;
@@ -19,6 +20,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::stdio::{dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 
+use crate::display::warn;
 use crate::exit::UsageError;
 use crate::options::Settings;
 use crate::store_choice::why_not_local;
@@ -62,10 +64,13 @@ impl Hosting {
         };
         let options = settings.write_options(&Cancel::default())?;
         let (sources, _) = settings.config.substituters(&settings.context);
+        let mut network = settings.network(false);
+        // The client waits, and can send the paths itself.
+        network.retry.outage_timeout = network.retry.outage_timeout.min(OUTAGE_TIMEOUT);
         let substituters = (may_write && !sources.is_empty()).then(|| {
             Arc::new(Substituters(CopyRequest {
                 order: SourceOrder::ByPriority,
-                network: settings.network(false),
+                network,
                 options: CopyOptions {
                     check_signatures: access.requires_signatures,
                     trusted_keys: access.trusted_keys.clone(),
@@ -236,6 +241,10 @@ impl Substituter for Substituters {
         }
         Ok(found.into_values().collect())
     }
+
+    fn warn(&self, reason: &str) {
+        warn(format_args!("cannot fetch what the client wants: {reason}"));
+    }
 }
 
 /// Takes the standard input and output for a protocol. Whatever else writes to them reaches the
@@ -258,6 +267,9 @@ pub(crate) fn take_standard_streams() -> anyhow::Result<(OwnedFd, OwnedFd)> {
     };
     taken().context("cannot take the standard streams")
 }
+
+/// How long a substituter may be away.
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of the first descriptor that is not a standard stream.
 const FIRST_FREE: i32 = 3;

@@ -29,6 +29,9 @@ pub trait Substituter: Send + Sync {
     /// Returns what the substituters know of those of some paths that they have. With `closures`,
     /// also of the paths in their closures.
     fn query(&self, paths: &[StorePath], closures: bool) -> Result<Vec<NarInfo>, String>;
+
+    /// Reports why paths were not fetched that the client can send itself.
+    fn warn(&self, reason: &str);
 }
 
 impl HostedStore {
@@ -100,8 +103,14 @@ impl HostedStore {
             // A collection that began before may not know these roots.
             writer.wait_for_gc()?;
         }
-        if self.writer.is_some() && substitute {
-            self.substitute(&paths)?;
+        if let (Some(substituter), true) = (&self.substituter, substitute)
+            && let Err(error) = self.substitute(&paths)
+        {
+            // The client sends what is missing. An unreachable cache must not prevent that.
+            match error {
+                HostError::Substitute(reason) => substituter.warn(&reason),
+                other => return Err(other),
+            }
         }
         let mut failure = None;
         paths.retain(|path| {

@@ -1,6 +1,7 @@
 //! floe as the other side of Nix's protocols: real clients copy to and from its stores.
 
 mod daemon;
+mod deploy_tools;
 mod nix_names;
 mod serve_protocol;
 mod worker_protocol;
