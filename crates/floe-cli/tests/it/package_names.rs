@@ -247,8 +247,10 @@ fn program_of_a_name_runs_and_then_needs_no_request() {
         &[("out", &packages.new), ("dev", &packages.old)],
     );
     let cache = FaultServer::start(&packages.cache);
+    // The store of this machine may have the package of another test.
+    let root = packages.scratch.join("own").display().to_string();
     let greet = |word: &str| {
-        let words = ["run", "greet", "--from", &cache.url()];
+        let words = ["run", "greet", "--from", &cache.url(), "--root", &root];
         let mut command = packages.floe(&words, &hydra.source());
         run(command.args(["--", word])).expect(0)
     };
