@@ -8,7 +8,7 @@ use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, ContentAddress, Hash, HashAlgorithm, NarInfo, PathInfo, StorePath};
 use floe_hash::hash_pool::{HashPool, Worker};
 use floe_hash::{Hasher, Sha256};
-use floe_store::tree::TemporaryTree;
+use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{StagedPath, StoreWriter};
 use floe_transfer::{NarVerifier, PlannedPath};
 use floe_wire::serve::ImportedPath;
@@ -51,8 +51,8 @@ impl<'s> Receiver<'s> {
         self.staged.len() >= BATCH_LEN
     }
 
-    /// Receives a path. `is_trusted` tells whether the path needs no signature. The NAR of a path
-    /// that is valid already is read and dropped.
+    /// Receives a path. `is_trusted` tells whether the path needs no signature. The
+    /// receiver reads the NAR of a valid path, and drops it.
     ///
     /// Errors: those of [`crate::Access`], of `read` and of the store; those of a NAR that does not
     /// match.
@@ -105,7 +105,7 @@ impl<'s> Receiver<'s> {
             });
         }
         let (mut hasher, mut nar_size) = (Sha256::new(), 0);
-        let mut tree = self.writer.tree_writer(&unknown_path()?);
+        let mut tree = self.unknown_tree_writer()?;
         read(&mut |chunk| {
             hasher.update(chunk);
             nar_size += chunk.len() as u64;
@@ -129,8 +129,8 @@ impl<'s> Receiver<'s> {
 
     /// Receives contents, from which the path follows: the NAR of a tree, or the bytes of a file.
     ///
-    /// Errors: those of `read` and of the store; [`HostError::Forbidden`] for a name or references
-    /// that no path can have.
+    /// Errors: those of `read` and of the store; [`HostError::Forbidden`] for a wrong name or
+    /// wrong references.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -140,7 +140,7 @@ impl<'s> Receiver<'s> {
     ) -> Result<PathInfo, HostError> {
         let mut contents = Hasher::new(algorithm);
         let (mut nar_hasher, mut nar_size) = (Sha256::new(), 0);
-        let mut tree = self.writer.tree_writer(&unknown_path()?);
+        let mut tree = self.unknown_tree_writer()?;
         let mut write_nar = |chunk: &[u8]| {
             nar_hasher.update(chunk);
             nar_size += chunk.len() as u64;
@@ -178,6 +178,16 @@ impl<'s> Receiver<'s> {
         };
         self.stage_if_missing(tree, info.clone())?;
         Ok(info)
+    }
+
+    /// Returns a writer for a tree whose path is not known yet, and protects the tree from
+    /// collections: without a root, a collection deletes the files of a tree while they arrive.
+    fn unknown_tree_writer(&self) -> Result<TreeWriter, HostError> {
+        let path = StorePath::parse("00000000000000000000000000000000-import");
+        let path =
+            path.map_err(|_| floe_transfer::Error::Internal("the name of an import is wrong"))?;
+        self.writer.add_temp_roots([&path].into_iter())?;
+        Ok(self.writer.tree_writer(&path))
     }
 
     /// Stages a tree whose path was not known before.
@@ -262,12 +272,6 @@ fn planned(info: PathInfo, relies_on_content_address: bool) -> PlannedPath {
         is_recovered: false,
         relies_on_content_address,
     }
-}
-
-/// Returns the path under which a tree is unpacked before its own path is known.
-fn unknown_path() -> Result<StorePath, HostError> {
-    let path = StorePath::parse("00000000000000000000000000000000-import");
-    Ok(path.map_err(|_| floe_transfer::Error::Internal("the name of an import is not valid"))?)
 }
 
 /// How many paths are registered at once: each registration waits for the disk.

@@ -47,8 +47,7 @@ fn execute(
             lock,
         } => {
             let valid = store.query_valid(paths, (lock, substitute))?;
-            connection.reply(|session, output| session.reply_paths(&valid, output));
-            Ok(())
+            connection.reply(|session, output| session.reply_paths(&valid, output))
         }
         Command::QueryPathInfos(paths) => connection.send_infos(&paths),
         Command::DumpStorePath(path) => {
@@ -60,8 +59,7 @@ fn execute(
             include_outputs,
         } => {
             let closure = queries::closure(store, paths, include_outputs)?;
-            connection.reply(|session, output| session.reply_paths(&closure, output));
-            Ok(())
+            connection.reply(|session, output| session.reply_paths(&closure, output))
         }
         Command::AddToStoreNar(info) => connection.add(*info),
         Command::ImportPaths => connection.import(),
@@ -72,8 +70,7 @@ fn execute(
             connection.reply(|session, output| {
                 let failure = refusal.as_deref().map(|reason| (BUILD_FAILED, reason));
                 session.reply_built(failure, output);
-            });
-            Ok(())
+            })
         }
         Command::BuildDerivation { path, outputs } => {
             store.writer("build paths")?;
@@ -84,9 +81,7 @@ fn execute(
                 let path = store.store_dir().full_path(&path);
                 (BuildStatus::MiscFailure, cannot_build(&path))
             };
-            connection
-                .reply(|session, output| session.reply_build_result(status, &message, output));
-            Ok(())
+            connection.reply(|session, output| session.reply_build_result(status, &message, output))
         }
     }
 }

@@ -59,6 +59,15 @@ impl Stream {
         sent.map_err(connection("write to"))
     }
 
+    /// Sends the bytes that are not sent yet if they are many. A client that does not read its
+    /// replies then blocks its own thread, and does not fill the memory.
+    pub(crate) fn flush_if_large(&mut self) -> Result<(), HostError> {
+        if self.unsent.len() > SMALL {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
     /// Sends bytes of a NAR, after those that are not sent yet.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), HostError> {
         if self.unsent.len() + bytes.len() <= SMALL {

@@ -42,7 +42,7 @@ pub fn serve_worker(
         }
         connection.commit()?;
         match execute(store, &mut connection, request) {
-            Ok(reply) => connection.reply(&reply),
+            Ok(reply) => connection.reply(&reply)?,
             Err(error) if error.ends_connection() => return Err(error),
             Err(error) => connection.fail(&error)?,
         }

@@ -19,5 +19,5 @@ pub use layout::StoreLayout;
 pub use list_directory::{DirectoryEntry, list_directory};
 pub use open_beneath::open_beneath;
 pub(crate) use regular_file::open_regular_file_nofollow;
-pub use regular_file::{open_regular_file, read_regular_file};
+pub use regular_file::{open_regular_file, read_regular_file, read_regular_file_nofollow};
 pub use written_file::{UnfinishedFile, WrittenFile, write_file};

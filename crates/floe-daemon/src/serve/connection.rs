@@ -95,9 +95,15 @@ impl<'s> Connection<'s> {
         Ok(len > 0)
     }
 
-    /// Appends a reply.
-    pub(super) fn reply(&mut self, write: impl FnOnce(&ServerSession, &mut Vec<u8>)) {
+    /// Appends a reply, or a part of one.
+    ///
+    /// Errors: those of the connection.
+    pub(super) fn reply(
+        &mut self,
+        write: impl FnOnce(&ServerSession, &mut Vec<u8>),
+    ) -> Result<(), HostError> {
         write(&self.session, &mut self.stream.unsent);
+        self.stream.flush_if_large()
     }
 
     pub(super) fn flush(&mut self) -> Result<(), HostError> {
@@ -154,8 +160,7 @@ impl<'s> Connection<'s> {
             }
             receiver.commit()
         })?;
-        self.reply(ServerSession::reply_added);
-        Ok(())
+        self.reply(ServerSession::reply_added)
     }
 
     /// Does something with the receiver, which no reply can commit meanwhile.
@@ -205,11 +210,10 @@ impl<'s> Connection<'s> {
     pub(super) fn send_infos(&mut self, paths: &BTreeSet<StorePath>) -> Result<(), HostError> {
         for path in paths {
             if let Some(info) = self.store.reader().path_info(path)? {
-                self.reply(|session, output| session.reply_info(&info, output));
+                self.reply(|session, output| session.reply_info(&info, output))?;
             }
         }
-        self.reply(ServerSession::reply_info_end);
-        Ok(())
+        self.reply(ServerSession::reply_info_end)
     }
 
     /// Sends the NAR of a valid path.
@@ -223,7 +227,7 @@ impl<'s> Connection<'s> {
         let infos = paths.iter().map(|path| self.store.valid_path_info(path));
         let infos: Vec<PathInfo> = infos.collect::<Result<_, _>>()?;
         for info in references_first(infos) {
-            self.reply(ServerSession::reply_entry);
+            self.reply(ServerSession::reply_entry)?;
             let mut hasher = Sha256::new();
             let Connection { store, stream, .. } = self;
             store.reader().dump(&info.path, &mut |chunk| {
@@ -238,10 +242,9 @@ impl<'s> Connection<'s> {
                     path: info.path,
                 });
             }
-            self.reply(|session, output| session.reply_entry_info(&info, output));
+            self.reply(|session, output| session.reply_entry_info(&info, output))?;
         }
-        self.reply(ServerSession::reply_export_end);
-        Ok(())
+        self.reply(ServerSession::reply_export_end)
     }
 }
 

@@ -89,11 +89,14 @@ impl<'s> Connection<'s> {
     }
 
     /// Appends a reply.
-    pub(super) fn reply(&mut self, reply: &Reply) {
-        // The client counts only what follows a NAR.
+    ///
+    /// Errors: those of the connection.
+    pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), HostError> {
+        // The reply of a NAR was sent before the NAR.
         if *reply != Reply::Nar {
             self.session.reply(reply, &mut self.stream.unsent);
         }
+        self.stream.flush_if_large()
     }
 
     /// Sends the failure of a request at once, and drops the rest of its frames: the client may

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use floe_format::derivation::DERIVATION_LEN_MAX;
 use floe_format::{Derivation, NarInfo, StorePath};
-use floe_store::read_regular_file;
+use floe_store::read_regular_file_nofollow;
 use floe_wire::worker::{MissingPaths, PathQuery, Reply, Request, SubstitutableInfo};
 
 use crate::error::HostError;
@@ -81,10 +81,11 @@ fn outputs_by_name(
 ) -> Result<BTreeMap<String, Option<StorePath>>, HostError> {
     store.valid_path_info(path)?;
     let unreadable = |reason: String| HostError::Refused(format!("cannot read {path}: {reason}"));
-    let file = store.reader().real_path(path);
-    let text = read_regular_file(&file, DERIVATION_LEN_MAX as u64);
-    let text = text.map_err(|error| unreadable(error.to_string()))?;
+    // A client can add a link under any other name, and must not choose the file that is opened.
     let name = Derivation::name_from_path(path).map_err(|error| unreadable(error.to_string()))?;
+    let file = store.reader().real_path(path);
+    let text = read_regular_file_nofollow(&file, DERIVATION_LEN_MAX as u64);
+    let text = text.map_err(|error| unreadable(error.to_string()))?;
     let derivation = Derivation::parse(&text, store.store_dir(), name);
     let derivation = derivation.map_err(|error| unreadable(error.to_string()))?;
     Ok(derivation.output_paths(store.store_dir(), name))

@@ -123,8 +123,8 @@ pub fn pin(
         }
         let text = pin.to_string();
         let expected = expected(current);
-        // The reply to the first attempt may be lost, or the server may know no conditions. So only
-        // what the cache has afterwards counts.
+        // The reply to the first attempt may be lost, or the server may know no conditions. So the
+        // writer looks at the objects of the cache again.
         let (Written::Yes | Written::Conflict) = objects.put(&name, text.as_bytes(), &expected)?;
         let (stored, cache_id) = get_current(objects, &names, cancel)?;
         let is_stored = stored.is_some_and(|stored| stored.contents == text.as_bytes());

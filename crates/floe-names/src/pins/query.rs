@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn pin_without_a_request_is_as_good_as_one_of_a_cache_that_is_away() {
+    fn remembered_pin_is_refused_if_it_is_too_old() {
         let key = SecretKey::from_seed("cache-1", [1; 32]).unwrap();
         let uri = PinsUri::of_cache("https://h.example").unwrap();
         let mut seen = SeenPins::default();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_with_pins_of_two_identifiers_is_saved_with_the_last_one() {
+    fn last_identifier_of_a_cache_is_saved() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("pins.json");
         let mut seen = SeenPins::open(Some(file.clone()));

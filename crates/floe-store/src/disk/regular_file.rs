@@ -19,9 +19,21 @@ pub fn open_regular_file(path: &Path) -> io::Result<File> {
 ///
 /// Errors: those of [`open_regular_file`], and [`io::ErrorKind::FileTooLarge`].
 pub fn read_regular_file(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
+    read_up_to(open_regular_file(path)?, len_max)
+}
+
+/// Reads a regular file of an untrusted tree, such as a store path, of at most `len_max` bytes. A
+/// symbolic link counts as another kind of file.
+///
+/// Errors: those of [`read_regular_file`].
+pub fn read_regular_file_nofollow(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
+    read_up_to(open_regular_file_nofollow(path)?, len_max)
+}
+
+fn read_up_to(file: File, len_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut file = open_regular_file(path)?.take(len_max.saturating_add(1));
-    file.read_to_end(&mut bytes)?;
+    file.take(len_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > len_max {
         Err(io::ErrorKind::FileTooLarge.into())
     } else {

@@ -42,7 +42,10 @@ pub(super) fn run(settings: &Settings, store: &Arc<dyn StoreConfig>) -> anyhow::
     let clients = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
         if let Some(stream) = accept(&socket)? {
-            start(stream, settings, (&hosting, &clients))?;
+            // An error of one client must not end the daemon of all.
+            if let Err(error) = start(stream, settings, (&hosting, &clients)) {
+                warn(format_args!("cannot serve a client: {error:#}"));
+            }
         }
     }
     drop(socket);

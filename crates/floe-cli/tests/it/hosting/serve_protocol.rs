@@ -327,7 +327,7 @@ fn client_without_rights_changes_nothing() {
             "the command is \"12\"",
         );
         // A user who does not own the store needs signatures.
-        let Some(mut nobody) = setpriv_to_nobody() else {
+        let Some(mut other_user) = setpriv_to_nobody() else {
             return;
         };
         run(Command::new("chmod")
@@ -336,10 +336,10 @@ fn client_without_rights_changes_nothing() {
             .arg(host.root()))
         .expect(0);
         run(Command::new("chmod").arg("a+rx").arg(host.scratch.path())).expect(0);
-        nobody.arg(host.program("nix-store"));
-        nobody
+        other_user.arg(host.program("nix-store"));
+        other_user
             .args(["--serve", "--write", "--store"])
             .arg(host.root());
-        refused(&add(&hash, &nar), &mut nobody, "no signature");
+        refused(&add(&hash, &nar), &mut other_user, "no signature");
     });
 }

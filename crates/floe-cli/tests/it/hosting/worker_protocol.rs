@@ -296,8 +296,8 @@ fn wrapper(host: &Host<'_>, name: &str, conf: &Path, is_owner: bool) -> PathBuf 
     let switch = if is_owner {
         String::new()
     } else {
-        let nobody = setpriv_to_nobody().unwrap();
-        let words = std::iter::once(nobody.get_program()).chain(nobody.get_args());
+        let setpriv = setpriv_to_nobody().unwrap();
+        let words = std::iter::once(setpriv.get_program()).chain(setpriv.get_args());
         words.map(|word| format!("{} ", word.display())).collect()
     };
     let text = format!(
