@@ -2,6 +2,7 @@
 
 mod daemon;
 mod deploy_tools;
+mod hostile_clients;
 mod nix_names;
 mod serve_protocol;
 mod worker_protocol;

@@ -1,0 +1,208 @@
+//! Clients that a host must survive: they send without reading, add while a collection runs, and
+//! query files that are not theirs.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, ChildStdin, Stdio};
+use std::time::Duration;
+
+use floe_format::{StoreDir, StorePath, nar::write as nar};
+use floe_testkit::wait_until;
+use floe_wire::worker::{PathQuery, Reply, Request};
+use floe_wire::{ClientEvent, ClientSession, Protocol, frames};
+
+use super::*;
+
+/// A client of `nix-daemon --stdio`.
+struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    session: ClientSession,
+}
+
+impl Client {
+    fn start(host: &Host<'_>) -> Client {
+        let mut command = Command::new(host.program("nix-daemon"));
+        command.args(["--stdio", "--store"]).arg(host.root());
+        hide_nix_conf(&mut command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut greeting = Vec::new();
+        let session = ClientSession::new(Protocol::Worker, StoreDir::default(), &mut greeting);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&greeting).unwrap();
+        Client {
+            child,
+            input: Some(input),
+            session,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    fn send_request(&mut self, request: &Request) {
+        let mut bytes = Vec::new();
+        assert!(request.write(&mut bytes, &StoreDir::default()));
+        self.session.expect(request.reply_kind());
+        self.send(&bytes);
+    }
+
+    fn send_frame(&mut self, bytes: &[u8]) {
+        self.send(&frames::header(bytes.len()));
+        self.send(bytes);
+    }
+
+    /// Waits for a reply, or for the message of a failure.
+    fn reply(&mut self) -> Result<Reply, String> {
+        loop {
+            match self.session.next_event().unwrap() {
+                Some(ClientEvent::Replied(reply)) => return Ok(reply),
+                Some(ClientEvent::Failed(error)) => return Err(error.message),
+                Some(_) => {}
+                None => {
+                    let output = self.child.stdout.as_mut().unwrap();
+                    let len = output.read(self.session.space()).unwrap();
+                    assert!(len > 0, "the host has ended the connection");
+                    self.session.fill(len);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn add_tree(name: &str) -> Request {
+    Request::AddToStore {
+        name: name.into(),
+        method: "fixed:r:sha256".into(),
+        references: [].into(),
+        repair: false,
+    }
+}
+
+#[test]
+fn collection_spares_a_tree_whose_contents_still_arrive() {
+    with_hosts(|host| {
+        let mut client = Client::start(host);
+        client.send_request(&add_tree("tree"));
+        let mut contents = Vec::new();
+        nar::begin(&mut contents);
+        nar::begin_directory(&mut contents);
+        for name in [&b"a"[..], b"b"] {
+            nar::begin_entry(&mut contents, name);
+            nar::begin_file(&mut contents, false, 8);
+            contents.extend_from_slice(b"contents");
+            nar::end_file(&mut contents, 8);
+            nar::end_entry(&mut contents);
+        }
+        let half = contents.len();
+        for name in [&b"c"[..], b"d"] {
+            nar::begin_entry(&mut contents, name);
+            nar::symlink(&mut contents, b"target");
+            nar::end_entry(&mut contents);
+        }
+        nar::end_directory(&mut contents);
+        client.send_frame(&contents[..half]);
+        let store = host.root().join("nix/store");
+        let arrived = || {
+            let mut entries = std::fs::read_dir(&store).into_iter().flatten().flatten();
+            entries.any(|entry| entry.path().join("b").exists())
+        };
+        wait_until("the first files", arrived);
+        host.nix.store(&host.root(), ["--gc"]);
+        assert!(arrived(), "the collection has deleted the files");
+        client.send_frame(&contents[half..]);
+        client.send(&frames::END);
+        let added = client.reply();
+        let Ok(Reply::AddedInfo(info)) = added else {
+            panic!("{added:?}")
+        };
+        let place = store.join(info.path.as_str());
+        for name in ["a", "b", "c", "d"] {
+            assert!(place.join(name).symlink_metadata().is_ok(), "{name}");
+        }
+        drop(client);
+        host.nix.verify(&host.root(), 1);
+    });
+}
+
+#[test]
+fn client_that_does_not_read_does_not_fill_the_memory() {
+    with_hosts(|host| {
+        let original = host.corpus.store().display().to_string();
+        let uri = host.uri("ssh-ng", "nix-daemon");
+        run(host.nix_copy(&original, &uri).arg("--no-check-sigs")).expect(0);
+        let mut client = Client::start(host);
+        let mut request = Vec::new();
+        assert!(Request::QueryAllValidPaths.write(&mut request, &StoreDir::default()));
+        // Their replies have 200 MiB.
+        let requests = request.repeat(400_000);
+        let mut input = client.input.take().unwrap();
+        let writer = std::thread::spawn(move || drop(input.write_all(&requests)));
+        let memory = |id: u32| {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+            let line = status.lines().find(|line| line.starts_with("VmHWM"));
+            let kib = line.and_then(|line| line.split_whitespace().nth(1));
+            kib.unwrap().parse::<u64>().unwrap()
+        };
+        // The host has stopped to read once it uses no CPU any more.
+        let used = |id: u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+            let fields: Vec<&str> = stat.split(' ').collect();
+            (fields[13].to_owned(), fields[14].to_owned())
+        };
+        let id = client.child.id();
+        let mut last = (String::new(), String::new());
+        let mut next_look = std::time::Instant::now();
+        wait_until("the host to wait", || {
+            if next_look.elapsed() < Duration::from_millis(500) {
+                return false;
+            }
+            next_look = std::time::Instant::now();
+            let now = used(id);
+            std::mem::replace(&mut last, now.clone()) == now
+        });
+        assert!(memory(id) < 64 * 1024, "{} KiB", memory(id));
+        drop(client);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn queries_of_derivations_follow_no_link() {
+    with_hosts(|host| {
+        let secret = host.scratch.join("secret");
+        std::fs::write(&secret, "Derive([],[],[],\"\",\"\",[],[])").unwrap();
+        for (name, target) in [
+            ("x", &*secret),
+            ("x.drv", &*secret),
+            ("y", Path::new("/absent")),
+        ] {
+            let mut client = Client::start(host);
+            client.send_request(&add_tree(name));
+            let mut contents = Vec::new();
+            nar::begin(&mut contents);
+            nar::symlink(&mut contents, target.to_str().unwrap().as_bytes());
+            client.send_frame(&contents);
+            client.send(&frames::END);
+            let added = client.reply();
+            // Nix adds no derivation that is not one, and neither does floe.
+            let Ok(Reply::AddedInfo(info)) = added else {
+                assert_eq!(name, "x.drv", "{added:?}");
+                continue;
+            };
+            let path: StorePath = info.path.clone();
+            client.send_request(&Request::QueryPath(PathQuery::DerivationOutputNames, path));
+            let message = client.reply().unwrap_err();
+            assert!(!message.contains("No such file"), "{name}: {message}");
+            assert!(message.contains("cannot read"), "{name}: {message}");
+        }
+    });
+}
