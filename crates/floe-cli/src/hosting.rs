@@ -22,7 +22,7 @@ use rustix::stdio::{dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 
 use crate::display::warn;
 use crate::exit::UsageError;
-use crate::options::Settings;
+use crate::options::{Settings, lock_wait};
 use crate::store_choice::why_not_local;
 use crate::writable_mount::make_writable;
 
@@ -91,19 +91,22 @@ impl Hosting {
         })
     }
 
-    /// Opens the store for a client. Its temporary roots live until the store is closed.
+    /// Opens the store for a client, whose work ends when `cancel` is raised. Its temporary roots
+    /// live until the store is closed.
     ///
     /// Errors: those of the store.
-    pub(crate) fn open(&self, is_trusted: bool) -> anyhow::Result<HostedStore> {
+    pub(crate) fn open(&self, is_trusted: bool, cancel: Cancel) -> anyhow::Result<HostedStore> {
         let access = Access {
             is_trusted,
             ..self.access.clone()
         };
         let options = WriteOptions {
             temp_roots: TempRoots::default(),
+            lock_wait: lock_wait(cancel.flag()),
             ..self.options.clone()
         };
         let mut hosted = HostedStore::open(self.layout.clone(), access, &options)?;
+        hosted.set_cancel(cancel);
         if let Some(substituters) = &self.substituters {
             hosted.set_substituter(substituters.clone());
         }
@@ -125,9 +128,10 @@ pub(crate) fn open(
     may_write: bool,
 ) -> anyhow::Result<HostedStore> {
     let hosting = Hosting::new(store, settings, may_write)?;
+    let trusted = &settings.config.trusted_users.get().0;
     let is_trusted =
-        store.is_new() || owns(&hosting.layout) || is_trusted(settings, geteuid(), getegid())?;
-    hosting.open(is_trusted)
+        store.is_new() || owns(&hosting.layout) || names_user(trusted, geteuid(), getegid())?;
+    hosting.open(is_trusted, Cancel::default())
 }
 
 /// Fetches a path with its closure from the substituters, unless it is valid.
@@ -151,7 +155,7 @@ pub(crate) fn ensure_valid(
     }
     let full_path = hosting.layout.store_dir.full_path(path);
     if let Some(substituters) = &hosting.substituters {
-        let fetched = substituters.fetch(std::slice::from_ref(path));
+        let fetched = substituters.fetch(std::slice::from_ref(path), &Cancel::default());
         fetched.map_err(|reason| anyhow!("cannot fetch {full_path}: {reason}"))?;
     }
     if !is_valid()? {
@@ -160,24 +164,14 @@ pub(crate) fn ensure_valid(
     Ok(())
 }
 
-/// Whether `trusted-users` names a user.
+/// Whether a list such as `trusted-users` names a user.
 ///
 /// Errors: the system cannot look users up.
-pub(crate) fn is_trusted(settings: &Settings, user: Uid, group: Gid) -> anyhow::Result<bool> {
-    names_user(&settings.config.trusted_users.get().0, user, group)
-}
-
-/// Whether `allowed-users` names a user.
-///
-/// Errors: the system cannot look users up.
-pub(crate) fn is_allowed(settings: &Settings, user: Uid, group: Gid) -> anyhow::Result<bool> {
-    names_user(&settings.config.allowed_users.get().0, user, group)
-}
-
-fn names_user(list: &[String], user: Uid, group: Gid) -> anyhow::Result<bool> {
+pub(crate) fn names_user(list: &[String], user: Uid, group: Gid) -> anyhow::Result<bool> {
     let looked_up = || {
         let account = accounts::user_by_uid(user.as_raw().into())?;
-        accounts::names_user(list, account.as_ref(), group.as_raw().into())
+        let user = (user.as_raw().into(), account.as_ref());
+        accounts::names_user(list, user, group.as_raw().into())
     };
     looked_up().with_context(|| format!("cannot look up the user {}", user.as_raw()))
 }
@@ -194,13 +188,17 @@ struct Substituters(CopyRequest);
 
 impl Substituter for Substituters {
     /// Nix, too, leaves out paths that no substituter has.
-    fn fetch(&self, paths: &[StorePath]) -> Result<(), String> {
+    fn fetch(&self, paths: &[StorePath], cancel: &Cancel) -> Result<(), String> {
         let Some(layout) = self.0.target.layout() else {
             return Ok(());
         };
         let texts = paths.iter().map(|path| layout.store_dir.full_path(path));
         let request = CopyRequest {
             paths: RequestedPaths::Named(texts.collect()),
+            options: CopyOptions {
+                cancel: cancel.clone(),
+                ..self.0.options.clone()
+            },
             ..self.0.clone()
         };
         let summary = request.open().and_then(|copy| copy.run());
@@ -214,7 +212,12 @@ impl Substituter for Substituters {
         }
     }
 
-    fn query(&self, paths: &[StorePath], closures: bool) -> Result<Vec<NarInfo>, String> {
+    fn query(
+        &self,
+        paths: &[StorePath],
+        closures: bool,
+        cancel: &Cancel,
+    ) -> Result<Vec<NarInfo>, String> {
         let CopyRequest {
             sources,
             order,
@@ -222,7 +225,7 @@ impl Substituter for Substituters {
             options,
             ..
         } = &self.0;
-        let session = Session::new(Cancel::default(), Events::default())
+        let session = Session::new(cancel.clone(), Events::default())
             .with_options::<Network>(network.clone());
         let limit = (options.closure_limit, &session.cancel);
         let sources =

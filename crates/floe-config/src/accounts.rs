@@ -54,11 +54,17 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
 }
 
 /// Whether a list names a user, as those of `trusted-users` and `allowed-users` do: by `*`, by the
-/// user's name, or by `@GROUP` for a group with this user. `gid` is the group of the process.
+/// user's name, or by `@GROUP` for a group with this user. `gid` is the group of the process. The
+/// number stands for a missing name, as for Nix.
 ///
 /// Errors: the system cannot look groups up.
-pub fn names_user(list: &[String], user: Option<&Account>, gid: Gid) -> io::Result<bool> {
-    let is_user = |entry: &String| entry == "*" || user.is_some_and(|user| *entry == user.name);
+pub fn names_user(
+    list: &[String],
+    (uid, user): (Uid, Option<&Account>),
+    gid: Gid,
+) -> io::Result<bool> {
+    let name = user.map_or_else(|| uid.to_string(), |user| user.name.clone());
+    let is_user = |entry: &String| entry == "*" || *entry == name;
     if list.iter().any(is_user) {
         return Ok(true);
     }
@@ -182,11 +188,14 @@ mod tests {
         let root = user_by_uid(Uid::from_raw(0)).unwrap();
         let names = |list: &[&str], gid: u32| {
             let list: Vec<String> = list.iter().map(|&entry| entry.to_owned()).collect();
-            names_user(&list, root.as_ref(), Gid::from_raw(gid)).unwrap()
+            let user = (Uid::from_raw(0), root.as_ref());
+            names_user(&list, user, Gid::from_raw(gid)).unwrap()
         };
         assert!(names(&["x", "*"], 1) && names(&["root"], 1) && names(&["@root"], 0));
         assert!(!names(&[], 0) && !names(&["@root", "@absent", "roo"], 12345));
-        assert!(!names_user(&["root".into()], None, Gid::from_raw(1)).unwrap());
+        let unknown = (Uid::from_raw(1000), None);
+        let names = |name: &str| names_user(&[name.into()], unknown, Gid::from_raw(1)).unwrap();
+        assert!(!names("root") && names("1000"));
     }
 
     #[test]

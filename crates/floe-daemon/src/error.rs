@@ -20,6 +20,9 @@ pub enum HostError {
     /// The client breaks the protocol.
     #[error("cannot understand the client: {0}")]
     Wire(#[from] WireError),
+    /// The client breaks the format of the paths that it adds.
+    #[error("cannot understand the paths of the client: {0}")]
+    Contents(#[source] WireError),
     /// The connection cannot be read or written.
     #[error("cannot {action} the client: {source}")]
     Connection {
@@ -66,7 +69,7 @@ pub enum HostError {
         actual: String,
     },
     /// A temporary file cannot be used.
-    #[error("cannot write a temporary file: {source}; set TMPDIR to another directory")]
+    #[error("cannot write a temporary file in the store directory: {source}")]
     Spool {
         /// The error of the system.
         source: io::Error,

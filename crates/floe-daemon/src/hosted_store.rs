@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
-use floe_store::{GcSettings, StoreLayout, StoreReader, StoreWriter, WriteOptions};
+use floe_store::{GcSettings, Progress, StoreLayout, StoreReader, StoreWriter, WriteOptions};
+use floe_transfer::Cancel;
 
 use crate::access::Access;
 use crate::error::HostError;
@@ -16,6 +17,7 @@ pub struct HostedStore {
     writer: Option<StoreWriter>,
     reader: StoreReader,
     substituter: Option<Arc<dyn Substituter>>,
+    cancel: Cancel,
     pub(crate) gc_settings: GcSettings,
     pub(crate) write_options: WriteOptions,
 }
@@ -24,11 +26,16 @@ pub struct HostedStore {
 pub trait Substituter: Send + Sync {
     /// Fetches those of some paths that are missing, with their closures, as far as substituters
     /// have them.
-    fn fetch(&self, paths: &[StorePath]) -> Result<(), String>;
+    fn fetch(&self, paths: &[StorePath], cancel: &Cancel) -> Result<(), String>;
 
     /// Returns what the substituters know of those of some paths that they have. With `closures`,
     /// also of the paths in their closures.
-    fn query(&self, paths: &[StorePath], closures: bool) -> Result<Vec<NarInfo>, String>;
+    fn query(
+        &self,
+        paths: &[StorePath],
+        closures: bool,
+        cancel: &Cancel,
+    ) -> Result<Vec<NarInfo>, String>;
 
     /// Reports why paths were not fetched that the client can send itself.
     fn warn(&self, reason: &str);
@@ -52,6 +59,7 @@ impl HostedStore {
             writer,
             reader: StoreReader::open_with(layout, options.lock_wait.clone())?,
             substituter: None,
+            cancel: Cancel::default(),
             gc_settings: GcSettings::default(),
             write_options: options.clone(),
         })
@@ -60,6 +68,11 @@ impl HostedStore {
     /// Sets where missing paths are fetched.
     pub fn set_substituter(&mut self, substituter: Arc<dyn Substituter>) {
         self.substituter = Some(substituter);
+    }
+
+    /// Sets the flag that ends work whose client has gone.
+    pub fn set_cancel(&mut self, cancel: Cancel) {
+        self.cancel = cancel;
     }
 
     /// Sets which paths a collection keeps.
@@ -72,8 +85,19 @@ impl HostedStore {
         self.access.requires_signatures
     }
 
-    pub(crate) fn store_dir(&self) -> &StoreDir {
+    /// Whether the client is trusted.
+    pub fn is_trusted(&self) -> bool {
+        self.access.is_trusted
+    }
+
+    /// The store directory.
+    pub fn store_dir(&self) -> &StoreDir {
         &self.reader.layout().store_dir
+    }
+
+    /// Ends work whose client has gone.
+    pub(crate) fn progress(&self) -> impl Progress + use<> {
+        UntilCancelled(self.cancel.clone())
     }
 
     pub(crate) fn reader(&self) -> &StoreReader {
@@ -103,14 +127,10 @@ impl HostedStore {
             // A collection that began before may not know these roots.
             writer.wait_for_gc()?;
         }
-        if let (Some(substituter), true) = (&self.substituter, substitute)
-            && let Err(error) = self.substitute(&paths)
-        {
+        if substitute {
             // The client sends what is missing. An unreachable cache must not prevent that.
-            match error {
-                HostError::Substitute(reason) => substituter.warn(&reason),
-                other => return Err(other),
-            }
+            let substituted = self.substitute(&paths).map(|()| true);
+            self.warn_of_substituters(substituted)?;
         }
         let mut failure = None;
         paths.retain(|path| {
@@ -123,6 +143,20 @@ impl HostedStore {
         match failure {
             Some(error) => Err(error.into()),
             None => Ok(paths),
+        }
+    }
+
+    /// Turns an error of substituters into a warning and `false`.
+    pub(crate) fn warn_of_substituters(
+        &self,
+        found: Result<bool, HostError>,
+    ) -> Result<bool, HostError> {
+        match (found, &self.substituter) {
+            (Err(HostError::Substitute(reason)), Some(substituter)) => {
+                substituter.warn(&reason);
+                Ok(false)
+            }
+            (found, _) => found,
         }
     }
 
@@ -140,7 +174,25 @@ impl HostedStore {
         if missing.is_empty() {
             return Ok(());
         }
-        substituter.fetch(&missing).map_err(HostError::Substitute)
+        substituter
+            .fetch(&missing, &self.cancel)
+            .map_err(HostError::Substitute)
+    }
+
+    /// Protects paths from collections, and fetches those that are missing. Returns whether all of
+    /// them are valid then.
+    pub(crate) fn ensure(&self, paths: &[&StorePath]) -> Result<bool, HostError> {
+        if let Some(writer) = &self.writer {
+            writer.add_temp_roots(paths.iter().copied())?;
+        }
+        let paths: BTreeSet<StorePath> = paths.iter().map(|&path| path.clone()).collect();
+        self.substitute(&paths)?;
+        for path in &paths {
+            if !self.reader.is_valid(path)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns what substituters know of paths.
@@ -151,7 +203,7 @@ impl HostedStore {
     ) -> Result<Vec<NarInfo>, HostError> {
         match &self.substituter {
             Some(substituter) if !paths.is_empty() => substituter
-                .query(paths, closures)
+                .query(paths, closures, &self.cancel)
                 .map_err(HostError::Substitute),
             _ => Ok(Vec::new()),
         }
@@ -163,5 +215,14 @@ impl HostedStore {
     pub(crate) fn valid_path_info(&self, path: &StorePath) -> Result<PathInfo, HostError> {
         let info = self.reader.path_info(path)?;
         info.ok_or_else(|| HostError::NotValid(self.store_dir().full_path(path)))
+    }
+}
+
+/// Ends work when a flag is raised.
+struct UntilCancelled(Cancel);
+
+impl Progress for UntilCancelled {
+    fn should_continue(&self) -> bool {
+        !self.0.is_raised()
     }
 }

@@ -152,7 +152,9 @@ impl<'s> Receiver<'s> {
                 write_nar(chunk)
             })?;
         } else {
-            let mut file = spool(read, &mut |chunk| contents.update(chunk))?;
+            // A large file does not fit into a /tmp that is memory.
+            let directory = &self.writer.layout().real_store_dir;
+            let mut file = spool(directory, read, &mut |chunk| contents.update(chunk))?;
             write_file_nar(&mut file, &mut write_nar)?;
         }
         let tree = tree.finish()?;

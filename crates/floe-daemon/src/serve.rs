@@ -5,11 +5,11 @@ mod queries;
 
 use std::os::fd::OwnedFd;
 
-use floe_wire::serve::{BuildStatus, Command};
+use floe_wire::serve::Command;
 
+use crate::builds;
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
-use crate::refusals::{are_valid, cannot_build};
 use connection::Connection;
 
 /// Serves a store over the serve protocol until the client ends the connection.
@@ -74,14 +74,8 @@ fn execute(
         }
         Command::BuildDerivation { path, outputs } => {
             store.writer("build paths")?;
-            let is_built = are_valid(store, outputs.iter().map(|(_, path)| &**path))?;
-            let (status, message) = if is_built {
-                (BuildStatus::AlreadyValid, String::new())
-            } else {
-                let path = store.store_dir().full_path(&path);
-                (BuildStatus::MiscFailure, cannot_build(&path))
-            };
-            connection.reply(|session, output| session.reply_build_result(status, &message, output))
+            let result = builds::result_of_derivation(store, &path, outputs)?;
+            connection.reply(|session, output| session.reply_build_result(&result, output))
         }
     }
 }

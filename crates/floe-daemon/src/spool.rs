@@ -2,19 +2,22 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
+use std::path::Path;
 
 use floe_format::nar::write as nar;
 
 use crate::error::HostError;
 use crate::stream::ReadNar;
 
-/// Writes the bytes of a file to a temporary file: its NAR begins with their number.
+/// Writes the bytes of a file to a temporary file in `directory`: its NAR begins with their number.
+/// The file has no name, so that nothing is left of it.
 pub(crate) fn spool(
+    directory: &Path,
     read: &mut ReadNar<'_>,
     hash: &mut dyn FnMut(&[u8]),
 ) -> Result<File, HostError> {
     let failed = |source| HostError::Spool { source };
-    let mut file = tempfile::tempfile().map_err(failed)?;
+    let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
     read(&mut |chunk| {
         hash(chunk);
         file.write_all(chunk).map_err(failed)

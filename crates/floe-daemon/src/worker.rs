@@ -2,33 +2,34 @@
 
 mod adding;
 mod connection;
+mod greeting;
 mod maintenance;
 mod queries;
 
-use std::os::fd::OwnedFd;
+use floe_wire::worker::{BuildMode, Reply, Request};
 
-use floe_format::StoreDir;
-use floe_wire::worker::{
-    BuildResult, DaemonError, Reply, Request, ServerEvent, ServerInfo, ServerSession, Version,
-};
-
+use crate::builds;
+use crate::derivations::{Wanted, realise};
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
-use crate::refusals::cannot_build;
-use crate::stream::Stream;
 use connection::Connection;
+pub use greeting::WorkerClient;
 
-/// Serves a store over the worker protocol until the client ends the connection. `version` is the
-/// name and version that the client gets.
+/// Serves a store until the client ends the connection.
 ///
 /// Errors: those of the connection. The client gets all others, and all paths that have arrived
 /// whole are registered.
-pub fn serve_worker(
-    store: &HostedStore,
-    (input, output): (OwnedFd, OwnedFd),
-    version: &str,
-) -> Result<(), HostError> {
-    let mut connection = Connection::new(store, (input, output), version);
+fn serve(store: &HostedStore, connection: &mut Connection<'_>) -> Result<(), HostError> {
+    let served = serve_requests(store, connection);
+    if let Err(error @ HostError::Wire(_)) = &served {
+        // The client shows why, and gets the replies that it waits for.
+        connection.commit()?;
+        connection.fail_last(error)?;
+    }
+    served
+}
+
+fn serve_requests(store: &HostedStore, connection: &mut Connection<'_>) -> Result<(), HostError> {
     while let Some(request) = connection.next_request()? {
         if let Request::AddToStoreNar {
             info,
@@ -41,7 +42,7 @@ pub fn serve_worker(
             continue;
         }
         connection.commit()?;
-        match execute(store, &mut connection, request) {
+        match execute(store, connection, request) {
             Ok(reply) => connection.reply(&reply)?,
             Err(error) if error.ends_connection() => return Err(error),
             Err(error) => connection.fail(&error)?,
@@ -49,41 +50,6 @@ pub fn serve_worker(
     }
     connection.commit()?;
     connection.flush()
-}
-
-/// Lets the first request of a client fail, so that the client shows why it is not served.
-///
-/// Errors: those of the connection.
-pub fn refuse_worker(
-    dir: &StoreDir,
-    (input, output): (OwnedFd, OwnedFd),
-    version: &str,
-    reason: &str,
-) -> Result<(), HostError> {
-    let info = ServerInfo {
-        nix_version: Some(version.to_owned()),
-        trusts_client: Some(false),
-    };
-    let mut session = ServerSession::new(dir.clone(), info, Version::OFFERED);
-    let mut stream = Stream::new(input, output);
-    loop {
-        while let Some(event) = session.next_event(&mut stream.unsent)? {
-            if let ServerEvent::Request(_) = event {
-                let error = DaemonError {
-                    message: reason.to_owned(),
-                    ..DaemonError::default()
-                };
-                session.fail(error, &mut stream.unsent);
-                return stream.flush();
-            }
-        }
-        stream.flush()?;
-        let len = stream.read(session.space())?;
-        if len == 0 {
-            return Ok(());
-        }
-        session.fill(len);
-    }
 }
 
 fn execute(
@@ -107,36 +73,37 @@ fn execute(
             name,
             method,
             references,
-            repair: _,
+            repair,
         } => {
+            connection::refuse_repair(repair)?;
             let info = adding::add_to_store(connection, (&name, &method), references)?;
             Ok(Reply::AddedInfo(Box::new(info)))
         }
         Request::EnsurePath(path) => {
-            let text = store.store_dir().full_path(&path);
-            queries::build(store, &[text])?;
+            let outputs = None;
+            realise(store, &Wanted { path, outputs })?;
             Ok(Reply::Done)
         }
-        Request::BuildPaths(paths) => {
-            queries::build(store, &paths)?;
+        Request::BuildPaths(paths, mode) => {
+            refuse_mode(mode)?;
+            for path in &paths {
+                realise(store, &Wanted::parse(path, store.store_dir())?)?;
+            }
             Ok(Reply::Done)
         }
-        Request::BuildPathsWithResults(paths) => {
+        Request::BuildPathsWithResults(paths, mode) => {
+            refuse_mode(mode)?;
             let results = paths.into_iter().map(|path| {
-                let built = queries::build(store, std::slice::from_ref(&path));
-                Ok((path, build_result(built)?))
+                let result = builds::realise_with_result(store, &path)?;
+                Ok((path, result))
             });
             Ok(Reply::BuildResults(
                 results.collect::<Result<_, HostError>>()?,
             ))
         }
-        Request::BuildDerivation { path, outputs } => {
-            let paths = outputs.iter().map(|(_, path)| &**path);
-            let is_built = crate::refusals::are_valid(store, paths)?;
-            let refused = || HostError::Refused(cannot_build(&store.store_dir().full_path(&path)));
-            let built = if is_built { Ok(()) } else { Err(refused()) };
-            Ok(Reply::BuildResult(build_result(built)?))
-        }
+        Request::BuildDerivation { path, outputs } => Ok(Reply::BuildResult(
+            builds::result_of_derivation(store, &path, outputs)?,
+        )),
         Request::RegisterDrvOutput(_) => Err(HostError::Refused(
             "cannot register a realisation: floe hosts no content-addressed derivations".into(),
         )),
@@ -150,25 +117,15 @@ fn execute(
     }
 }
 
-/// Makes the result of a build of what floe does instead.
+/// Refuses to build again what is there.
 ///
-/// Errors: those of the connection and of the store.
-fn build_result(built: Result<(), HostError>) -> Result<BuildResult, HostError> {
-    match built {
-        Ok(()) => Ok(BuildResult {
-            status: ALREADY_VALID,
-            message: String::new(),
-        }),
-        Err(error @ (HostError::Refused(_) | HostError::Substitute(_))) => Ok(BuildResult {
-            status: MISC_FAILURE,
-            message: error.to_string(),
-        }),
-        Err(error) => Err(error),
+/// Errors: [`HostError::Refused`].
+fn refuse_mode(mode: BuildMode) -> Result<(), HostError> {
+    match mode {
+        BuildMode::Normal => Ok(()),
+        BuildMode::Repair => connection::refuse_repair(true),
+        BuildMode::Check => Err(HostError::Refused(
+            "cannot check a build: this machine has floe, which builds nothing".into(),
+        )),
     }
 }
-
-/// `BuildResult::AlreadyValid`
-const ALREADY_VALID: u64 = 2;
-
-/// `BuildResult::MiscFailure`
-const MISC_FAILURE: u64 = 9;

@@ -97,10 +97,7 @@ pub enum StoreError {
         database: PathBuf,
     },
     /// The database has tables, but not those of Nix.
-    #[error(
-        "cannot use the database {0}: it has no tables of Nix but others, so it belongs to another \
-         program; try restoring it from a backup"
-    )]
+    #[error("cannot use the database {0}: it belongs to another program; try restoring a backup")]
     ForeignDatabase(PathBuf),
     /// The database has a schema that this crate does not know.
     #[error(
@@ -137,6 +134,9 @@ pub enum StoreError {
         "cannot replace {0}: it is not a link into the store; try another place, or move it away"
     )]
     NotARoot(PathBuf),
+    /// An existing root cannot be registered.
+    #[error("cannot register the root {0}: it is no link to a store path, or may not be read")]
+    UnreadableRoot(PathBuf),
     /// The link of a root got another target after it was found.
     #[error("cannot remove the root {0}: another process has changed it; try again")]
     RootChanged(PathBuf),

@@ -35,8 +35,7 @@ pub use collect::{
 pub use db::{BuildTrace, DamagedRow, Realisation, Signing, Table};
 pub use disk::{
     DirectoryEntry, FileSystem, StoreLayout, UnfinishedFile, WrittenFile, is_trusted_owner,
-    list_directory, open_beneath, open_regular_file, read_regular_file, read_regular_file_nofollow,
-    write_file,
+    list_directory, open_beneath, open_regular_file, read_regular_file, write_file,
 };
 pub use error::{DatabaseReader, StoreError, is_out_of_space};
 pub use events::{LostRecord, StoreEvent, StoreEvents};

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -61,6 +61,9 @@ pub struct StoreFacts<'a> {
     pub root_layout: Option<&'a StoreLayout>,
     /// Where a collection in a local store finds the paths that processes use.
     pub runtime_roots: RuntimeRoots,
+    /// The socket of the daemon of this machine behind which the store is; `None` for every other
+    /// kind.
+    pub daemon_socket: Option<&'a Path>,
     /// Whether the store has substituters of its own. It fetches paths from them on request.
     pub can_substitute: bool,
     /// Whether the URI forbids changes (`read-only`).

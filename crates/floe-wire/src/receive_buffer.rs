@@ -12,11 +12,25 @@ pub(crate) struct ReceiveBuffer {
     end: usize,
     /// The parser needs at least this number of bytes for its next message.
     needed: usize,
+    /// The longest message in bytes, if it is shorter than [`MESSAGE_LEN_MAX`].
+    message_len_max: Option<usize>,
 }
 
 impl ReceiveBuffer {
+    /// Refuses messages that are longer than this number of bytes.
+    pub(crate) fn limit_messages(&mut self, len: usize) {
+        self.message_len_max = Some(len);
+    }
+
     /// Returns free space for bytes of the peer. It is never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.begin == self.end && self.bytes.len() > KEPT_LEN {
+            // A long message must not occupy memory until the connection ends.
+            *self = ReceiveBuffer {
+                message_len_max: self.message_len_max,
+                ..ReceiveBuffer::default()
+            };
+        }
         if self.begin > 0 && self.bytes.len() - self.end < READ_LEN {
             self.bytes.copy_within(self.begin..self.end, 0);
             self.end -= self.begin;
@@ -58,6 +72,7 @@ impl ReceiveBuffer {
         if self.filled().len() < self.needed {
             return Ok(None);
         }
+        let message_len_max = self.message_len_max.unwrap_or(MESSAGE_LEN_MAX);
         let mut input = crate::Input::new(self.filled());
         match parse(&mut input) {
             Ok(message) => {
@@ -66,7 +81,7 @@ impl ReceiveBuffer {
                 self.needed = 0;
                 Ok(Some(message))
             }
-            Err(WireError::Incomplete { needed, .. }) if needed <= MESSAGE_LEN_MAX => {
+            Err(WireError::Incomplete { needed, .. }) if needed <= message_len_max => {
                 // A long list is parsed again only after much of the rest has arrived.
                 self.needed = needed;
                 Ok(None)
@@ -74,7 +89,7 @@ impl ReceiveBuffer {
             Err(WireError::Incomplete { needed, .. }) => Err(WireError::TooLong {
                 what: "a message",
                 len: needed as u64,
-                max: MESSAGE_LEN_MAX as u64,
+                max: message_len_max as u64,
             }),
             Err(error) => Err(error),
         }
@@ -83,6 +98,9 @@ impl ReceiveBuffer {
 
 /// The least space for a read, in bytes: that of a pipe, so that one read empties it.
 const READ_LEN: usize = 64 * 1024;
+
+/// A buffer of more bytes than this is given back after its messages are parsed.
+const KEPT_LEN: usize = 8 * READ_LEN;
 
 /// The longest message, in bytes: a list of a million paths.
 const MESSAGE_LEN_MAX: usize = 128 * 1024 * 1024;

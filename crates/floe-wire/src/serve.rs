@@ -23,7 +23,7 @@ use crate::worker::{Reply, ReplyKind, Request};
 
 pub use command::Command;
 pub use export::ImportedPath;
-pub use server::{BuildStatus, ServerEvent, ServerSession};
+pub use server::{ServerEvent, ServerSession};
 
 /// The first number of a client.
 pub const CLIENT_MAGIC: u64 = 0x390c_9deb;

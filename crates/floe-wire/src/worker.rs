@@ -15,6 +15,7 @@ pub(crate) mod derivation;
 mod log_message;
 pub(crate) mod path_info;
 mod path_stream;
+pub(crate) mod realisation;
 mod reply;
 mod request;
 mod server;
@@ -23,7 +24,7 @@ pub(crate) use log_message::ERROR;
 pub use log_message::{DaemonError, Field, LogMessage};
 pub use path_stream::{PathStream, PathStreamEvent};
 pub use reply::{BuildResult, MissingPaths, Reply, ReplyKind, SubstitutableInfo};
-pub use request::{ClientOptions, GcAction, PathQuery, Request};
+pub use request::{BuildMode, ClientOptions, GcAction, PathQuery, Request};
 pub use server::{ServerEvent, ServerSession};
 
 pub use crate::version::Version;

@@ -11,7 +11,10 @@ use args::NixCollectGarbageArgs;
 
 pub(crate) fn run(args: &NixCollectGarbageArgs) -> anyhow::Result<()> {
     match Cli::try_parse_from(line(args))?.command {
-        Command::Gc(gc) => super::gc::run(&gc),
+        Command::Gc(mut gc) => {
+            gc.delete_old = args.delete_old;
+            super::gc::run(&gc)
+        }
         _ => bail!("floe gc is another command"),
     }
 }
@@ -20,9 +23,6 @@ pub(crate) fn run(args: &NixCollectGarbageArgs) -> anyhow::Result<()> {
 fn line(args: &NixCollectGarbageArgs) -> Vec<String> {
     let mut line: Vec<String> = ["floe", "gc"].map(Into::into).into();
     let mut push = |words: &[&str]| line.extend(words.iter().map(|&word| word.to_owned()));
-    if args.delete_old {
-        push(&["--keep-generations", "1"]);
-    }
     for (option, value) in [
         ("--delete-older-than", &args.delete_older_than),
         ("--max-freed", &args.max_freed),

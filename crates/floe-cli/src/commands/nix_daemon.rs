@@ -2,10 +2,13 @@
 
 pub(crate) mod args;
 mod clients;
+mod connected;
+mod forward;
 pub(crate) mod page;
 mod socket;
 
 use floe_config::StoreAccess;
+use floe_daemon::WorkerClient;
 
 use crate::hosting;
 use crate::options::Settings;
@@ -17,9 +20,16 @@ pub(crate) fn run(args: &NixDaemonArgs) -> anyhow::Result<()> {
     if !args.stdio {
         return clients::run(&settings, &store);
     }
+    if let Some(socket) = store.facts().daemon_socket {
+        return forward::forward(socket, hosting::take_standard_streams()?);
+    }
     let store = hosting::open(&store, &settings, true)?;
     let streams = hosting::take_standard_streams()?;
-    Ok(floe_daemon::serve_worker(&store, streams, VERSION)?)
+    let (dir, is_trusted) = (store.store_dir(), store.is_trusted());
+    match WorkerClient::greet(dir, streams, VERSION, is_trusted)? {
+        Some(client) => Ok(client.serve(&store)?),
+        None => Ok(()),
+    }
 }
 
 /// The name of the command, as that of Nix.

@@ -5,7 +5,7 @@ pub(crate) mod page;
 
 use anyhow::bail;
 use floe_config::StoreAccess;
-use floe_store::{Generation, Profile, StoreWriter};
+use floe_store::{Generation, GenerationSpec, Generations, Profile, StoreError, StoreWriter};
 use floe_transfer::{Cancel, PathSpec};
 
 use super::profile::{self, parse_specs};
@@ -18,38 +18,59 @@ use args::NixEnvArgs;
 
 pub(crate) fn run(args: &NixEnvArgs) -> anyhow::Result<()> {
     let store = LocalStore::find(&args.store)?;
-    let at = match &args.profile {
-        Some(path) => Profile::at(path)?,
-        None => DefaultProfile::find(&store.layout, &store.settings)?.profile,
+    let (at, default) = match &args.profile {
+        Some(path) => (Profile::at(path)?, None),
+        None => {
+            let default = DefaultProfile::find(&store.layout, &store.settings)?;
+            (default.profile.clone(), Some(default))
+        }
+    };
+    // A profile without generations is as good as any other for nix-env.
+    let generations = match at.generations() {
+        Err(StoreError::NoProfile { .. }) => Generations::default(),
+        generations => generations?,
     };
     if args.list_generations {
-        return profile::print_generations(&at);
+        return profile::print_lines(&generations.all, generations.current);
     }
     if let Some(path) = &args.set {
-        return set(args, &store, (&at, path));
+        return set(args, &store, (&at, default.as_ref()), path);
     }
     if args.rollback || args.switch_generation.is_some() {
-        return switch(args, &store, &at);
+        return switch(args, &store, (&at, &generations));
     }
-    let specs = [parse_specs(&args.delete_generations)?];
-    let deleted = if args.dry_run {
-        at.find_deletable(&specs)?
+    delete(args, &at, &generations)
+}
+
+/// Deletes generations. nix-env ignores numbers that do not exist.
+fn delete(args: &NixEnvArgs, at: &Profile, generations: &Generations) -> anyhow::Result<()> {
+    let mut spec = parse_specs(&args.delete_generations)?;
+    if let GenerationSpec::Numbers(numbers) = &mut spec {
+        let all = &generations.all;
+        numbers.retain(|number| all.iter().any(|it| it.number == *number));
+    }
+    if generations.all.is_empty() {
+        return Ok(());
+    }
+    let (deleted, verb) = if args.dry_run {
+        (at.find_deletable(&[spec])?, "would remove")
     } else {
-        at.delete(&specs, &options::lock_wait(Default::default()))?
+        let lock_wait = options::lock_wait(Default::default());
+        (at.delete(&[spec], &lock_wait)?, "removing")
     };
     for generation in deleted {
-        let verb = if args.dry_run {
-            "would remove"
-        } else {
-            "removing"
-        };
         eprint_line(format_args!("{verb} profile version {}", generation.number));
     }
     Ok(())
 }
 
 /// Makes a path the newest generation. Fetches it first if substituters have it.
-fn set(args: &NixEnvArgs, store: &LocalStore, (at, text): (&Profile, &str)) -> anyhow::Result<()> {
+fn set(
+    args: &NixEnvArgs,
+    store: &LocalStore,
+    (at, default): (&Profile, Option<&DefaultProfile>),
+    text: &str,
+) -> anyhow::Result<()> {
     let layout = &store.layout;
     let arguments = [text.to_owned()];
     let followed = store.settings.follow_links(&arguments, &[&*store.config])?;
@@ -58,6 +79,9 @@ fn set(args: &NixEnvArgs, store: &LocalStore, (at, text): (&Profile, &str)) -> a
         bail!("cannot set {text}: it is not a whole store path");
     };
     let profile = Profile::check(layout, at.path())?;
+    if let Some(default) = default {
+        default.check(layout)?;
+    }
     if args.dry_run {
         return Ok(());
     }
@@ -70,22 +94,33 @@ fn set(args: &NixEnvArgs, store: &LocalStore, (at, text): (&Profile, &str)) -> a
         &store.settings.write_options(&Cancel::default())?,
     )?;
     writer.set_profile(&profile, &path)?;
-    Ok(())
+    default.map_or(Ok(()), DefaultProfile::make_link)
 }
 
-fn switch(args: &NixEnvArgs, store: &LocalStore, at: &Profile) -> anyhow::Result<()> {
-    if args.dry_run {
-        bail!("cannot use --dry-run here: floe nix-env --list-generations shows the generations");
+fn switch(
+    args: &NixEnvArgs,
+    store: &LocalStore,
+    (at, generations): (&Profile, &Generations),
+) -> anyhow::Result<()> {
+    let to = args.switch_generation;
+    if args.dry_run
+        && let Some(target) = generations.target(to)
+    {
+        report_switch(generations.current, target.number);
+        return Ok(());
     }
     let lock_wait = options::lock_wait(Default::default());
     let accept = |_: &Generation| Ok::<(), anyhow::Error>(());
-    let to = args.switch_generation;
     let (before, now) = at.switch(&store.layout, to, &lock_wait, accept)?;
+    report_switch(before, now);
+    Ok(())
+}
+
+fn report_switch(before: Option<u64>, now: u64) {
     eprint_line(format_args!(
         "switching profile from version {} to {now}",
         before.unwrap_or_default()
     ));
-    Ok(())
 }
 
 /// The name of the command, as that of Nix.

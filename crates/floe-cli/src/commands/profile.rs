@@ -64,13 +64,11 @@ fn list(args: &ProfileArgs) -> anyhow::Result<()> {
     print_lines(&all, current)
 }
 
-/// Prints a line for each generation of a profile.
-pub(in crate::commands) fn print_generations(profile: &Profile) -> anyhow::Result<()> {
-    let Generations { all, current } = profile.generations()?;
-    print_lines(&all, current)
-}
-
-fn print_lines(all: &[Generation], current: Option<u64>) -> anyhow::Result<()> {
+/// Prints a line for each generation, as nix-env does.
+pub(in crate::commands) fn print_lines(
+    all: &[Generation],
+    current: Option<u64>,
+) -> anyhow::Result<()> {
     for generation in all {
         let time = times::date_and_time(generation.created);
         let is_current = current == Some(generation.number);

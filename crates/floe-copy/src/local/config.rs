@@ -210,6 +210,7 @@ impl StoreConfig for LocalStoreUri {
             layout: Some(&self.layout),
             root_layout: Some(&self.layout),
             runtime_roots: self.runtime_roots,
+            daemon_socket: None,
             can_substitute: false,
             is_read_only: self.read_only,
             is_trusted: self.trusted,

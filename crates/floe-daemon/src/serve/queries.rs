@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use floe_format::StorePath;
 
+use crate::derivations::{Wanted, realise};
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
-use crate::refusals::{are_valid, cannot_build, outputs_of};
 
 /// Returns the closure of some paths.
 ///
@@ -39,28 +39,20 @@ pub(super) fn closure(
     Ok(closure)
 }
 
-/// Returns why paths cannot be built; `None` if all of them are there. A text is a path, or a
-/// derivation with the names of outputs: `DERIVATION!OUTPUT,…`.
+/// Fetches paths, unless they are valid. Returns why that is impossible; `None` if all of them are
+/// there.
 pub(super) fn refusal_to_build(
     store: &HostedStore,
     texts: &[String],
 ) -> Result<Option<String>, HostError> {
     for text in texts {
-        let (path, _) = text.split_once('!').unwrap_or((text, ""));
-        let is_built = match store.store_dir().parse(path) {
-            Ok(path) if path.name().ends_with(".drv") => {
-                let outputs = outputs_of(store, &path)?;
-                let outputs: Vec<String> = outputs
-                    .iter()
-                    .map(|output| store.store_dir().full_path(output))
-                    .collect();
-                are_valid(store, outputs.iter().map(String::as_str))?
+        let wanted = Wanted::parse_legacy(text, store.store_dir());
+        match wanted.and_then(|wanted| realise(store, &wanted)) {
+            Ok(_) => {}
+            Err(error @ (HostError::Refused(_) | HostError::Substitute(_))) => {
+                return Ok(Some(error.to_string()));
             }
-            Ok(_) => are_valid(store, [path].into_iter())?,
-            Err(_) => false,
-        };
-        if !is_built {
-            return Ok(Some(cannot_build(path)));
+            Err(error) => return Err(error),
         }
     }
     Ok(None)

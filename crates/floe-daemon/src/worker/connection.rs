@@ -1,13 +1,11 @@
 //! A connection of the worker protocol.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
 
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{HashAlgorithm, PathInfo, StorePath};
 use floe_wire::worker::{
-    DaemonError, PathStream, PathStreamEvent, Reply, Request, ServerEvent, ServerInfo,
-    ServerSession, Version,
+    DaemonError, PathStream, PathStreamEvent, Reply, Request, ServerEvent, ServerSession,
 };
 
 use crate::error::HostError;
@@ -33,18 +31,13 @@ pub(super) struct Connection<'s> {
 impl<'s> Connection<'s> {
     pub(super) fn new(
         store: &'s HostedStore,
-        (input, output): (OwnedFd, OwnedFd),
-        version: &str,
+        session: ServerSession,
+        stream: Stream,
     ) -> Connection<'s> {
-        let info = ServerInfo {
-            nix_version: Some(version.to_owned()),
-            trusts_client: Some(store.access.is_trusted),
-        };
-        let dir = store.store_dir().clone();
         Connection {
             store,
-            session: ServerSession::new(dir, info, Version::OFFERED),
-            stream: Stream::new(input, output),
+            session,
+            stream,
             receiver: None,
             owed: Vec::new(),
             in_frames: false,
@@ -112,6 +105,12 @@ impl<'s> Connection<'s> {
             self.next_frame()?;
         }
         Ok(())
+    }
+
+    /// Sends the failure of a request that cannot be understood, after which nothing can be.
+    pub(super) fn fail_last(&mut self, error: &HostError) -> Result<(), HostError> {
+        self.in_frames = false;
+        self.fail(error)
     }
 
     /// Reads the next contents of frames. Returns `false` after the last ones.
@@ -193,6 +192,11 @@ impl<'s> Connection<'s> {
     ) -> Result<(), HostError> {
         let path = info.path.clone();
         let is_trusted = self.store.access.is_trusted && dont_check_sigs;
+        if info.nar_size > LARGE_NAR_LEN {
+            // The client may wait for the replies of the paths before.
+            self.commit()?;
+            self.flush()?;
+        }
         let received = self.with_receiver(|connection, receiver| {
             refuse_repair(repair)?;
             receiver.receive(info, is_trusted, &mut |sink| connection.read_frames(sink))?;
@@ -221,7 +225,12 @@ impl<'s> Connection<'s> {
         self.with_receiver(|connection, receiver| {
             refuse_repair(repair)?;
             let mut paths = PathStream::default();
-            while let Some(info) = connection.next_path(&mut paths)? {
+            while let Some(mut info) = connection.next_path(&mut paths)? {
+                // Another machine has built it, as for Nix.
+                info.ultimate = false;
+                if info.nar_size > LARGE_NAR_LEN {
+                    receiver.commit()?;
+                }
                 let name = info.path.to_string();
                 receiver.receive(info, is_trusted, &mut |sink| {
                     connection.read_path(&mut paths, &name, sink)
@@ -239,7 +248,8 @@ impl<'s> Connection<'s> {
     fn next_path(&mut self, paths: &mut PathStream) -> Result<Option<PathInfo>, HostError> {
         loop {
             let mut input = &self.frame[self.frame_at..];
-            let event = paths.next(&mut input, self.store.store_dir())?;
+            let event = paths.next(&mut input, self.store.store_dir());
+            let event = event.map_err(HostError::Contents)?;
             let left = input.len();
             let found = match event {
                 Some(PathStreamEvent::Path(info)) => Some(Some(*info)),
@@ -265,7 +275,8 @@ impl<'s> Connection<'s> {
     ) -> Result<(), HostError> {
         loop {
             let mut input = &self.frame[self.frame_at..];
-            let event = paths.next(&mut input, self.store.store_dir())?;
+            let event = paths.next(&mut input, self.store.store_dir());
+            let event = event.map_err(HostError::Contents)?;
             let left = input.len();
             let is_end = match event {
                 Some(PathStreamEvent::Data(bytes)) => {
@@ -317,7 +328,13 @@ impl<'s> Connection<'s> {
     }
 }
 
-fn refuse_repair(repair: bool) -> Result<(), HostError> {
+/// While a NAR of more bytes than this arrives, no other path waits for its registration.
+const LARGE_NAR_LEN: u64 = 16 * 1024 * 1024;
+
+/// Refuses to replace a valid path.
+///
+/// Errors: [`HostError::Refused`].
+pub(super) fn refuse_repair(repair: bool) -> Result<(), HostError> {
     if repair {
         return Err(HostError::Refused(
             "cannot replace a valid path through the daemon: use floe verify --repair there".into(),

@@ -1,8 +1,9 @@
 //! Roots, collections and verifications that a client of the daemon requests.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
+use floe_format::{Signature, StorePath};
 use floe_store::{Collector, DeleteError, DeleteOptions, IndirectGcRoot, RootPlace, Signing};
 use floe_wire::worker::{GcAction, Reply, Request};
 
@@ -21,8 +22,9 @@ pub(super) fn execute(store: &HostedStore, request: &Request) -> Result<Option<R
             Reply::Done
         }
         Request::AddIndirectRoot(link) => {
-            store.writer("add roots")?;
-            IndirectGcRoot::register_existing(store.reader().layout(), Path::new(link))?;
+            store
+                .writer("add roots")?
+                .register_gc_root(Path::new(link))?;
             Reply::Done
         }
         Request::AddPermRoot { path, link } => {
@@ -53,10 +55,18 @@ pub(super) fn execute(store: &HostedStore, request: &Request) -> Result<Option<R
                 });
             }
             let paths: Vec<_> = paths.iter().cloned().collect();
+            if !paths.is_empty() && *action != GcAction::DeleteSpecific {
+                return Err(HostError::Refused(
+                    "cannot collect garbage among some paths: floe speaks a version of the \
+                     protocol that has only a collection of all paths"
+                        .into(),
+                ));
+            }
             collect(store, *action, (&paths, *max_freed))?
         }
         Request::OptimiseStore => {
-            store.writer("link equal files")?.optimise(None, &())?;
+            let writer = store.writer("link equal files")?;
+            writer.optimise(None, &store.progress())?;
             Reply::Done
         }
         Request::VerifyStore {
@@ -65,6 +75,9 @@ pub(super) fn execute(store: &HostedStore, request: &Request) -> Result<Option<R
         } => verify(store, *check_contents, *repair)?,
         Request::AddSignatures { path, signatures } => {
             let writer = store.writer("add signatures")?;
+            if !store.access.is_trusted {
+                check_signatures(store, path, signatures)?;
+            }
             match writer.add_signatures(path, signatures)? {
                 Signing::Absent => {
                     return Err(HostError::NotValid(store.store_dir().full_path(path)));
@@ -86,6 +99,29 @@ fn require_trust(store: &HostedStore, action: &str) -> Result<(), HostError> {
     })
 }
 
+/// Checks that a client that is not trusted leaves no junk in the database: every copy of the path
+/// would carry it.
+///
+/// Errors: [`HostError::Forbidden`], [`HostError::NotValid`].
+fn check_signatures(
+    store: &HostedStore,
+    path: &StorePath,
+    signatures: &BTreeSet<Signature>,
+) -> Result<(), HostError> {
+    let mut info = store.valid_path_info(path)?;
+    info.signatures.extend(signatures.iter().cloned());
+    let keys = &store.access.trusted_keys;
+    if info.drop_junk_signatures(store.store_dir(), keys) == 0 {
+        return Ok(());
+    }
+    Err(HostError::Forbidden {
+        action: format!("add signatures to {path}"),
+        reason: "you are not a trusted user, and some are invalid, or those by other keys than \
+                 trusted ones are too long together"
+            .into(),
+    })
+}
+
 /// Returns the roots. Only a trusted client learns where those of processes are, as from Nix.
 fn find_roots(store: &HostedStore) -> Result<Reply, HostError> {
     let found = store.reader().find_roots(store.gc_settings.runtime_roots)?;
@@ -104,29 +140,29 @@ fn find_roots(store: &HostedStore) -> Result<Reply, HostError> {
 fn collect(
     store: &HostedStore,
     action: GcAction,
-    (paths, max_freed): (&[floe_format::StorePath], u64),
+    (paths, max_freed): (&[StorePath], u64),
 ) -> Result<Reply, HostError> {
     let (reader, settings) = (store.reader(), &store.gc_settings);
     let dir = store.store_dir();
-    let garbage = |max: usize| -> Result<Vec<String>, HostError> {
+    let garbage = || -> Result<Vec<String>, HostError> {
         let found = reader
             .find_garbage(settings, &HashSet::new())?
             .dead
             .into_iter();
         let names = found.map(|dead| format!("{dir}/{}", dead.name.to_string_lossy()));
-        Ok(names.take(max).collect())
+        Ok(names.collect())
     };
     let (paths, bytes) = match action {
         GcAction::ReturnLive => {
             let live = reader.find_garbage(settings, &HashSet::new())?.live;
             (live.iter().map(|path| dir.full_path(path)).collect(), 0)
         }
-        GcAction::ReturnDead => (garbage(usize::MAX)?, 0),
+        GcAction::ReturnDead => (garbage()?, 0),
         GcAction::DeleteDead => {
-            let dead = garbage(usize::MAX)?;
+            let dead = garbage()?;
             let collector = Collector::open(reader.layout().clone(), &store.write_options)?;
             let limit = Some(max_freed).filter(|max| *max < u64::MAX);
-            let (results, collected) = collector.collect(settings, limit, &());
+            let (results, collected) = collector.collect(settings, limit, &store.progress());
             collected?;
             let count = usize::try_from(results.paths).unwrap_or(usize::MAX);
             (dead.into_iter().take(count).collect(), results.bytes_freed)
@@ -134,7 +170,7 @@ fn collect(
         GcAction::DeleteSpecific => {
             let collector = Collector::open(reader.layout().clone(), &store.write_options)?;
             let options = DeleteOptions::default();
-            let (results, deleted) = collector.delete(paths, options, settings, &());
+            let (results, deleted) = collector.delete(paths, options, settings, &store.progress());
             deleted.map_err(|error| match error {
                 DeleteError::Store(error) => error.into(),
                 error => HostError::Refused(error.to_string()),
@@ -157,7 +193,10 @@ fn verify(store: &HostedStore, check_contents: bool, repair: bool) -> Result<Rep
     }
     let reader = store.reader();
     if check_contents {
-        let has_problems = !reader.verify(&[], None, &())?.problems.is_empty();
+        let has_problems = !reader
+            .verify(&[], None, &store.progress())?
+            .problems
+            .is_empty();
         return Ok(Reply::Verified { has_problems });
     }
     let paths = reader.valid_paths()?;

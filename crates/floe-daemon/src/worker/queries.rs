@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use floe_format::derivation::DERIVATION_LEN_MAX;
-use floe_format::{Derivation, NarInfo, StorePath};
-use floe_store::read_regular_file_nofollow;
+use floe_format::{NarInfo, StorePath};
 use floe_wire::worker::{MissingPaths, PathQuery, Reply, Request, SubstitutableInfo};
 
+use crate::derivations::{Wanted, output_paths, select_outputs};
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
-use crate::refusals::{are_valid, cannot_build, outputs_of};
 
 /// Replies to a query.
 ///
@@ -61,34 +59,17 @@ fn query_path(store: &HostedStore, query: PathQuery, path: &StorePath) -> Result
             Reply::SubstitutableInfo(found.into_iter().next().map(substitutable))
         }
         PathQuery::DerivationOutputs => {
-            let outputs = outputs_by_name(store, path)?.into_values();
+            let outputs = output_paths(store, path)?.into_values();
             Reply::Paths(outputs.flatten().collect())
         }
         PathQuery::DerivationOutputNames => {
-            Reply::Texts(outputs_by_name(store, path)?.into_keys().collect())
+            Reply::Texts(output_paths(store, path)?.into_keys().collect())
         }
-        PathQuery::DerivationOutputMap => Reply::OutputMap(outputs_by_name(store, path)?),
+        PathQuery::DerivationOutputMap => Reply::OutputMap(output_paths(store, path)?),
         PathQuery::ValidDerivers => {
             Reply::Paths(reader.valid_derivers(path)?.into_iter().collect())
         }
     })
-}
-
-/// Returns the paths of the outputs of a valid derivation, as far as they are known.
-fn outputs_by_name(
-    store: &HostedStore,
-    path: &StorePath,
-) -> Result<BTreeMap<String, Option<StorePath>>, HostError> {
-    store.valid_path_info(path)?;
-    let unreadable = |reason: String| HostError::Refused(format!("cannot read {path}: {reason}"));
-    // A client can add a link under any other name, and must not choose the file that is opened.
-    let name = Derivation::name_from_path(path).map_err(|error| unreadable(error.to_string()))?;
-    let file = store.reader().real_path(path);
-    let text = read_regular_file_nofollow(&file, DERIVATION_LEN_MAX as u64);
-    let text = text.map_err(|error| unreadable(error.to_string()))?;
-    let derivation = Derivation::parse(&text, store.store_dir(), name);
-    let derivation = derivation.map_err(|error| unreadable(error.to_string()))?;
-    Ok(derivation.output_paths(store.store_dir(), name))
 }
 
 fn substitutable(narinfo: NarInfo) -> SubstitutableInfo {
@@ -105,16 +86,29 @@ fn query_missing(store: &HostedStore, texts: &[String]) -> Result<MissingPaths, 
     let mut missing = MissingPaths::default();
     let mut wanted: BTreeMap<StorePath, Option<StorePath>> = BTreeMap::new();
     for text in texts {
-        let (path, _) = text.split_once('!').unwrap_or((text, ""));
-        let Ok(path) = store.store_dir().parse(path) else {
+        let Ok(Wanted { path, outputs }) = Wanted::parse(text, store.store_dir()) else {
             continue;
         };
-        if path.name().ends_with(".drv") && text.contains('!') {
-            for output in outputs_of(store, &path)? {
-                wanted.insert(output, Some(path.clone()));
+        match outputs {
+            None => {
+                wanted.insert(path, None);
             }
-        } else {
-            wanted.insert(path, None);
+            Some(names) if store.reader().is_valid(&path)? => {
+                for output in select_outputs(store, &path, &names)?.into_values() {
+                    match output {
+                        Some(output) => {
+                            wanted.insert(output, Some(path.clone()));
+                        }
+                        None => {
+                            missing.will_build.insert(path.clone());
+                        }
+                    }
+                }
+            }
+            // A realisation fetches the derivation first.
+            Some(_) => {
+                wanted.insert(path, None);
+            }
         }
     }
     let mut paths = Vec::new();
@@ -139,43 +133,4 @@ fn query_missing(store: &HostedStore, texts: &[String]) -> Result<MissingPaths, 
         }
     }
     Ok(missing)
-}
-
-/// Substitutes paths, and outputs of derivations: `DERIVATION!OUTPUT,…`.
-///
-/// Errors: [`HostError::Refused`] if something would have to be built; [`HostError::Substitute`].
-pub(super) fn build(store: &HostedStore, texts: &[String]) -> Result<(), HostError> {
-    for text in texts {
-        let (path, _) = text.split_once('!').unwrap_or((text, ""));
-        let parsed = store.store_dir().parse(path);
-        let parsed =
-            parsed.map_err(|error| HostError::Refused(format!("cannot build {text}: {error}")))?;
-        let is_derivation = text.contains('!') && parsed.name().ends_with(".drv");
-        let wanted: BTreeSet<StorePath> = if is_derivation {
-            outputs_of(store, &parsed)?.into_iter().collect()
-        } else {
-            [parsed].into()
-        };
-        if let Some(writer) = store
-            .writer("build paths")
-            .ok()
-            .filter(|_| !wanted.is_empty())
-        {
-            writer.add_temp_roots(wanted.iter())?;
-        }
-        store.substitute(&wanted)?;
-        let wanted: Vec<String> = wanted
-            .iter()
-            .map(|path| store.store_dir().full_path(path))
-            .collect();
-        if are_valid(store, wanted.iter().map(String::as_str))? {
-            continue;
-        }
-        return Err(HostError::Refused(if is_derivation {
-            cannot_build(path)
-        } else {
-            format!("cannot fetch {path}: no substituter of this machine has it")
-        }));
-    }
-    Ok(())
 }

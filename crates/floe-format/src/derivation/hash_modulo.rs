@@ -33,6 +33,35 @@ enum DerivationHash {
 /// A callback that returns the derivation at a path.
 type ReadDerivation<'a> = dyn FnMut(&StorePath) -> Result<Derivation, DerivationError> + 'a;
 
+impl Derivation {
+    /// Returns the hash that identifies each output in realisations, by name
+    /// (`staticOutputHashes`). Returns `None` if it is known only after a build.
+    ///
+    /// `name` is without `.drv`. `read` returns the input derivations.
+    ///
+    /// Errors: those of `read`, and those of input derivations that are inconsistent.
+    pub fn output_hashes(
+        &self,
+        dir: &StoreDir,
+        name: &str,
+        cache: &mut DerivationHashCache,
+        read: &mut ReadDerivation<'_>,
+    ) -> Result<Option<BTreeMap<String, Hash>>, DerivationError> {
+        match hash_from_outputs(self, dir, name)? {
+            Some(DerivationHash::FixedOutputs(hashes)) => Ok(Some(hashes)),
+            Some(_) => Ok(None),
+            None => {
+                let hash = masked_hash(self, dir, cache, read)?;
+                let of_output = |hash| {
+                    let names = self.outputs.keys().cloned();
+                    names.map(|name| (name, hash)).collect()
+                };
+                Ok(hash.map(of_output))
+            }
+        }
+    }
+}
+
 /// Computes the hash for the output paths of a derivation.
 ///
 /// Returns `None` if an input derivation is deferred.

@@ -154,6 +154,7 @@ impl fmt::Display for DaemonUri {
 impl StoreConfig for DaemonUri {
     fn facts(&self) -> StoreFacts<'_> {
         StoreFacts {
+            daemon_socket: Some(&self.socket),
             root_layout: Some(&self.layout),
             can_substitute: true,
             is_trusted: self.options.is_trusted,

@@ -22,14 +22,6 @@ pub fn read_regular_file(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
     read_up_to(open_regular_file(path)?, len_max)
 }
 
-/// Reads a regular file of an untrusted tree, such as a store path, of at most `len_max` bytes. A
-/// symbolic link counts as another kind of file.
-///
-/// Errors: those of [`read_regular_file`].
-pub fn read_regular_file_nofollow(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
-    read_up_to(open_regular_file_nofollow(path)?, len_max)
-}
-
 fn read_up_to(file: File, len_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(len_max.saturating_add(1))

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use floe_format::{HashPart, PathInfo, StorePath};
+use floe_format::{Derivation, HashPart, PathInfo, StorePath};
 
 use crate::db::{DamagedRow, Database, LockedDatabase};
-use crate::disk::StoreLayout;
+use crate::disk::{StoreLayout, read_derivation};
 use crate::error::StoreError;
 use crate::locks::LockWait;
 use crate::open_store::OpenStore;
@@ -108,6 +108,13 @@ impl StoreReader {
     /// Returns the valid paths that refer to a path.
     pub fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
         self.database().referrers(path)
+    }
+
+    /// Reads a derivation of the store, which need not be valid. Follows no symbolic link.
+    ///
+    /// Errors: those of the file, and [`StoreError::Derivation`].
+    pub fn derivation(&self, path: &StorePath) -> Result<Derivation, StoreError> {
+        read_derivation(self.layout(), path)
     }
 
     /// Returns the known paths of the outputs of a valid derivation, which need not be valid.

@@ -120,14 +120,21 @@ impl IndirectGcRoot {
         entry.replace_link(Path::new(&layout.store_dir.full_path(path)))
     }
 
-    /// Registers an existing link as a root, as a daemon does for its client. The collector finds
-    /// out whether it leads to a path.
+    /// Returns the place of an existing root, and its path.
     ///
-    /// Errors: those of the system.
-    pub fn register_existing(layout: &StoreLayout, link: &Path) -> Result<(), StoreError> {
+    /// Errors: [`StoreError::UnreadableRoot`] if it is no link to a store path, or this user may
+    /// not read it.
+    pub fn existing(
+        layout: &StoreLayout,
+        link: &Path,
+    ) -> Result<(IndirectGcRoot, StorePath), StoreError> {
         let link = absolute_path(link)?;
-        let auto = Directory::open_or_create(&layout.state_dir.join(AUTO), NewMode::Shared)?;
-        auto.entry(&auto_root_name(&link)).replace_link(&link)
+        let target = fs::read_link(&link).ok();
+        let path = target.and_then(|it| root_place::store_path_of_target(&layout.store_dir, &it));
+        match path {
+            Some(path) => Ok((IndirectGcRoot(link), path)),
+            None => Err(StoreError::UnreadableRoot(link)),
+        }
     }
 
     /// Makes the link and registers it as a root. A running collector has already read the
@@ -142,12 +149,24 @@ impl IndirectGcRoot {
         let (directory, name) = Directory::create_parent(&self.0)?;
         let entry = directory.entry(name);
         self.recheck(layout, &entry)?;
+        let was_missing = !entry.exists();
+        entry.replace_link(Path::new(&layout.store_dir.full_path(path)))?;
+        self.register_link(layout, path, (was_missing, events))
+    }
+
+    /// Registers a link that exists. `was_missing` tells whether a running collector may have found
+    /// that it did not.
+    pub(crate) fn register_link(
+        &self,
+        layout: &StoreLayout,
+        path: &StorePath,
+        (was_missing, events): (bool, &StoreEvents),
+    ) -> Result<(), StoreError> {
         let auto = layout.state_dir.join(AUTO);
         let auto = Directory::open_or_create(&auto, NewMode::Shared)?;
         let name = auto_root_name(&self.0);
         let registration = auto.entry(&name);
-        let may_be_removed = !entry.exists() && registration.exists();
-        entry.replace_link(Path::new(&layout.store_dir.full_path(path)))?;
+        let may_be_removed = was_missing && registration.exists();
         registration.replace_link(&self.0)?;
         if may_be_removed {
             create_link_under_new_name(&self.0, &auto, &name)?;

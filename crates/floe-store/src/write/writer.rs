@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -146,6 +147,19 @@ impl StoreWriter {
         // A collector that began after the first call may have read the permanent roots before the
         // link existed. The second call makes sure that it knows the temporary root.
         self.add_temp_roots([path].into_iter())
+    }
+
+    /// Registers an existing symbolic link to a store path as a root, as a daemon does for its
+    /// client.
+    ///
+    /// Errors: [`StoreError::UnreadableRoot`], and those of the system.
+    pub fn register_gc_root(&self, link: &Path) -> Result<(), StoreError> {
+        let (root, path) = IndirectGcRoot::existing(self.layout(), link)?;
+        self.add_temp_roots([&path].into_iter())?;
+        let may_be_missed = !GcLock::open(self.layout())?.is_free()?;
+        root.register_link(self.layout(), &path, (may_be_missed, &self.events))?;
+        // As for a new root.
+        self.add_temp_roots([&path].into_iter())
     }
 
     /// Adds signatures by keys to valid paths, and returns what that did for each path.

@@ -12,7 +12,9 @@ use crate::input::Input;
 use crate::output;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::version::Version;
+use crate::worker::BuildResult;
 use crate::worker::path_info::{write_optional_path, write_paths};
+use crate::worker::realisation::write_outputs;
 
 /// The other side of a connection of the serve protocol: it gets the client's bytes and returns
 /// events.
@@ -215,16 +217,15 @@ impl ServerSession {
     }
 
     /// Appends the reply to [`Command::BuildDerivation`] (`BuildResult`).
-    pub fn reply_build_result(&self, status: BuildStatus, message: &str, output: &mut Vec<u8>) {
-        output::number(output, status as u64);
-        output::text(output, message);
+    pub fn reply_build_result(&self, result: &BuildResult, output: &mut Vec<u8>) {
+        output::number(output, result.status);
+        output::text(output, &result.message);
         if self.version.minor >= 3 {
             // How often it was built, whether it was different each time, and when.
             (0..4).for_each(|_| output::number(output, 0));
         }
         if self.version.minor >= 6 {
-            // The realisations.
-            output::number(output, 0);
+            write_outputs(output, &result.outputs);
         }
     }
 
@@ -243,15 +244,6 @@ impl ServerSession {
     pub fn reply_export_end(&self, output: &mut Vec<u8>) {
         export::write_end(output);
     }
-}
-
-/// The outcome of a build (`BuildResult::Status`), as far as floe reports one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BuildStatus {
-    /// All outputs are valid.
-    AlreadyValid = 2,
-    /// The build failed, and no other machine is at fault.
-    MiscFailure = 9,
 }
 
 /// Reads the first numbers of the client, and returns the version to speak.

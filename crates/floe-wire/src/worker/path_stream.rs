@@ -13,6 +13,8 @@ pub struct PathStream {
     state: State,
     /// The beginning of a description that has arrived in part.
     pending: Vec<u8>,
+    /// The description has at least this number of bytes.
+    needed: usize,
 }
 
 #[derive(Debug, Default)]
@@ -96,14 +98,20 @@ impl PathStream {
     ) -> Result<Option<T>, WireError> {
         let before = self.pending.len();
         self.pending.extend_from_slice(input);
+        if self.pending.len() < self.needed {
+            *input = &[];
+            return Ok(None);
+        }
         let mut bytes = Input::new(&self.pending);
         match parse(&mut bytes) {
             Ok(parsed) => {
                 *input = &input[bytes.len_read() - before..];
                 self.pending.clear();
+                self.needed = 0;
                 Ok(Some(parsed))
             }
             Err(WireError::Incomplete { needed, .. }) if needed <= INFO_LEN_MAX => {
+                self.needed = needed;
                 *input = &[];
                 Ok(None)
             }

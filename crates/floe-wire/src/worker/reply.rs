@@ -90,13 +90,16 @@ pub struct MissingPaths {
     pub nar_size: u64,
 }
 
-/// The result of a build, without its outputs.
+/// The result of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildResult {
     /// The kind of the result (`BuildResult::Status`).
     pub status: u64,
     /// Why it failed.
     pub message: String,
+    /// The outputs: `HASH!OUTPUT` with the path. The hash identifies the derivation, as
+    /// [`floe_format::Derivation::output_hashes`] returns it.
+    pub outputs: BTreeMap<String, StorePath>,
 }
 
 /// The kind of a reply, which follows from the request.

@@ -86,9 +86,9 @@ pub enum Request {
     EnsurePath(StorePath),
     /// Builds or substitutes paths, or outputs of derivations as `DERIVATION!OUTPUT,…`
     /// (`BuildPaths`).
-    BuildPaths(Vec<String>),
+    BuildPaths(Vec<String>, BuildMode),
     /// The same, with the result for each of them (`BuildPathsWithResults`).
-    BuildPathsWithResults(Vec<String>),
+    BuildPathsWithResults(Vec<String>, BuildMode),
     /// Builds a derivation that the store need not have (`BuildDerivation`).
     BuildDerivation {
         /// The derivation.
@@ -200,6 +200,17 @@ pub enum GcAction {
     DeleteSpecific = 3,
 }
 
+/// The kinds of a build (`BuildMode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildMode {
+    /// Builds what is missing.
+    Normal = 0,
+    /// Builds damaged paths again.
+    Repair = 1,
+    /// Builds again what is there, and compares.
+    Check = 2,
+}
+
 /// The options of a client, as far as floe knows a use for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientOptions {
@@ -218,7 +229,7 @@ impl Request {
             | Request::SyncWithGc
             | Request::OptimiseStore
             | Request::EnsurePath(_)
-            | Request::BuildPaths(_)
+            | Request::BuildPaths(..)
             | Request::AddSignatures { .. }
             | Request::AddBuildLog(_) => ReplyKind::Done,
             Request::AddPermRoot { .. } => ReplyKind::Text,
@@ -242,7 +253,7 @@ impl Request {
             | Request::RegisterDrvOutput(_)
             | Request::SetOptions(_) => ReplyKind::Nothing,
             Request::AddToStore { .. } => ReplyKind::AddedInfo,
-            Request::BuildPathsWithResults(_) => ReplyKind::BuildResults,
+            Request::BuildPathsWithResults(..) => ReplyKind::BuildResults,
             Request::BuildDerivation { .. } => ReplyKind::BuildResult,
         }
     }
@@ -266,7 +277,7 @@ impl Request {
                 all.clone().find(|(_, known)| known == query)?.0
             }
             Request::AddToStore { .. } => 7,
-            Request::BuildPaths(_) => 9,
+            Request::BuildPaths(..) => 9,
             Request::EnsurePath(_) => 10,
             Request::AddTempRoot(_) => 11,
             Request::AddIndirectRoot(_) => 12,
@@ -291,7 +302,7 @@ impl Request {
             Request::QueryRealisation(_) => 43,
             Request::AddMultipleToStore { .. } => 44,
             Request::AddBuildLog(_) => 45,
-            Request::BuildPathsWithResults(_) => 46,
+            Request::BuildPathsWithResults(..) => 46,
             Request::AddPermRoot { .. } => 47,
             Request::QueryClosure(_) => return None,
         })

@@ -28,6 +28,8 @@ enum State {
     Version,
     /// Before the two numbers without a meaning.
     Starting(Version),
+    /// Before the message that ends the start, or refuses the client.
+    Opening,
     Request,
     Frames(FrameReader),
 }
@@ -35,7 +37,7 @@ enum State {
 /// An event of [`ServerSession`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerEvent<'a> {
-    /// The client speaks this version.
+    /// The client speaks this version. The daemon may [refuse](ServerSession::refuse) it now.
     Opened(Version),
     /// A request. After one with [`Request::has_frames`], their contents follow.
     Request(Request),
@@ -55,6 +57,11 @@ impl ServerSession {
             state: State::Greeting,
             buffer: ReceiveBuffer::default(),
         }
+    }
+
+    /// Refuses requests that are longer than this number of bytes.
+    pub fn limit_requests(&mut self, len: usize) {
+        self.buffer.limit_messages(len);
     }
 
     /// Returns space for bytes of the client. It is never empty.
@@ -107,10 +114,14 @@ impl ServerSession {
                     return Ok(None);
                 }
                 self.info.write(version, output);
-                LogMessage::Last.write(output);
                 self.version = version;
-                self.state = State::Request;
+                self.state = State::Opening;
                 Ok(Some(ServerEvent::Opened(version)))
+            }
+            State::Opening => {
+                LogMessage::Last.write(output);
+                self.state = State::Request;
+                self.next_event(output)
             }
             State::Request => {
                 let dir = &self.dir;
@@ -144,6 +155,12 @@ impl ServerSession {
     pub fn reply(&self, reply: &Reply, output: &mut Vec<u8>) {
         LogMessage::Last.write(output);
         reply.write(output, &self.dir, self.version);
+    }
+
+    /// Appends the reason why the daemon does not serve the client. This must follow
+    /// [`ServerEvent::Opened`], and ends the connection.
+    pub fn refuse(&self, error: DaemonError, output: &mut Vec<u8>) {
+        LogMessage::Error(error).write(output);
     }
 
     /// Appends the failure of the oldest request.

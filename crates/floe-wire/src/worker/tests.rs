@@ -75,6 +75,11 @@ fn failed_build() -> BuildResult {
     BuildResult {
         status: 9,
         message: "cannot build".into(),
+        outputs: [(
+            "sha256:00!out".to_owned(),
+            StorePath::parse("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello").unwrap(),
+        )]
+        .into(),
     }
 }
 

@@ -58,7 +58,10 @@ const PURE: &[(&str, &[&str])] = &[
     ),
     ("floe-queue", &["libc", "loom"]),
     ("floe-messages", &["thiserror"]),
-    ("floe-wire", &["floe-format", "thiserror"]),
+    (
+        "floe-wire",
+        &["floe-format", "serde", "serde_json", "thiserror"],
+    ),
 ];
 
 /// Packages that must not be in the build of a crate, also not through other packages.

@@ -42,6 +42,9 @@ pub(crate) struct GcArgs {
     /// --delete-older-than, keep at least this many
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) keep_generations: Option<NonZeroUsize>,
+    /// Whether all generations except the current ones are deleted first, for nix-collect-garbage.
+    #[arg(skip)]
+    pub(crate) delete_old: bool,
     #[command(flatten)]
     pub(crate) store: StoreQueryArgs,
 }

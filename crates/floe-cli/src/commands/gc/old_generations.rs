@@ -30,7 +30,9 @@ impl OldGenerations {
         settings: &Settings,
     ) -> anyhow::Result<OldGenerations> {
         let mut specs = Vec::new();
-        if let Some(text) = &args.delete_older_than {
+        if args.delete_old {
+            specs.push(GenerationSpec::Old);
+        } else if let Some(text) = &args.delete_older_than {
             specs.push(parse_older_than(text)?);
         }
         let count = args.keep_generations;

@@ -8,7 +8,7 @@ use crate::args::{LocalStoreArgs, OptionArgs, OutputArgs};
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NixCollectGarbageArgs {
     /// Delete all generations of all profiles except the current ones first
-    #[arg(long, short = 'd', conflicts_with = "delete_older_than")]
+    #[arg(long, short = 'd')]
     pub(crate) delete_old: bool,
     /// Delete generations that were not in use within this time first, such as 30d
     #[arg(long, value_name = "TIME")]

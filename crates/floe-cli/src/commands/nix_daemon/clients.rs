@@ -4,22 +4,23 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use floe_daemon::{HostError, refuse_worker, serve_worker};
-use floe_transfer::{CANCEL_POLL, StoreConfig};
+use floe_daemon::{HostError, WorkerClient};
+use floe_transfer::{CANCEL_POLL, Cancel, StoreConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Gid, Uid};
 use sd_notify::NotifyState;
 
 use super::VERSION;
+use super::connected::{Connected, Place};
 use super::socket::Socket;
 use crate::display::{report_event, warn};
-use crate::hosting::{self, Hosting};
+use crate::hosting::{Hosting, names_user};
 use crate::open_files;
 use crate::options::Settings;
 use crate::signals;
@@ -29,28 +30,32 @@ use crate::signals;
 /// Errors: the socket cannot be opened, or the store cannot be served.
 pub(super) fn run(settings: &Settings, store: &Arc<dyn StoreConfig>) -> anyhow::Result<()> {
     // Each client needs several files.
-    open_files::raise();
+    let connected = Arc::new(Connected::new(open_files::raise()));
     let hosting = Arc::new(Hosting::new(store, settings, true)?);
     // A store that cannot be opened is known before the first client.
-    drop(hosting.open(false)?);
+    drop(hosting.open(false, Cancel::default())?);
+    let users = Arc::new(Users {
+        trusted: settings.config.trusted_users.get().0.clone(),
+        allowed: settings.config.allowed_users.get().0.clone(),
+    });
     let path = socket_path(settings, &hosting);
     let socket = Socket::open(&path)?;
     let stop = Arc::new(AtomicBool::new(false));
     signals::raise_on_signals(&stop)?;
     report_event("listening", &format!("listening at {}", path.display()));
     sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that floe is ready")?;
-    let clients = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
         if let Some(stream) = accept(&socket)? {
             // An error of one client must not end the daemon of all.
-            if let Err(error) = start(stream, settings, (&hosting, &clients)) {
+            if let Err(error) = start(stream, &users, (&hosting, &connected)) {
                 warn(format_args!("cannot serve a client: {error:#}"));
             }
         }
+        connected.cancel_hung_up();
     }
     drop(socket);
     let deadline = Instant::now() + END_TIMEOUT;
-    while clients.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+    while !connected.is_empty() && Instant::now() < deadline {
         thread::sleep(CANCEL_POLL);
     }
     Ok(())
@@ -82,90 +87,99 @@ fn accept(socket: &Socket) -> anyhow::Result<Option<UnixStream>> {
     }
 }
 
-/// Starts the thread of a client.
+/// Starts the thread of a client. The system may wait long for the lookup of a user, so that
+/// happens there.
 fn start(
     stream: UnixStream,
-    settings: &Settings,
-    (hosting, clients): (&Arc<Hosting>, &Arc<AtomicUsize>),
+    users: &Arc<Users>,
+    (hosting, connected): (&Arc<Hosting>, &Arc<Connected>),
 ) -> anyhow::Result<()> {
     let peer = socket_peercred(&stream).context("cannot find out the user of a client")?;
-    let (user, group) = (peer.uid, peer.gid);
-    let rights = rights(settings, user, group)?;
-    let (hosting, clients) = (hosting.clone(), clients.clone());
-    clients.fetch_add(1, Ordering::Relaxed);
-    let counted = clients.clone();
+    let Some(place) = connected.place(peer.uid, &stream)? else {
+        // Even refusals are too many.
+        return Ok(());
+    };
+    let (users, hosting) = (users.clone(), hosting.clone());
     let serve = move || {
-        let _counted = Counted(counted);
-        if let Err(error) = serve(&hosting, rights, stream) {
-            // A client that ends in the middle is not worth a line.
-            let ended = error.downcast_ref();
-            let is_ended = matches!(
-                ended,
-                Some(HostError::Connection { .. } | HostError::Ended(_))
-            );
-            if !is_ended {
-                warn(format_args!(
-                    "closing the connection of user {}: {error}",
-                    user.as_raw()
-                ));
-            }
+        let served = serve(&hosting, (&users, peer.uid, peer.gid), stream, &place);
+        if let Err(error) = served
+            && !is_end(&error)
+        {
+            let user = peer.uid.as_raw();
+            warn(format_args!(
+                "closing the connection of user {user}: {error:#}"
+            ));
         }
     };
-    if let Err(error) = thread::Builder::new().spawn(serve) {
-        clients.fetch_sub(1, Ordering::Relaxed);
-        warn(format_args!("cannot serve a client: {error}"));
-    }
+    thread::Builder::new().spawn(serve)?;
     Ok(())
 }
 
-/// The rights of a user.
-#[derive(Clone, Copy, Debug)]
-enum Rights {
-    Trusted,
-    Allowed,
-    Refused(Uid),
+/// Whether a client has ended the connection in the middle, which is not worth a line.
+fn is_end(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(HostError::Connection { .. } | HostError::Ended(_))
+    )
 }
 
-fn rights(settings: &Settings, user: Uid, group: Gid) -> anyhow::Result<Rights> {
-    Ok(if hosting::is_trusted(settings, user, group)? {
-        Rights::Trusted
-    } else if hosting::is_allowed(settings, user, group)? {
-        Rights::Allowed
-    } else {
-        Rights::Refused(user)
-    })
+/// The users that may connect.
+struct Users {
+    trusted: Vec<String>,
+    allowed: Vec<String>,
 }
 
-fn serve(hosting: &Hosting, rights: Rights, stream: UnixStream) -> anyhow::Result<()> {
+impl Users {
+    /// Returns whether a user is trusted.
+    ///
+    /// Errors: it may not connect, or the system cannot look it up.
+    fn is_trusted(&self, user: Uid, group: Gid) -> anyhow::Result<bool> {
+        if names_user(&self.trusted, user, group)? {
+            return Ok(true);
+        }
+        if names_user(&self.allowed, user, group)? {
+            return Ok(false);
+        }
+        anyhow::bail!(
+            "cannot use the daemon: allowed-users does not name the user {}",
+            user.as_raw()
+        );
+    }
+}
+
+/// Serves a client. Its store is opened after it has spoken, so that a silent one costs little.
+fn serve(
+    hosting: &Hosting,
+    (users, user, group): (&Users, Uid, Gid),
+    stream: UnixStream,
+    place: &Place,
+) -> anyhow::Result<()> {
+    let timeouts = stream.try_clone()?;
+    timeouts.set_read_timeout(Some(GREETING_TIMEOUT))?;
     let output: OwnedFd = stream.try_clone()?.into();
     let streams = (stream.into(), output);
+    let is_trusted = place.refusal().map_or_else(
+        || users.is_trusted(user, group),
+        |reason| Err(reason.into()),
+    );
     let dir = &hosting.layout().store_dir;
-    let is_trusted = match rights {
-        Rights::Trusted => true,
-        Rights::Allowed => false,
-        Rights::Refused(user) => {
-            let reason = format!(
-                "cannot use the daemon: allowed-users does not name the user {}",
-                user.as_raw()
-            );
-            return Ok(refuse_worker(dir, streams, VERSION, &reason)?);
-        }
+    let trusted = is_trusted.as_ref().is_ok_and(|it| *it);
+    let Some(client) = WorkerClient::greet(dir, streams, VERSION, trusted)? else {
+        return Ok(());
     };
-    match hosting.open(is_trusted) {
-        Ok(store) => serve_worker(&store, streams, VERSION)?,
-        Err(error) => refuse_worker(dir, streams, VERSION, &format!("{error:#}"))?,
-    }
-    Ok(())
-}
-
-/// Counts a client until its end.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    let opened = is_trusted.and_then(|trusted| hosting.open(trusted, place.cancel.clone()));
+    match opened {
+        Ok(store) => {
+            timeouts.set_read_timeout(None)?;
+            drop(timeouts);
+            Ok(client.serve(&store)?)
+        }
+        Err(error) => Ok(client.refuse(&format!("{error:#}"))?),
     }
 }
+
+/// How long a client may be silent before its first request.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long clients may go on after a signal.
 const END_TIMEOUT: Duration = Duration::from_secs(10);

@@ -187,3 +187,42 @@ fn many_idle_clients_keep_no_other_one_away() {
         daemon.stop();
     });
 }
+
+/// An ordinary user of a machine has no store of its own: the daemon serves its clients.
+#[test]
+fn stdio_of_other_users_reaches_the_daemon() {
+    with_hosts(|host| {
+        let daemon = Daemon::start(host, "");
+        let program = host.program("nix-daemon");
+        let uri = format!(
+            "ssh-ng://localhost?remote-program={}&remote-store={}",
+            program.display(),
+            daemon.uri()
+        );
+        let original = host.corpus.store().display().to_string();
+        run(host.nix_copy(&original, &uri).arg("--no-check-sigs")).expect(0);
+        host.check_store(&host.root());
+        // A client of the socket makes a link, which the daemon registers as a root.
+        let link = host.scratch.join("result").display().to_string();
+        let words = [
+            "--add-root",
+            &link,
+            "--indirect",
+            "--realise",
+            &host.corpus.root,
+        ];
+        let mut realise = host.nix.command("nix-store", words);
+        realise.env("NIX_REMOTE", daemon.uri());
+        run(realise.env("NIX_CONFIG", "substituters =")).expect(0);
+        let roots = host.nix.store(&host.root(), ["--gc", "--print-roots"]);
+        assert!(roots.contains(&link), "{roots}");
+        let ran = run(Command::new(host.program("nix-store")).args([
+            "--serve",
+            "--write",
+            "--store",
+            &daemon.uri(),
+        ]));
+        ran.expect(2).stderr_contains("use ssh-ng://");
+        daemon.stop();
+    });
+}

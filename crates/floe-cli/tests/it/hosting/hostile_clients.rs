@@ -6,10 +6,11 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
 
 use floe_format::{StoreDir, StorePath, nar::write as nar};
-use floe_testkit::wait_until;
+use floe_testkit::{setpriv_to_nobody, wait_until};
 use floe_wire::worker::{PathQuery, Reply, Request};
 use floe_wire::{ClientEvent, ClientSession, Protocol, frames};
 
+use super::worker_protocol::{chmod_all, wrapper};
 use super::*;
 
 /// A client of `nix-daemon --stdio`.
@@ -22,8 +23,24 @@ struct Client {
 impl Client {
     fn start(host: &Host<'_>) -> Client {
         let mut command = Command::new(host.program("nix-daemon"));
-        command.args(["--stdio", "--store"]).arg(host.root());
         hide_nix_conf(&mut command);
+        Client::of(command, &host.root())
+    }
+
+    /// Starts a client of a user who does not own the store.
+    fn start_untrusted(host: &Host<'_>) -> Client {
+        chmod_all(&host.root());
+        let conf = host.scratch.join("conf");
+        std::fs::create_dir_all(&conf).unwrap();
+        std::fs::write(conf.join("nix.conf"), "substituters =\n").unwrap();
+        let wrapper = wrapper(host, "nix-daemon", &conf, false);
+        let scratch = host.scratch.path();
+        run(Command::new("chmod").args(["-R", "a+rX"]).arg(scratch)).expect(0);
+        Client::of(Command::new(wrapper), &host.root())
+    }
+
+    fn of(mut command: Command, root: &Path) -> Client {
+        command.args(["--stdio", "--store"]).arg(root);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut greeting = Vec::new();
@@ -204,5 +221,106 @@ fn queries_of_derivations_follow_no_link() {
             assert!(!message.contains("No such file"), "{name}: {message}");
             assert!(message.contains("cannot read"), "{name}: {message}");
         }
+    });
+}
+
+/// The message reaches the client, and the paths that it has sent before are registered.
+#[test]
+fn requests_that_make_no_sense_are_answered() {
+    with_hosts(|host| {
+        let mut requests: Vec<(Vec<u8>, &str)> = Vec::new();
+        let mut unknown = Vec::new();
+        floe_wire::output::number(&mut unknown, 999);
+        requests.push((unknown, "floe does not know it"));
+        let mut elsewhere = Vec::new();
+        floe_wire::output::number(&mut elsewhere, 1);
+        floe_wire::output::text(&mut elsewhere, "/elsewhere/store/x");
+        requests.push((elsewhere, "/elsewhere/store/x"));
+        for (bytes, expected) in requests {
+            let mut client = Client::start(host);
+            client.session.expect(Request::FindRoots.reply_kind());
+            client.send(&bytes);
+            let message = client.reply().unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    });
+}
+
+/// Frames with contents in a wrong format end no connection.
+#[test]
+fn wrong_paths_of_a_client_end_no_connection() {
+    with_hosts(|host| {
+        let mut client = Client::start(host);
+        client.send_request(&Request::AddMultipleToStore {
+            repair: false,
+            dont_check_sigs: true,
+        });
+        let mut contents = Vec::new();
+        floe_wire::output::number(&mut contents, 1);
+        floe_wire::output::text(&mut contents, "/elsewhere/x");
+        client.send_frame(&contents);
+        client.send_frame(&contents);
+        client.send(&frames::END);
+        let message = client.reply().unwrap_err();
+        assert!(message.contains("cannot understand the paths"), "{message}");
+        client.send_request(&Request::QueryAllValidPaths);
+        assert!(client.reply().is_ok());
+    });
+}
+
+#[test]
+fn untrusted_users_leave_no_junk() {
+    if setpriv_to_nobody().is_none() {
+        return;
+    }
+    with_hosts(|host| {
+        let original = host.corpus.store().display().to_string();
+        let uri = host.uri("ssh-ng", "nix-daemon");
+        run(host.nix_copy(&original, &uri).arg("--no-check-sigs")).expect(0);
+        let before = host.rows(&host.root());
+        let path = StoreDir::default().parse(&host.corpus.root).unwrap();
+        let mut client = Client::start_untrusted(host);
+        let signatures = (0..2000).map(|number| {
+            let junk = format!("junk-{number}:{}", "A".repeat(88));
+            floe_format::Signature::parse(&junk).unwrap()
+        });
+        client.send_request(&Request::AddSignatures {
+            path: path.clone(),
+            signatures: signatures.collect(),
+        });
+        let message = client.reply().unwrap_err();
+        assert!(message.contains("not a trusted user"), "{message}");
+        assert_eq!(host.rows(&host.root()), before);
+
+        // A collection would stop at a root that it cannot read.
+        let absent = host.scratch.join("absent").display().to_string();
+        client.send_request(&Request::AddIndirectRoot(absent));
+        let message = client.reply().unwrap_err();
+        assert!(message.contains("cannot register the root"), "{message}");
+        let link = host.scratch.join("a-root");
+        symlink(&host.corpus.root, &link).unwrap();
+        let link = link.display().to_string();
+        client.send_request(&Request::AddIndirectRoot(link.clone()));
+        assert_eq!(client.reply(), Ok(Reply::Done));
+        client.send_request(&Request::FindRoots);
+        let Ok(Reply::Roots(roots)) = client.reply() else {
+            panic!("no roots")
+        };
+        assert!(roots.contains(&(link, path)), "{roots:?}");
+
+        // A long list is refused before its end.
+        let mut request = Vec::new();
+        floe_wire::output::number(&mut request, 31);
+        floe_wire::output::number(&mut request, 500_000);
+        for _ in 0..500_000 {
+            floe_wire::output::text(&mut request, &host.corpus.root);
+        }
+        client.session.expect(Request::FindRoots.reply_kind());
+        let mut input = client.input.take().unwrap();
+        let writer = std::thread::spawn(move || drop(input.write_all(&request)));
+        let message = client.reply().unwrap_err();
+        assert!(message.contains("a message has the length"), "{message}");
+        drop(client);
+        writer.join().unwrap();
     });
 }

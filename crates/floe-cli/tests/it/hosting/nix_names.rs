@@ -37,6 +37,12 @@ fn profiles_are_those_of_nix_env() {
             found.sort();
             found
         };
+        // A profile without generations is no error.
+        let words = ["--list-generations"];
+        let own = floe_env("own", &words).expect(0);
+        assert_eq!(own.stdout, nix_env("other", &words).expect(0).stdout);
+        // The newest Nix crashes here.
+        floe_env("own", &["--delete-generations", "3"]).expect(0);
         let [a, b, c] = [0, 1, 2].map(|number| host.corpus.paths[number].as_str());
         for words in [
             &["--set", a][..],
@@ -48,6 +54,7 @@ fn profiles_are_those_of_nix_env() {
             &["-G", "3"],
             &["--delete-generations", "1"],
             &["--set", a],
+            &["--delete-generations", "2", "77"],
             &["--delete-generations", "+2"],
             &["--rollback"],
             &["--delete-generations", "old"],
@@ -63,6 +70,12 @@ fn profiles_are_those_of_nix_env() {
             }
         }
         assert_eq!(generations("own").len(), 2);
+        let before = generations("own");
+        floe_env("own", &["--set", b]).expect(0);
+        let dry_run = floe_env("own", &["--rollback", "--dry-run"]).expect(0);
+        assert!(dry_run.stderr.contains("switching profile from version"));
+        floe_env("own", &["--rollback"]).expect(0);
+        assert_eq!(generations("own").len(), 3);
         let absent = format!("/nix/store/{}-absent", "0".repeat(32));
         floe_env("own", &["--set", &absent])
             .expect(1)
@@ -76,6 +89,8 @@ fn profiles_are_those_of_nix_env() {
         let mut collect = Command::new(host.program("nix-collect-garbage"));
         hide_nix_conf(&mut collect);
         run(collect.args(["-d", "--store", &store])).expect(0);
+        // Also those after the current one are deleted.
+        assert_eq!(generations("own"), before);
         let kept = host.nix.store(&host.root(), ["--gc", "--print-live"]);
         let valid = host.nix.store(
             &host.root(),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use floe_format::{Hash, nar::write as nar};
 use floe_testkit::{CommandOutput, setpriv_to_nobody};
 
 use super::*;
@@ -286,12 +287,12 @@ fn prepare_store(host: &Host<'_>, root: &Path) {
     chmod_all(root);
 }
 
-fn chmod_all(root: &Path) {
+pub(super) fn chmod_all(root: &Path) {
     run(Command::new("chmod").args(["-R", "a+rwX"]).arg(root)).expect(0);
 }
 
 /// The program of a host that runs as root, or as a user who does not own the store.
-fn wrapper(host: &Host<'_>, name: &str, conf: &Path, is_owner: bool) -> PathBuf {
+pub(super) fn wrapper(host: &Host<'_>, name: &str, conf: &Path, is_owner: bool) -> PathBuf {
     let wrapper = host.scratch.join(&format!("{name}-{is_owner}"));
     let switch = if is_owner {
         String::new()
@@ -309,4 +310,67 @@ fn wrapper(host: &Host<'_>, name: &str, conf: &Path, is_owner: bool) -> PathBuf 
     fs::write(&wrapper, text).unwrap();
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
     wrapper
+}
+
+/// Outputs of derivations that are valid, although others are not.
+#[test]
+fn nix_build_gets_the_outputs_of_valid_derivations() {
+    with_hosts(|host| {
+        let uri = host.uri("ssh-ng", "nix-daemon");
+        let local = host.root().display().to_string();
+        let nix = |tool: &str, store: &str, words: &[&str]| {
+            let mut command = host.nix.command(tool, ["--store", store]);
+            command.args(words).env_remove("NIX_REMOTE");
+            let config = "experimental-features = nix-command\nsubstituters =";
+            run(command.env("NIX_CONFIG", config))
+        };
+        // Nix 2.8 builds all outputs.
+        let has_other = !host.nix.is_2_8();
+        let others = if has_other { "\"doc\"" } else { "" };
+        let expression = format!(
+            "derivation {{ name = \"x\"; system = \"x\"; builder = \"/bin/x\"; \
+             outputs = [ \"out\" {others} ]; }}"
+        );
+        let made = nix("nix-instantiate", &uri, &["-E", &expression]).expect(0);
+        let derivation = made.stdout.trim();
+        let outputs = |name: &str| {
+            let words = ["-q", "--binding", name, derivation];
+            nix("nix-store", &local, &words)
+                .expect(0)
+                .stdout
+                .trim()
+                .to_owned()
+        };
+        let out = outputs("out");
+        fs::write(host.root().join(&out[1..]), "built").unwrap();
+        let mut contents = Vec::new();
+        nar::begin(&mut contents);
+        nar::begin_file(&mut contents, false, 5);
+        contents.extend_from_slice(b"built");
+        nar::end_file(&mut contents, 5);
+        let hash = Hash::sha256(floe_hash::sha256(&contents)).digest_base16();
+        let row = format!("{out}\n{hash}\n{}\n{derivation}\n0\n", contents.len());
+        let file = host.scratch.join("row");
+        fs::write(&file, row).unwrap();
+        let mut register = host.nix.command("nix-store", ["--store", &local]);
+        register.arg("--load-db").env_remove("NIX_REMOTE");
+        register.stdin(fs::File::open(&file).unwrap());
+        run(&mut register).expect(0);
+        let built = |store: &str, output: &str| {
+            let output = if has_other { output } else { "" };
+            let wanted = format!("{derivation}{output}");
+            nix("nix", store, &["build", "--no-link", "--json", &wanted])
+        };
+        let hosted = built(&uri, "^out").expect(0).json();
+        assert_eq!(hosted, built(&local, "^out").expect(0).json());
+        assert_eq!(hosted[0]["outputs"]["out"], out);
+        if has_other {
+            failed(built(&uri, "^doc")).stderr_contains("this machine has floe");
+        }
+        failed(nix(
+            "nix-store",
+            &uri,
+            &["--realise", "--check", derivation],
+        ));
+    });
 }

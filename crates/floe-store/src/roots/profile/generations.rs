@@ -46,6 +46,19 @@ pub struct Generations {
     pub current: Option<u64>,
 }
 
+impl Generations {
+    /// Returns the generation with a number, or the one before the current one.
+    pub fn target(&self, number: Option<u64>) -> Option<&Generation> {
+        match number {
+            Some(wanted) => self.all.iter().find(|it| it.number == wanted),
+            None => {
+                let is_before = |it: &&Generation| self.current.is_none_or(|now| it.number < now);
+                self.all.iter().rfind(is_before)
+            }
+        }
+    }
+}
+
 /// The generations to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GenerationSpec {
@@ -134,18 +147,15 @@ impl Profile {
     ) -> Result<(Option<u64>, u64), E> {
         let directory = self.existing_directory()?;
         let _lock = PathLock::acquire(&directory, self.name(), lock_wait)?;
-        let Generations { all, current } = self.generations_in(&directory)?;
-        let chosen = match number {
-            Some(wanted) => all.iter().find(|it| it.number == wanted),
-            None => all
-                .iter()
-                .rfind(|it| current.is_none_or(|current| it.number < current)),
-        };
-        let chosen = chosen.ok_or_else(|| StoreError::NoGeneration {
-            profile: self.place.clone(),
-            wanted: number,
-            current,
-        })?;
+        let generations = self.generations_in(&directory)?;
+        let current = generations.current;
+        let chosen = generations
+            .target(number)
+            .ok_or_else(|| StoreError::NoGeneration {
+                profile: self.place.clone(),
+                wanted: number,
+                current,
+            })?;
         self.recheck(layout, &directory)?;
         check(chosen)?;
         self.link_to(&directory, chosen.number)?;

@@ -7,6 +7,7 @@ use crate::error::WireError;
 use crate::input::{Input, NUMBER_LEN, TEXT_LEN_MAX};
 use crate::version::Version;
 use crate::worker::path_info::{read_info, read_optional_path, read_path, read_paths};
+use crate::worker::realisation::read_outputs;
 
 impl Reply {
     /// Parses the reply of a kind in a version of the protocol, without its NAR.
@@ -82,11 +83,11 @@ impl Reply {
                 input.number()?;
                 Reply::Garbage { paths, bytes }
             }
-            ReplyKind::BuildResult => Reply::BuildResult(read_result(input, version)?),
+            ReplyKind::BuildResult => Reply::BuildResult(read_result(input, (dir, version))?),
             ReplyKind::BuildResults => {
                 Reply::BuildResults(input.list("the results", 2 * NUMBER_LEN, |input| {
                     let requested = read_text(input)?;
-                    Ok((requested, read_result(input, version)?))
+                    Ok((requested, read_result(input, (dir, version))?))
                 })?)
             }
             ReplyKind::Nar(_) => Reply::Nar,
@@ -110,8 +111,11 @@ fn read_substitutable(
     })
 }
 
-/// Reads the result of a build. floe has no use for realisations, which it skips.
-fn read_result(input: &mut Input<'_>, version: Version) -> Result<BuildResult, WireError> {
+/// Reads the result of a build.
+fn read_result(
+    input: &mut Input<'_>,
+    (dir, version): (&StoreDir, Version),
+) -> Result<BuildResult, WireError> {
     let (status, message) = (input.number()?, read_text(input)?);
     (0..4).try_for_each(|_| input.number().map(drop))?;
     if version.has_cpu_times() {
@@ -121,11 +125,12 @@ fn read_result(input: &mut Input<'_>, version: Version) -> Result<BuildResult, W
             }
         }
     }
-    input.list("the realisations", 2 * NUMBER_LEN, |input| {
-        read_text(input)?;
-        read_text(input)
-    })?;
-    Ok(BuildResult { status, message })
+    let outputs = read_outputs(input, dir)?;
+    Ok(BuildResult {
+        status,
+        message,
+        outputs,
+    })
 }
 
 const TEXT: &str = "a text of a reply";

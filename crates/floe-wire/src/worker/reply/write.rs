@@ -8,6 +8,7 @@ use super::{BuildResult, MissingPaths, Reply, SubstitutableInfo};
 use crate::output;
 use crate::version::Version;
 use crate::worker::path_info::{write_info, write_optional_path, write_paths};
+use crate::worker::realisation::write_outputs;
 
 impl Reply {
     /// Appends the reply in a version of the protocol. A NAR follows apart.
@@ -104,7 +105,8 @@ fn write_result(output: &mut Vec<u8>, result: &BuildResult, version: Version) {
     output::number(output, result.status);
     output::text(output, &result.message);
     // How often it was built, whether it was different each time, and when; since 1.37 how long
-    // the CPU was busy, which is not known; and the realisations.
-    let numbers = if version.has_cpu_times() { 7 } else { 5 };
+    // the CPU was busy, which is not known.
+    let numbers = if version.has_cpu_times() { 6 } else { 4 };
     (0..numbers).for_each(|_| output::number(output, 0));
+    write_outputs(output, &result.outputs);
 }

@@ -2,7 +2,7 @@
 
 use floe_format::{HashPart, StoreDir};
 
-use super::{COLLECT_NOTHING, ClientOptions, GcAction, PathQuery, Request};
+use super::{BuildMode, COLLECT_NOTHING, ClientOptions, GcAction, PathQuery, Request};
 use crate::error::WireError;
 use crate::input::{Input, NUMBER_LEN, TEXT_LEN_MAX};
 use crate::worker::derivation::read_outputs;
@@ -25,7 +25,7 @@ impl Request {
                 references: read_paths(input, dir)?,
                 repair: input.boolean()?,
             },
-            9 => Request::BuildPaths(read_paths_to_build(input)?),
+            9 => Request::BuildPaths(read_texts(input)?, read_mode(input)?),
             10 => Request::EnsurePath(read_path(input, dir)?),
             11 => Request::AddTempRoot(read_path(input, dir)?),
             12 => Request::AddIndirectRoot(read_text(input, "a root")?),
@@ -63,8 +63,8 @@ impl Request {
             36 => {
                 let path = read_path(input, dir)?;
                 let outputs = read_outputs(input)?;
-                // The mode.
-                input.number()?;
+                // floe builds in no mode.
+                read_mode(input)?;
                 Request::BuildDerivation { path, outputs }
             }
             37 => Request::AddSignatures {
@@ -88,7 +88,7 @@ impl Request {
                 dont_check_sigs: input.boolean()?,
             },
             45 => Request::AddBuildLog(read_text(input, "a derivation")?),
-            46 => Request::BuildPathsWithResults(read_paths_to_build(input)?),
+            46 => Request::BuildPathsWithResults(read_texts(input)?, read_mode(input)?),
             47 => Request::AddPermRoot {
                 path: read_path(input, dir)?,
                 link: read_text(input, "a root")?,
@@ -114,11 +114,16 @@ fn read_texts(input: &mut Input<'_>) -> Result<Vec<String>, WireError> {
     })
 }
 
-/// Reads paths with the mode of their build: normal, repair or check.
-fn read_paths_to_build(input: &mut Input<'_>) -> Result<Vec<String>, WireError> {
-    let paths = read_texts(input)?;
-    input.number()?;
-    Ok(paths)
+fn read_mode(input: &mut Input<'_>) -> Result<BuildMode, WireError> {
+    match input.number()? {
+        0 => Ok(BuildMode::Normal),
+        1 => Ok(BuildMode::Repair),
+        2 => Ok(BuildMode::Check),
+        other => {
+            let reason = "it is 0 to 2";
+            Err(WireError::value("a build", other.to_string(), reason))
+        }
+    }
 }
 
 fn read_collection(input: &mut Input<'_>, dir: &StoreDir) -> Result<Request, WireError> {

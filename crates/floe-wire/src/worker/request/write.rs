@@ -72,10 +72,9 @@ impl Request {
                 }
             }
             Request::QueryMissing(paths) => output::texts(output, paths.iter()),
-            Request::BuildPaths(paths) | Request::BuildPathsWithResults(paths) => {
+            Request::BuildPaths(paths, mode) | Request::BuildPathsWithResults(paths, mode) => {
                 output::texts(output, paths.iter());
-                // The normal mode.
-                output::number(output, 0);
+                output::number(output, *mode as u64);
             }
             Request::QueryValidPaths {
                 paths, substitute, ..

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StorePath};
 use proptest::prelude::*;
 
-use crate::worker::{ClientOptions, GcAction, PathQuery, Request};
+use crate::worker::{BuildMode, ClientOptions, GcAction, PathQuery, Request};
 
 pub(super) fn path() -> impl Strategy<Value = StorePath> {
     "[0-9a-df-np-sv-z]{32}-[a-z0-9+._-]{1,20}"
@@ -68,8 +68,9 @@ pub(super) fn request() -> impl Strategy<Value = Request> {
         ],
         path().prop_map(Request::EnsurePath),
         (path(), "/[a-z/]{1,30}").prop_map(|(path, link)| Request::AddPermRoot { path, link }),
-        texts().prop_map(Request::BuildPaths),
-        texts().prop_map(Request::BuildPathsWithResults),
+        (texts(), build_mode()).prop_map(|(paths, mode)| Request::BuildPaths(paths, mode)),
+        (texts(), build_mode())
+            .prop_map(|(paths, mode)| Request::BuildPathsWithResults(paths, mode)),
         texts().prop_map(Request::QueryMissing),
         "[a-z{}]{0,20}".prop_map(Request::RegisterDrvOutput),
         "[a-z{}]{0,20}".prop_map(Request::QueryRealisation),
@@ -131,4 +132,12 @@ pub(super) fn request() -> impl Strategy<Value = Request> {
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[a-z!,]{0,20}", 0..3)
+}
+
+fn build_mode() -> impl Strategy<Value = BuildMode> {
+    prop_oneof![
+        Just(BuildMode::Normal),
+        Just(BuildMode::Repair),
+        Just(BuildMode::Check)
+    ]
 }
