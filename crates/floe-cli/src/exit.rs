@@ -126,11 +126,11 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
 ///
 /// Parsing has failed, so `--log-format json` is looked for in the arguments themselves.
 pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> ExitCode {
+    let command = arguments.get(1).and_then(|it| it.to_str());
     let is_spelling = match error.kind() {
         ClapError::InvalidSubcommand | ClapError::UnknownArgument => true,
         // An option of Nix may have another meaning in floe, such as -q.
         ClapError::MissingRequiredArgument => {
-            let command = arguments.get(1).map(|it| it.to_string_lossy());
             command.is_some_and(|command| command.starts_with("nix-"))
         }
         _ => false,
@@ -145,10 +145,11 @@ pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> 
             ClapError::InvalidSubcommand => "floe has no such command",
             _ => "that is a spelling of Nix",
         };
-        return report(&anyhow::Error::from(UsageError(format!(
+        report(&anyhow::Error::from(UsageError(format!(
             "cannot run floe {}: {reason}; try {fix}",
             words.join(" ")
         ))));
+        return ExitCode::from(usage_code(&arguments));
     }
     if error.kind() == ClapError::UnknownArgument
         && let Some(name @ ("run" | "shell")) = arguments.get(1).and_then(|it| it.to_str())
@@ -183,11 +184,24 @@ pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> 
         let _: std::io::Result<()> = error.print();
     }
     if error.use_stderr() {
-        ExitCode::from(code_and_name(ErrorKind::Usage).0)
+        ExitCode::from(usage_code(&arguments))
     } else {
         ExitCode::SUCCESS
     }
 }
+
+/// Returns the exit code after a command line that cannot be parsed: that of Nix for its names.
+fn usage_code(arguments: &[OsString]) -> u8 {
+    let command = arguments.get(1).map(|it| it.to_string_lossy());
+    if command.is_some_and(|command| command.starts_with("nix-")) {
+        NIX_USAGE_CODE
+    } else {
+        code_and_name(ErrorKind::Usage).0
+    }
+}
+
+/// The exit code of Nix's programs after any error.
+const NIX_USAGE_CODE: u8 = 1;
 
 /// Keeps only the similar name that is the nearest, and none that is too far to be meant.
 fn keep_nearest_suggestion(error: &mut clap::Error) {

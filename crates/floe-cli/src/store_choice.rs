@@ -9,7 +9,7 @@ use floe_store::{FoundRoots, LockWait, StoreLayout, StoreReader};
 use floe_transfer::{Error, IgnoredParameter, StoreConfig};
 use rustix::process::geteuid;
 
-use crate::args::{LocalStoreArgs, StoreQueryArgs};
+use crate::args::{LocalStoreArgs, OptionArgs, StoreQueryArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
 use crate::options::{self, Settings};
@@ -127,8 +127,15 @@ impl LocalStore {
     ///
     /// Errors: it is not a local store.
     pub(crate) fn find(args: &StoreQueryArgs) -> anyhow::Result<LocalStore> {
-        let settings = Settings::load(&args.options, None)?;
-        let config = settings.store(args.local.choice(), StoreAccess::Read)?;
+        LocalStore::of(&args.local, &args.options)
+    }
+
+    /// Finds the store of these arguments.
+    ///
+    /// Errors: it is not a local store.
+    pub(crate) fn of(local: &LocalStoreArgs, options: &OptionArgs) -> anyhow::Result<LocalStore> {
+        let settings = Settings::load(options, None)?;
+        let config = settings.store(local.choice(), StoreAccess::Read)?;
         let Some(layout) = config.layout().cloned() else {
             bail!(UsageError(format!(
                 "cannot use {config}: {}",

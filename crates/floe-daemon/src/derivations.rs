@@ -55,6 +55,18 @@ impl Wanted {
     }
 }
 
+/// Fetches what `text` names, unless it is valid: `PATH`, `DERIVATION!OUTPUT,…`, or a derivation
+/// for all of its outputs. Returns the outputs by name; none for a path.
+///
+/// Errors: [`HostError::Refused`] if it would have to be built; those of the substituters and of
+/// the store.
+pub fn realise_text(
+    store: &HostedStore,
+    text: &str,
+) -> Result<BTreeMap<String, StorePath>, HostError> {
+    realise(store, &Wanted::parse_legacy(text, store.store_dir())?)
+}
+
 /// Fetches what a client wants, unless it is valid. Returns the outputs by name; none for a path.
 ///
 /// Errors: [`HostError::Refused`] if it would have to be built; those of the substituters and of

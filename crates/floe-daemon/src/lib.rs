@@ -11,7 +11,6 @@ mod builds;
 mod derivations;
 mod error;
 mod hosted_store;
-mod order;
 mod receive;
 mod serve;
 mod spool;
@@ -19,7 +18,8 @@ mod stream;
 mod worker;
 
 pub use access::Access;
+pub use derivations::realise_text as realise;
 pub use error::HostError;
 pub use hosted_store::{HostedStore, Substituter};
-pub use serve::serve;
+pub use serve::{export, import, serve};
 pub use worker::WorkerClient;

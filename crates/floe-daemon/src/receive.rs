@@ -88,7 +88,7 @@ impl<'s> Receiver<'s> {
         Ok(())
     }
 
-    /// Receives a path of an export, whose description follows its NAR.
+    /// Receives a path of an export, whose description follows its NAR. Returns the path.
     ///
     /// Errors: as [`Receiver::receive`]; [`HostError::Forbidden`] for a client that is not trusted,
     /// because an export has no signatures.
@@ -96,7 +96,7 @@ impl<'s> Receiver<'s> {
         &mut self,
         read: &mut ReadNar<'_>,
         read_info: &mut dyn FnMut() -> Result<ImportedPath, HostError>,
-    ) -> Result<(), HostError> {
+    ) -> Result<StorePath, HostError> {
         if !self.store.access.is_trusted && self.store.access.requires_signatures {
             return Err(HostError::Forbidden {
                 action: "import paths".into(),
@@ -124,7 +124,9 @@ impl<'s> Receiver<'s> {
             ultimate: false,
             path: imported.path,
         };
-        self.stage_if_missing(tree, info)
+        let path = info.path.clone();
+        self.stage_if_missing(tree, info)?;
+        Ok(path)
     }
 
     /// Receives contents, from which the path follows: the NAR of a tree, or the bytes of a file.

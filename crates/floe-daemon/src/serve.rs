@@ -3,13 +3,16 @@
 mod connection;
 mod queries;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
-use floe_wire::serve::Command;
+use floe_format::StorePath;
+use floe_wire::serve::{Command, ServerSession};
 
 use crate::builds;
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
+use crate::stream;
 use connection::Connection;
 
 /// Serves a store over the serve protocol until the client ends the connection.
@@ -23,6 +26,29 @@ pub fn serve(store: &HostedStore, input: OwnedFd, output: OwnedFd) -> Result<(),
     // The client gets the replies before the error, too. If it is away, that is the error.
     let flushed = connection.flush();
     served.and(flushed)
+}
+
+/// Writes paths to `output`, references first, as `nix-store --export` does.
+///
+/// Errors: [`HostError::NotValid`], [`HostError::Changed`], and those of the store and of `output`.
+pub fn export(
+    store: &HostedStore,
+    paths: &BTreeSet<StorePath>,
+    output: OwnedFd,
+) -> Result<(), HostError> {
+    let input = output.try_clone().map_err(stream::connection("open"))?;
+    let mut connection = Connection::new(store, input, output);
+    connection.export(paths)?;
+    connection.flush()
+}
+
+/// Adds the paths that `nix-store --export` has written, and returns them.
+///
+/// Errors: [`HostError::Wire`], [`HostError::Ended`], and those of the store and of `input`. Whole
+/// paths before the error are added.
+pub fn import(store: &HostedStore, input: OwnedFd) -> Result<Vec<StorePath>, HostError> {
+    let output = input.try_clone().map_err(stream::connection("open"))?;
+    Connection::of_import(store, input, output).import()
 }
 
 fn serve_commands(store: &HostedStore, connection: &mut Connection<'_>) -> Result<(), HostError> {
@@ -62,7 +88,10 @@ fn execute(
             connection.reply(|session, output| session.reply_paths(&closure, output))
         }
         Command::AddToStoreNar(info) => connection.add(*info),
-        Command::ImportPaths => connection.import(),
+        Command::ImportPaths => {
+            connection.import()?;
+            connection.reply(ServerSession::reply_added)
+        }
         Command::ExportPaths(paths) => connection.export(&paths),
         Command::BuildPaths(paths) => {
             store.writer("build paths")?;

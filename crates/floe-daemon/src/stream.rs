@@ -79,7 +79,7 @@ impl Stream {
     }
 }
 
-fn connection(action: &'static str) -> impl FnOnce(io::Error) -> HostError {
+pub(crate) fn connection(action: &'static str) -> impl FnOnce(io::Error) -> HostError {
     move |source| HostError::Connection { action, source }
 }
 

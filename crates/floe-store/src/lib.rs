@@ -45,6 +45,7 @@ pub use progress::Progress;
 pub use query::{
     BuildLog, ClosureSize, Damage, HashPartIndex, IndexCursor, IndexDelta, LiveStore, ProblemCause,
     ReferenceGraph, StoreReader, Verification, VerifyProblem, find_logged_derivation,
+    references_first,
 };
 pub use roots::{
     FoundProfiles, FoundRoots, Generation, GenerationSpec, Generations, HiddenRoots,

@@ -1,13 +1,16 @@
 //! Queries to a store, and its verification. None of them changes the store.
 
 mod build_log;
+mod closures;
 mod live;
+mod order;
 mod reader;
 mod reference_graph;
 mod verify;
 
 pub use build_log::{BuildLog, find_logged_derivation};
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
+pub use order::references_first;
 pub use reader::StoreReader;
 pub use reference_graph::{ClosureSize, ReferenceGraph};
 pub use verify::{Damage, ProblemCause, Verification, VerifyProblem};

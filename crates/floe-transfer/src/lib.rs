@@ -6,6 +6,7 @@
 //! names no implementation and opens no connection.
 
 mod backoff;
+mod build_log;
 mod cancel;
 mod closure_limit;
 pub mod codec;
@@ -33,6 +34,7 @@ mod uri_parameters;
 pub mod url;
 
 pub use backoff::{OUTAGE_TIMEOUT, RetryPolicy, random_number};
+pub use build_log::open_build_log;
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use closure_limit::{CLOSURE_MEMORY_MAX, ClosureBudget, ClosureLimit};
 pub use disk_space::{Resource, Shortage};

@@ -2,12 +2,11 @@
 //! reads them there.
 
 use std::collections::HashSet;
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{self, Read, Write as _};
 use std::path::PathBuf;
 
-use floe_format::{Compression, StorePath};
-use floe_store::BuildLog;
-use floe_transfer::{Error, Event, EventSink as _, Events, codec};
+use floe_format::StorePath;
+use floe_transfer::{Error, Event, EventSink as _, Events, open_build_log};
 use parking_lot::Mutex;
 
 use super::nar_file::write_error;
@@ -99,15 +98,8 @@ impl BuildLogs {
 
     /// Opens the log of a derivation, and reads its first part.
     fn begin_reading(&self, derivation: &StorePath) -> io::Result<Option<OpenLog>> {
-        let Some(log) = BuildLog::open(&self.log_dir, derivation)? else {
+        let Some(mut text) = open_build_log(&self.log_dir, derivation)? else {
             return Ok(None);
-        };
-        let mut text: Box<dyn Read> = match log {
-            BuildLog::Plain(file) => Box::new(file),
-            BuildLog::Bzip2(file) => {
-                let decoder = codec::decoder(Compression::Bzip2, BufReader::new(file), 0)?;
-                decoder.ok_or(io::ErrorKind::Unsupported)?
-            }
         };
         let first = read_part(&mut *text)?;
         Ok(Some((text, first)))

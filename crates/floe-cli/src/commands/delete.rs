@@ -93,7 +93,7 @@ fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Resu
     Ok(())
 }
 
-fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
+pub(super) fn describe(error: DeleteError, dir: &StoreDir) -> anyhow::Error {
     let print = |path: &StorePath| dir.full_path(path);
     match error {
         DeleteError::NotInStore(path) => {

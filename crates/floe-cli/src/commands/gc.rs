@@ -22,7 +22,7 @@ use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
 use args::GcArgs;
-pub(super) use collection::{StoreProgress, dead_to_json, print_dead, report};
+pub(super) use collection::{StoreProgress, dead_to_json, print_dead, report, report_failures};
 use collection::{dead_path, warn_of_circles};
 use old_generations::OldGenerations;
 

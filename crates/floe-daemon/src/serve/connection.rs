@@ -1,16 +1,16 @@
 //! A connection of the serve protocol.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use floe_format::{Hash, PathInfo, StorePath};
 use floe_hash::Sha256;
+use floe_store::references_first;
 use floe_wire::serve::{Command, ImportedPath, ServerEvent, ServerSession};
 
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
-use crate::order::references_first;
 use crate::receive::Receiver;
 use crate::stream::Stream;
 
@@ -45,6 +45,15 @@ impl<'s> Connection<'s> {
             stream: Stream::new(input, output),
             receiver: None,
             owed: 0,
+        }
+    }
+
+    /// Makes a connection that gets nothing but an export.
+    pub(super) fn of_import(store: &'s HostedStore, input: OwnedFd, output: OwnedFd) -> Self {
+        let session = ServerSession::of_import(store.store_dir().clone());
+        Connection {
+            session,
+            ..Connection::new(store, input, output)
         }
     }
 
@@ -145,22 +154,23 @@ impl<'s> Connection<'s> {
         })
     }
 
-    /// Receives the paths of an export.
-    pub(super) fn import(&mut self) -> Result<(), HostError> {
+    /// Receives the paths of an export, and returns them.
+    pub(super) fn import(&mut self) -> Result<Vec<StorePath>, HostError> {
+        let mut paths = Vec::new();
         self.with_receiver(|connection, receiver| {
             while connection.begins_entry()? {
                 let connection = RefCell::new(&mut *connection);
-                receiver.import(
+                paths.push(receiver.import(
                     &mut |sink| connection.borrow_mut().read_nar(sink, EXPORTED),
                     &mut || connection.borrow_mut().read_imported(),
-                )?;
+                )?);
                 if receiver.is_full() {
                     receiver.commit()?;
                 }
             }
             receiver.commit()
         })?;
-        self.reply(ServerSession::reply_added)
+        Ok(paths)
     }
 
     /// Does something with the receiver, which no reply can commit meanwhile.
@@ -226,7 +236,16 @@ impl<'s> Connection<'s> {
     pub(super) fn export(&mut self, paths: &BTreeSet<StorePath>) -> Result<(), HostError> {
         let infos = paths.iter().map(|path| self.store.valid_path_info(path));
         let infos: Vec<PathInfo> = infos.collect::<Result<_, _>>()?;
-        for info in references_first(infos) {
+        let mut infos: BTreeMap<StorePath, PathInfo> =
+            infos.into_iter().map(|it| (it.path.clone(), it)).collect();
+        let references = infos.iter();
+        let references = references
+            .map(|(path, info)| (path.clone(), info.references.clone()))
+            .collect();
+        for path in references_first(&references) {
+            let Some(info) = infos.remove(&path) else {
+                continue;
+            };
             self.reply(ServerSession::reply_entry)?;
             let mut hasher = Sha256::new();
             let Connection { store, stream, .. } = self;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use floe_format::StorePath;
 
-use crate::derivations::{Wanted, realise};
+use crate::derivations::realise_text;
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
 
@@ -16,27 +16,10 @@ pub(super) fn closure(
     paths: BTreeSet<StorePath>,
     include_outputs: bool,
 ) -> Result<BTreeSet<StorePath>, HostError> {
-    let reader = store.reader();
     for path in &paths {
         store.valid_path_info(path)?;
     }
-    let mut closure: BTreeSet<StorePath> = BTreeSet::new();
-    let mut roots: Vec<StorePath> = paths.into_iter().collect();
-    while !roots.is_empty() {
-        let found = reader.closure_paths(&roots)?;
-        roots.clear();
-        for path in found {
-            if !closure.insert(path.clone()) || !include_outputs {
-                continue;
-            }
-            for output in reader.derivation_outputs(&path)? {
-                if !closure.contains(&output) && reader.is_valid(&output)? {
-                    roots.push(output);
-                }
-            }
-        }
-    }
-    Ok(closure)
+    Ok(store.reader().full_closure(paths, include_outputs)?)
 }
 
 /// Fetches paths, unless they are valid. Returns why that is impossible; `None` if all of them are
@@ -46,8 +29,7 @@ pub(super) fn refusal_to_build(
     texts: &[String],
 ) -> Result<Option<String>, HostError> {
     for text in texts {
-        let wanted = Wanted::parse_legacy(text, store.store_dir());
-        match wanted.and_then(|wanted| realise(store, &wanted)) {
+        match realise_text(store, text) {
             Ok(_) => {}
             Err(error @ (HostError::Refused(_) | HostError::Substitute(_))) => {
                 return Ok(Some(error.to_string()));

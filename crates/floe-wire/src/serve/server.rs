@@ -72,6 +72,15 @@ impl ServerSession {
         }
     }
 
+    /// Makes a session of a client that sends nothing but an export, as after
+    /// [`Command::ImportPaths`].
+    pub fn of_import(dir: StoreDir) -> ServerSession {
+        ServerSession {
+            state: State::Entry,
+            ..ServerSession::new(dir)
+        }
+    }
+
     /// Returns space for bytes of the client. It is never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()

@@ -79,13 +79,7 @@ where
     }
     warn_of_circles(&results.circular);
     kept_rows(&results.damaged_rows).into_iter().for_each(warn);
-    for failure in &results.failures {
-        let hint = match failure.source.kind() {
-            io::ErrorKind::PermissionDenied => "; remove it as root, after lsattr and chattr -i",
-            _ => "",
-        };
-        eprint_error(format_args!("{}{hint}", escaped(failure)));
-    }
+    print_failures(results);
     if !json && has_result {
         eprint_line(match results.paths {
             0 => "deleted no path".to_owned(),
@@ -107,6 +101,27 @@ where
         eprint_line(format_args!("hard links between equal files save {saved}"));
     }
     collected?;
+    failure_of(results)
+}
+
+/// Reports what could not be deleted.
+pub(in crate::commands) fn report_failures(results: &GcResults) -> anyhow::Result<()> {
+    print_failures(results);
+    failure_of(results)
+}
+
+fn print_failures(results: &GcResults) {
+    for failure in &results.failures {
+        let hint = match failure.source.kind() {
+            io::ErrorKind::PermissionDenied => "; remove it as root, after lsattr and chattr -i",
+            _ => "",
+        };
+        eprint_error(format_args!("{}{hint}", escaped(failure)));
+    }
+}
+
+/// Returns the error if not all was deleted.
+fn failure_of(results: &GcResults) -> anyhow::Result<()> {
     match results.failures.len() {
         0 => Ok(()),
         count => {

@@ -82,7 +82,7 @@ fn profiles_are_those_of_nix_env() {
             .stderr_contains("is not valid");
         floe_env("own", &["--switch-generation", "99"]).expect(1);
         floe_env("own", &["-iA", "nixpkgs.hello"])
-            .expect(2)
+            .expect(1)
             .stderr_contains("floe install");
 
         // The generations keep their paths, and a collection deletes the others.

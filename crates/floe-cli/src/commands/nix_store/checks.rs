@@ -1,0 +1,127 @@
+//! `nix-store --verify`, `--verify-path`, `--repair-path` and `--check-validity`.
+
+use anyhow::bail;
+use clap::Parser as _;
+use floe_format::Hash;
+use floe_hash::Sha256;
+use floe_store::{StoreError, StoreReader};
+
+use super::args::NixStoreArgs;
+use super::paths::{Paths, not_valid};
+use crate::commands::{Cli, Command};
+use crate::display::eprint_error;
+use crate::exit::AlreadyReported;
+use crate::stdout::print;
+use crate::store_choice::LocalStore;
+
+/// Finds paths that are missing on disk, and with `--check-contents` also damaged ones.
+pub(super) fn verify(args: &NixStoreArgs) -> anyhow::Result<()> {
+    if !args.paths.is_empty() {
+        bail!(
+            "cannot verify {}: --verify takes no paths; use --verify-path",
+            args.paths[0]
+        );
+    }
+    if args.repair {
+        return repair(args, Vec::new());
+    }
+    let store = LocalStore::of(&args.local, &args.options)?;
+    let reader = store.open()?;
+    if args.check_contents {
+        let problems = reader.verify(&[], None, &())?.problems;
+        problems.iter().for_each(eprint_error);
+        return if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(AlreadyReported(1).into())
+        };
+    }
+    let paths = reader.valid_paths()?;
+    let missing = paths
+        .iter()
+        .filter(|path| reader.real_path(path).symlink_metadata().is_err());
+    let mut has_problems = false;
+    for path in missing {
+        has_problems = true;
+        let path = store.layout.store_dir.full_path(path);
+        eprint_error(format_args!(
+            "path '{path}' disappeared, but it is still valid"
+        ));
+    }
+    if has_problems {
+        bail!(AlreadyReported(1));
+    }
+    Ok(())
+}
+
+/// Fetches paths again.
+pub(super) fn repair_paths(args: &NixStoreArgs) -> anyhow::Result<()> {
+    let store = LocalStore::of(&args.local, &args.options)?;
+    let paths = Paths::read(args, &store)?.into_paths()?;
+    let paths = paths
+        .iter()
+        .map(|path| store.layout.store_dir.full_path(path));
+    repair(args, paths.collect())
+}
+
+/// Does what `floe verify --repair` does.
+fn repair(args: &NixStoreArgs, paths: Vec<String>) -> anyhow::Result<()> {
+    let mut line: Vec<String> = ["floe", "verify", "--repair"].map(Into::into).into();
+    super::push_store(args, &mut line);
+    line.push("--".into());
+    line.extend(paths);
+    match Cli::try_parse_from(line)?.command {
+        Command::Verify(verify) => crate::commands::verify::run(verify),
+        _ => bail!("floe verify is another command"),
+    }
+}
+
+/// Compares the contents of paths with their hashes.
+pub(super) fn verify_paths(args: &NixStoreArgs) -> anyhow::Result<()> {
+    let store = LocalStore::of(&args.local, &args.options)?;
+    let reader = store.open()?;
+    let mut is_modified = false;
+    for path in Paths::read(args, &store)?.into_paths()? {
+        let full = store.layout.store_dir.full_path(&path);
+        let info = reader.path_info(&path)?.ok_or_else(|| not_valid(&full))?;
+        let actual = hash(&reader, &path)?;
+        if actual != info.nar_hash {
+            is_modified = true;
+            eprint_error(format_args!(
+                "path '{full}' was modified! expected hash '{}', got '{}'",
+                info.nar_hash.to_nix32(),
+                actual.to_nix32()
+            ));
+        }
+    }
+    if is_modified {
+        bail!(AlreadyReported(1));
+    }
+    Ok(())
+}
+
+fn hash(reader: &StoreReader, path: &floe_format::StorePath) -> Result<Hash, StoreError> {
+    let mut hasher = Sha256::new();
+    reader.dump::<StoreError>(path, &mut |chunk| {
+        hasher.update(chunk);
+        Ok(())
+    })?;
+    Ok(Hash::sha256(hasher.finish()))
+}
+
+/// Fails at the first path that is not valid, or prints all of them.
+pub(super) fn check_validity(args: &NixStoreArgs) -> anyhow::Result<()> {
+    let store = LocalStore::of(&args.local, &args.options)?;
+    let reader = store.open()?;
+    for path in Paths::read(args, &store)?.into_paths()? {
+        if reader.is_valid(&path)? {
+            continue;
+        }
+        let full = store.layout.store_dir.full_path(&path);
+        if !args.print_invalid {
+            return Err(not_valid(&full));
+        }
+        print(full)?;
+    }
+    Ok(())
+}
