@@ -10,7 +10,8 @@ pub(crate) mod gc;
 pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod key;
-pub(crate) mod list;
+pub(crate) mod link_names;
+mod list;
 pub(crate) mod lock;
 pub(crate) mod manual;
 mod nix_collect_garbage;
@@ -120,6 +121,8 @@ pub(crate) enum Command {
     /// Serve the store of this machine to clients that use ssh://, with the options of nix-store
     #[command(version)]
     NixStore(nix_store::args::NixStoreArgs),
+    /// Create links to floe under the names of Nix's programs
+    LinkNames(link_names::args::LinkNamesArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
     #[command(display_name = "nix-serve", disable_help_flag = true)]
     NixServe {
@@ -189,6 +192,7 @@ impl Cli {
             Command::NixEnv(args) => nix_env::run(&args),
             Command::NixDaemon(args) => nix_daemon::run(&args),
             Command::NixStore(args) => nix_store::run(&args),
+            Command::LinkNames(args) => link_names::run(&args),
             Command::NixServe { args } => nix_serve::run(&args),
             Command::Key(command) => key::run(command),
             Command::Bench(bench::args::BenchCommand::Copy(args)) => bench::run(&args),
@@ -262,6 +266,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     nix_env::page::PAGES,
     nix_daemon::page::PAGES,
     nix_store::page::PAGES,
+    link_names::page::PAGES,
     nix_serve::page::PAGES,
     key::page::PAGES,
     bench::page::PAGES,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{nix_collect_garbage, nix_copy_closure, nix_daemon, nix_env, nix_store};
 
-/// The names, which are also commands of floe.
+/// The names that are also commands of floe.
 const NAMES: [&str; 5] = [
     nix_collect_garbage::NAME,
     nix_copy_closure::NAME,
@@ -14,17 +14,53 @@ const NAMES: [&str; 5] = [
     nix_store::NAME,
 ];
 
+/// The names of links to floe.
+pub(crate) const LINKED: [&str; 6] = [NIX, NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4]];
+
+/// The program with subcommands.
+const NIX: &str = "nix";
+
 /// Returns the command line of floe. A name of Nix as that of the program is the command.
 pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = arguments.into_iter().collect();
-    let program = line.first().and_then(|name| Path::new(name).file_name());
-    let name = program.and_then(|program| NAMES.into_iter().find(|name| program == *name));
-    if let Some(name) = name {
+    let Some(program) = line.first().and_then(|name| Path::new(name).file_name()) else {
+        return line;
+    };
+    if program == NIX {
+        return nix_line(line.split_off(1));
+    }
+    if let Some(name) = NAMES.into_iter().find(|name| program == *name) {
         // `--help` shows both words.
         line.splice(..1, ["floe".into(), name.into()]);
     }
     line
 }
+
+/// Returns the command line of floe for the arguments of `nix`. floe's commands have the names of
+/// Nix's, without `store`, and its features need no experiment.
+fn nix_line(arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut line: Vec<OsString> = vec!["floe".into()];
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        if FEATURE_OPTIONS.iter().any(|option| argument == *option) {
+            arguments.next();
+        } else {
+            line.push(argument);
+        }
+    }
+    let is_store_command = |command: &OsString| STORE_COMMANDS.iter().any(|it| command == *it);
+    if line.get(1).is_some_and(|word| word == "store") && line.get(2).is_some_and(is_store_command)
+    {
+        line.remove(1);
+    }
+    line
+}
+
+/// The options that enable experimental features, with one value each.
+const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experimental-features"];
+
+/// The commands of `nix store` that floe has without this word.
+const STORE_COMMANDS: [&str; 5] = ["delete", "gc", "optimise", "sign", "verify"];
 
 #[cfg(test)]
 mod tests {
@@ -39,5 +75,21 @@ mod tests {
         assert_eq!(line(&["nix-store", "--serve"]), expected);
         assert_eq!(line(&["floe", "copy"]), ["floe", "copy"]);
         assert!(line(&[]).is_empty());
+    }
+
+    #[test]
+    fn commands_of_nix_are_those_of_floe() {
+        let line = |text: &str| command_line(text.split(' ').map(OsString::from));
+        for (nix, floe) in [
+            (
+                "nix --extra-experimental-features nix-command copy --to x y",
+                "floe copy --to x y",
+            ),
+            ("nix store gc --dry-run", "floe gc --dry-run"),
+            ("nix store ls x", "floe store ls x"),
+            ("nix --version", "floe --version"),
+        ] {
+            assert_eq!(line(nix).join(" ".as_ref()), floe, "{nix}");
+        }
     }
 }

@@ -158,6 +158,7 @@ mod tests {
         "floe-completions",
         "floe-config",
         "floe-demo",
+        "floe-link-names",
         "floe-key",
         "floe-lock",
         "floe-man",

@@ -113,6 +113,10 @@ impl Home {
                 &format!("--follow web --trusted-public-keys {}", self.key),
             ),
             ("/nix/store/HASH-NAME", &self.tool),
+            (
+                "floe link-names /usr/local/bin",
+                "env PATH=/nonexistent $(command -v floe) link-names bin",
+            ),
             ("HASH1 HASH2 -- make", &format!("{hash} {hash} -- demo")),
             ("HASH", hash),
             (

@@ -1,9 +1,11 @@
 //! floe as the other side of Nix's protocols: real clients copy to and from its stores.
 
+mod bare_machine;
 mod daemon;
 mod deploy_tools;
 mod hostile_clients;
 mod nix_names;
+mod nix_store_names;
 mod serve_protocol;
 mod worker_protocol;
 

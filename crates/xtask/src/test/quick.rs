@@ -41,6 +41,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "keys::key_from_floe_signs_in_nix_and_is_trusted_by_floe",
     ),
     (
+        "link_names",
+        "hosting::deploy_tools::names_are_linked_where_no_nix_is",
+    ),
+    (
         "list",
         "managed_roots::list_and_uninstall_agree_with_nix_about_sizes",
     ),

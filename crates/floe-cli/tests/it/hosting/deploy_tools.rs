@@ -15,12 +15,9 @@ impl Machine {
     fn start(host: &Host<'_>) -> Option<Machine> {
         let bin = host.scratch.join("bin");
         std::fs::create_dir_all(&bin).unwrap();
-        for name in ["nix-store", "nix-daemon", "nix-env", "nix-collect-garbage"] {
-            let program = bin.join(name);
-            if !program.exists() {
-                symlink(floe([""; 0]).get_program(), program).unwrap();
-            }
-        }
+        let mut link_names = floe(["link-names", bin.to_str().unwrap()]);
+        link_names.env("PATH", "/nonexistent");
+        run(link_names.env("HOME", host.scratch.path())).expect(0);
         let path = std::env::var("PATH").unwrap();
         let server = sshd_with(&format!(
             "SetEnv PATH={}:{path} NIX_REMOTE={} \"NIX_CONFIG=substituters = http://127.0.0.1:1\"",
@@ -72,6 +69,48 @@ fn machine_runs_floe_under_the_names() {
             assert!(version.starts_with("floe"), "{name}: {version}");
         }
     });
+}
+
+#[test]
+fn names_are_linked_where_no_nix_is() {
+    let scratch = scratch();
+    let (bin, other) = (scratch.join("bin"), scratch.join("other"));
+    let link_names = |path: &Path| {
+        let mut command = floe(["link-names", bin.to_str().unwrap()]);
+        run(command.env("PATH", path).env("HOME", scratch.path()))
+    };
+    std::fs::create_dir(&other).unwrap();
+    let names = [
+        "nix",
+        "nix-collect-garbage",
+        "nix-copy-closure",
+        "nix-daemon",
+        "nix-env",
+        "nix-store",
+    ];
+    for _ in 0..2 {
+        let linked = link_names(&other).expect(0).stdout;
+        assert_eq!(linked.lines().count(), names.len(), "{linked}");
+        for name in names {
+            let version = run(Command::new(bin.join(name)).arg("--version")).expect(0);
+            assert!(
+                version.stdout.starts_with("floe"),
+                "{name}: {}",
+                version.stdout
+            );
+        }
+    }
+    // A file in its place, and a program of Nix elsewhere, are never replaced or hidden.
+    std::fs::remove_file(bin.join("nix-env")).unwrap();
+    std::fs::write(bin.join("nix-env"), "").unwrap();
+    link_names(&other)
+        .expect(1)
+        .stderr_contains("another file is there");
+    assert!(bin.join("nix-env").is_file());
+    std::fs::remove_dir_all(&bin).unwrap();
+    std::fs::write(other.join("nix-store"), "").unwrap();
+    link_names(&other).expect(1).stderr_contains("is Nix");
+    assert!(!bin.join("nix").exists());
 }
 
 /// nixos-rebuild, colmena and morph: `nix-copy-closure`, then `nix-env`.
