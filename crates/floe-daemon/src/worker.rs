@@ -45,7 +45,11 @@ fn serve_requests(store: &HostedStore, connection: &mut Connection<'_>) -> Resul
         match execute(store, connection, request) {
             Ok(reply) => connection.reply(&reply)?,
             Err(error) if error.ends_connection() => return Err(error),
-            Err(error) => connection.fail(&error)?,
+            Err(error) => {
+                // A client may kill its host as soon as it has the message.
+                connection.commit()?;
+                connection.fail(&error)?;
+            }
         }
     }
     connection.commit()?;

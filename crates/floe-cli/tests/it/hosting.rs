@@ -4,6 +4,7 @@ mod bare_machine;
 mod daemon;
 mod deploy_tools;
 mod hostile_clients;
+mod interruptions;
 mod nix_names;
 mod nix_store_names;
 mod serve_protocol;
