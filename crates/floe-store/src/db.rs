@@ -6,6 +6,7 @@
 //! are.
 
 mod busy;
+mod closure_references;
 mod copied;
 mod damaged_rows;
 mod immutable;

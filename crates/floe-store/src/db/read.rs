@@ -142,7 +142,7 @@ impl Database {
     }
 
     /// Returns row numbers and paths. Leaves out rows whose paths do not parse, and records them.
-    fn query_paths(
+    pub(super) fn query_paths(
         &self,
         action: &'static str,
         text: &str,

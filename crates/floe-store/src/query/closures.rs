@@ -1,6 +1,6 @@
 //! Closures as Nix computes them (`computeFSClosure`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floe_format::StorePath;
 
@@ -8,6 +8,16 @@ use super::reader::StoreReader;
 use crate::error::StoreError;
 
 impl StoreReader {
+    /// Returns the references of each valid path in the closure of some paths.
+    ///
+    /// Errors: those of the database.
+    pub fn closure_references(
+        &self,
+        paths: &[StorePath],
+    ) -> Result<BTreeMap<StorePath, BTreeSet<StorePath>>, StoreError> {
+        self.database().closure_references(paths)
+    }
+
     /// Returns the closure of some paths. With `include_outputs`, also the valid outputs of its
     /// derivations with their closures.
     ///

@@ -124,7 +124,7 @@ impl Query<'_> {
             }
             if !self.args.include_outputs {
                 let roots: Vec<StorePath> = used.into_iter().collect();
-                return self.print_sorted(self.reader.closure(&roots)?);
+                return self.print_sorted(&self.reader.closure_references(&roots)?);
             }
             found = self.reader.full_closure(used, true)?;
         } else if self.args.references {
@@ -141,10 +141,17 @@ impl Query<'_> {
         self.print_sorted_paths(found)
     }
 
-    fn print_sorted(&self, infos: Vec<PathInfo>) -> anyhow::Result<()> {
-        let references = infos.into_iter().map(|it| (it.path, it.references));
-        let sorted = references_first(&references.collect());
-        sorted.iter().try_for_each(|path| self.print(path))
+    /// Prints paths with these references, references first.
+    fn print_sorted(
+        &self,
+        references: &BTreeMap<StorePath, BTreeSet<StorePath>>,
+    ) -> anyhow::Result<()> {
+        let sorted = references_first(references);
+        let lines: Vec<String> = sorted.iter().map(|path| self.full(path)).collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        print(lines.join("\n"))
     }
 
     /// Prints paths that need not be valid. Those that are not have no references.
@@ -154,8 +161,7 @@ impl Query<'_> {
             let info = self.reader.path_info(&path)?;
             references.insert(path, info.map(|info| info.references).unwrap_or_default());
         }
-        let sorted = references_first(&references);
-        sorted.iter().try_for_each(|path| self.print(path))
+        self.print_sorted(&references)
     }
 
     fn print_derivers(&self) -> anyhow::Result<()> {

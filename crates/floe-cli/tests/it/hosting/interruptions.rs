@@ -1,5 +1,5 @@
-//! Connections that break, hosts that are killed, and full disks: nothing is registered in part, and
-//! the next copy completes the closure.
+//! Connections that break, hosts that are killed, and full disks: nothing is registered in part,
+//! and the next copy completes the closure.
 
 use std::collections::BTreeSet;
 use std::fs;
