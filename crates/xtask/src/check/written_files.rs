@@ -17,6 +17,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Path("OFlags", "TMPFILE"),
     Letters("namedtempfile"),
     Path("tempfile", "tempfile"),
+    Path("tempfile", "tempfile_in"),
     Method("tempfile"),
     Method("tempfile_in"),
 ];
