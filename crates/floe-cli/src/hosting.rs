@@ -17,6 +17,7 @@ use floe_store::{GcSettings, StoreError, StoreLayout, StoreReader, TempRoots, Wr
 use floe_transfer::{Cancel, CopyOptions, Error, Events, PathSpec, Session, StoreConfig};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::stdio::{dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 
@@ -264,6 +265,9 @@ pub(crate) fn take_standard_streams() -> anyhow::Result<(OwnedFd, OwnedFd)> {
             OFlags::RDONLY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        // The client can go on while this process writes to the disk. A socket has its own buffer,
+        // and the system may refuse so large a pipe.
+        let _: rustix::io::Result<usize> = fcntl_setpipe_size(&streams.0, PIPE_LEN);
         dup2_stdin(&null)?;
         dup2_stdout(stderr())?;
         Ok::<_, rustix::io::Errno>(streams)
@@ -273,6 +277,9 @@ pub(crate) fn take_standard_streams() -> anyhow::Result<(OwnedFd, OwnedFd)> {
 
 /// How long a substituter may be away.
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The bytes of a client that wait for this process: the largest pipe of an ordinary user.
+const PIPE_LEN: usize = 1024 * 1024;
 
 /// The number of the first descriptor that is not a standard stream.
 const FIRST_FREE: i32 = 3;
