@@ -47,7 +47,7 @@ impl Hosting {
     ) -> anyhow::Result<Hosting> {
         let Some(layout) = store.layout() else {
             bail!(UsageError(format!(
-                "cannot serve {store}: {}",
+                "cannot use {store}: {}",
                 why_not_local(&**store)
             )));
         };

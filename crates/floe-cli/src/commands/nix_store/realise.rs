@@ -12,7 +12,7 @@ use floe_transfer::Cancel;
 use super::args::NixStoreArgs;
 use super::paths::Paths;
 use crate::display::{eprint_error, warn};
-use crate::exit::AlreadyReported;
+use crate::exit::{AlreadyReported, UsageError};
 use crate::hosting;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -24,6 +24,13 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     let config = store
         .settings
         .store(args.local.choice(), StoreAccess::Write)?;
+    if config.facts().daemon_socket.is_some() {
+        bail!(UsageError(
+            "cannot write the store of another user: try floe install, which uses the daemon of \
+             this machine"
+                .into()
+        ));
+    }
     let hosted = hosting::open(&config, &store.settings, true)?;
     let mut realised = Vec::new();
     for (path, outputs) in &wanted {
