@@ -109,7 +109,13 @@ fn serve_events(data: &[u8], piece_len: usize) -> Events {
                     Ok(None) => break,
                     Ok(Some(serve::ServerEvent::Data(data))) => contents.extend_from_slice(data),
                     Ok(Some(event)) => events.push(format!("{event:?}")),
-                    Err(fault) => return (events, contents, without_len(fault)),
+                    Err(fault) => {
+                        // The pieces decide how much of a broken NAR comes before its fault.
+                        if let WireError::Nar { .. } = fault {
+                            contents.clear();
+                        }
+                        return (events, contents, without_len(fault));
+                    }
                 }
             }
         }
