@@ -44,7 +44,7 @@ impl ReceiveBuffer {
 
     /// Adds bytes that were written to the space.
     pub(crate) fn fill(&mut self, len: usize) {
-        self.end = (self.end + len).min(self.bytes.len());
+        self.end = self.end.saturating_add(len).min(self.bytes.len());
     }
 
     /// Whether the next number has arrived and has this value.
@@ -60,7 +60,7 @@ impl ReceiveBuffer {
     /// Removes bytes from the front, and returns them.
     pub(crate) fn take(&mut self, len: usize) -> &[u8] {
         let begin = self.begin;
-        self.begin = (begin + len).min(self.end);
+        self.begin = begin.saturating_add(len).min(self.end);
         &self.bytes[begin..self.begin]
     }
 
