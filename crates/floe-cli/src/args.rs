@@ -10,7 +10,8 @@ mod trust;
 
 pub(crate) use names::NameArgs;
 pub(crate) use number::{
-    parse_bytes, parse_count, parse_number, parse_seconds, parse_time_span, parse_timeout,
+    parse_bytes, parse_count, parse_freed, parse_number, parse_seconds, parse_time_span,
+    parse_timeout,
 };
 pub(crate) use options::OptionArgs;
 pub(crate) use output::{LogArgs, LogFormat, OutputArgs, log_format};

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapError};
 use floe_config::ConfigError;
+use floe_daemon::HostError;
 use floe_names::NameError;
 use floe_server::ServeError;
 use floe_server::address::AddressError;
@@ -38,10 +39,40 @@ impl From<AddressError> for UsageError {
     }
 }
 
+/// The exit codes of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExitCodes {
+    /// One for each kind of error.
+    Floe,
+    /// Those of Nix's programs: 1 after any error, except for those above 100.
+    Nix,
+}
+
+impl ExitCodes {
+    /// Returns those of the command of a line.
+    pub(crate) fn of_line(line: &[OsString]) -> ExitCodes {
+        let command = line.get(1).map(|it| it.to_string_lossy());
+        match command {
+            Some(command) if command.starts_with("nix-") => ExitCodes::Nix,
+            _ => ExitCodes::Floe,
+        }
+    }
+
+    fn code(self, code: u8) -> u8 {
+        match self {
+            ExitCodes::Nix if code < NIX_CODE_MIN => 1,
+            _ => code,
+        }
+    }
+}
+
+/// Nix's programs have no other codes than 1 and those from this one on.
+const NIX_CODE_MIN: u8 = 100;
+
 /// Prints an error with its causes, and returns the exit code.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error, codes: ExitCodes) -> ExitCode {
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
-        return ExitCode::from(*code);
+        return ExitCode::from(codes.code(*code));
     }
     let (kind, message) = (kind(error), message(error));
     if display::is_json() {
@@ -50,18 +81,18 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
             _ => error.downcast_ref(),
         };
         let fields = error.map_or_else(|| json!({ "message": message }), display::error_fields);
-        write_error(kind, fields);
+        write_error((kind, codes), fields);
     } else {
         eprint_error(message);
     }
-    ExitCode::from(code_and_name(kind).0)
+    ExitCode::from(codes.code(code_and_name(kind).0))
 }
 
 /// Writes the JSON line of an error, with its kind and exit code added to the fields.
-fn write_error(kind: ErrorKind, mut fields: Value) {
+fn write_error((kind, codes): (ErrorKind, ExitCodes), mut fields: Value) {
     let (code, name) = code_and_name(kind);
     fields["kind"] = name.into();
-    fields["exitCode"] = code.into();
+    fields["exitCode"] = codes.code(code).into();
     display::write_event(Level::Error, "error", fields);
 }
 
@@ -92,6 +123,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         || error.is::<ServeError>()
         || error.is::<ConfigError>()
         || error.is::<NameError>()
+        || error.is::<HostError>()
         || error.is::<UsageError>();
     if is_whole {
         error.to_string()
@@ -126,6 +158,7 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
 ///
 /// Parsing has failed, so `--log-format json` is looked for in the arguments themselves.
 pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> ExitCode {
+    let codes = ExitCodes::of_line(&arguments);
     let command = arguments.get(1).and_then(|it| it.to_str());
     let is_spelling = match error.kind() {
         ClapError::InvalidSubcommand | ClapError::UnknownArgument => true,
@@ -145,11 +178,11 @@ pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> 
             ClapError::InvalidSubcommand => "floe has no such command",
             _ => "that is a spelling of Nix",
         };
-        report(&anyhow::Error::from(UsageError(format!(
+        let error = UsageError(format!(
             "cannot run floe {}: {reason}; try {fix}",
             words.join(" ")
-        ))));
-        return ExitCode::from(usage_code(&arguments));
+        ));
+        return report(&error.into(), codes);
     }
     if error.kind() == ClapError::UnknownArgument
         && let Some(name @ ("run" | "shell")) = arguments.get(1).and_then(|it| it.to_str())
@@ -164,16 +197,20 @@ pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> 
         } else {
             format!("cannot pass {argument} to the program: it may be an argument of floe {name}")
         };
-        return report(&anyhow::Error::from(UsageError(format!(
+        let error = UsageError(format!(
             "{reason}; write -- before the arguments of the program"
-        ))));
+        ));
+        return report(&error.into(), codes);
     }
     // For an unknown option, clap suggests to pass it as a path, which is never meant.
     error.remove(ContextKind::Suggested);
     keep_nearest_suggestion(&mut error);
     if error.use_stderr() && requests_json(&arguments) {
         let message = error.render().to_string();
-        write_error(ErrorKind::Usage, json!({ "message": message.trim_end() }));
+        write_error(
+            (ErrorKind::Usage, codes),
+            json!({ "message": message.trim_end() }),
+        );
     } else if error.use_stderr() && display::is_journal() {
         display::write_lines(
             Level::Error,
@@ -184,24 +221,11 @@ pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> 
         let _: std::io::Result<()> = error.print();
     }
     if error.use_stderr() {
-        ExitCode::from(usage_code(&arguments))
+        ExitCode::from(codes.code(code_and_name(ErrorKind::Usage).0))
     } else {
         ExitCode::SUCCESS
     }
 }
-
-/// Returns the exit code after a command line that cannot be parsed: that of Nix for its names.
-fn usage_code(arguments: &[OsString]) -> u8 {
-    let command = arguments.get(1).map(|it| it.to_string_lossy());
-    if command.is_some_and(|command| command.starts_with("nix-")) {
-        NIX_USAGE_CODE
-    } else {
-        code_and_name(ErrorKind::Usage).0
-    }
-}
-
-/// The exit code of Nix's programs after any error.
-const NIX_USAGE_CODE: u8 = 1;
 
 /// Keeps only the similar name that is the nearest, and none that is too far to be meant.
 fn keep_nearest_suggestion(error: &mut clap::Error) {

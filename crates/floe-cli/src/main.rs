@@ -30,16 +30,18 @@ use std::process::ExitCode;
 use clap_complete::CompleteEnv;
 
 use args::LogFormat;
+use exit::ExitCodes;
 
 fn main() -> ExitCode {
     if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {
-        return exit_code(commands::nix_serve::run(&args));
+        return exit_code(commands::nix_serve::run(&args), ExitCodes::Floe);
     }
     // A shell asks for completions by this variable.
     CompleteEnv::with_factory(|| completions::with_values(commands::command_line()))
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
     let line = commands::nix_names::command_line(std::env::args_os());
+    let codes = ExitCodes::of_line(&line);
     let line = match commands::parse(&line) {
         Ok(line) => line,
         Err(error) => return exit::report_usage(error, line),
@@ -49,12 +51,12 @@ fn main() -> ExitCode {
     }
     display::set_output(line.output.verbosity(), line.output.color());
     let result = line.cli.run();
-    exit_code(result.and_then(|()| stdout::finish_stdout()))
+    exit_code(result.and_then(|()| stdout::finish_stdout()), codes)
 }
 
-fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+fn exit_code(result: anyhow::Result<()>, codes: ExitCodes) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, codes),
     }
 }

@@ -54,8 +54,8 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
 }
 
 /// Whether a list names a user, as those of `trusted-users` and `allowed-users` do: by `*`, by the
-/// user's name, or by `@GROUP` for a group with this user. `gid` is the group of the process. The
-/// number stands for a missing name, as for Nix.
+/// user's name, or by `@GROUP` for a group with this user. `gid` is the group of the process. A
+/// user without an account has its number as the name, as for Nix.
 ///
 /// Errors: the system cannot look groups up.
 pub fn names_user(

@@ -3,28 +3,52 @@
 use std::collections::BTreeMap;
 
 use floe_format::StorePath;
+use floe_format::derivation::DerivationHashCache;
 use floe_wire::worker::BuildResult;
 
-use crate::derivations::{Wanted, are_valid, cannot_build, realisations, realise};
+use crate::derivations::{Fetched, Wanted, are_valid, realisations};
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
 
-/// Fetches a path, or outputs of a derivation.
+/// Fetches what some texts name, and returns the result of each.
 ///
-/// Errors: those of the store.
-pub(crate) fn realise_with_result(
+/// Errors: a text is not that of a path; those of the store.
+pub(crate) fn realise_with_results(
     store: &HostedStore,
-    text: &str,
-) -> Result<BuildResult, HostError> {
-    let realised = || {
-        let wanted = Wanted::parse(text, store.store_dir())?;
-        let outputs = realise(store, &wanted)?;
-        if outputs.is_empty() {
-            return Ok(outputs);
-        }
-        realisations(store, &wanted.path, &outputs)
-    };
-    build_result(realised())
+    texts: Vec<String>,
+) -> Result<Vec<(String, BuildResult)>, HostError> {
+    let wanted = parse_all(store, &texts)?;
+    let fetched = Fetched::fetch(store, &wanted)?;
+    let mut cache = DerivationHashCache::default();
+    let results = texts.into_iter().zip(&wanted).map(|(text, wanted)| {
+        let realised = fetched.outputs(wanted).and_then(|outputs| {
+            if outputs.is_empty() {
+                return Ok(outputs);
+            }
+            realisations(store, &wanted.path, &outputs, &mut cache)
+        });
+        Ok((text, build_result(realised)?))
+    });
+    results.collect()
+}
+
+/// Fetches what some texts name.
+///
+/// Errors: a text is not that of a path; the first thing that would have to be built; those of the
+/// substituters and of the store.
+pub(crate) fn realise_all(store: &HostedStore, texts: &[String]) -> Result<(), HostError> {
+    let wanted = parse_all(store, texts)?;
+    let fetched = Fetched::fetch(store, &wanted)?;
+    wanted
+        .iter()
+        .try_for_each(|wanted| fetched.outputs(wanted).map(drop))
+}
+
+fn parse_all(store: &HostedStore, texts: &[String]) -> Result<Vec<Wanted>, HostError> {
+    let parsed = texts
+        .iter()
+        .map(|text| Wanted::parse(text, store.store_dir()));
+    parsed.collect()
 }
 
 /// Returns whether the outputs of a derivation, which the store need not have, are valid.
@@ -37,7 +61,7 @@ pub(crate) fn result_of_derivation(
 ) -> Result<BuildResult, HostError> {
     if !are_valid(store, outputs.iter().map(|(_, path)| &**path))? {
         let shown = store.store_dir().full_path(path);
-        return build_result(Err(HostError::Refused(cannot_build(&shown))));
+        return build_result(Err(HostError::CannotBuild(shown)));
     }
     if !store.reader().is_valid(path)? {
         return build_result(Ok(BTreeMap::new()));
@@ -45,7 +69,8 @@ pub(crate) fn result_of_derivation(
     let parsed =
         |(name, path): (String, String)| Some((name, store.store_dir().parse(&path).ok()?));
     let outputs = outputs.into_iter().filter_map(parsed).collect();
-    build_result(realisations(store, path, &outputs))
+    let cache = &mut DerivationHashCache::default();
+    build_result(realisations(store, path, &outputs, cache))
 }
 
 /// Makes the result of a build of what floe does instead.
@@ -60,7 +85,7 @@ fn build_result(
             message: String::new(),
             outputs,
         }),
-        Err(error @ (HostError::Refused(_) | HostError::Substitute(_))) => Ok(BuildResult {
+        Err(error) if error.is_result_of_build() => Ok(BuildResult {
             status: MISC_FAILURE,
             message: error.to_string(),
             outputs: BTreeMap::new(),

@@ -55,50 +55,103 @@ impl Wanted {
     }
 }
 
-/// Fetches what `text` names, unless it is valid: `PATH`, `DERIVATION!OUTPUT,…`, or a derivation
-/// for all of its outputs. Returns the outputs by name; none for a path.
+/// Fetches what some texts name, unless it is valid: `PATH`, `DERIVATION!OUTPUT,…`, or a derivation
+/// for all of its outputs. Returns the outputs of each by name; none for a path.
 ///
-/// Errors: [`HostError::Refused`] if it would have to be built; those of the substituters and of
-/// the store.
-pub fn realise_text(
+/// Errors: [`HostError::CannotBuild`], [`HostError::Refused`], those of the substituters and of the
+/// store.
+pub fn realise(
     store: &HostedStore,
-    text: &str,
-) -> Result<BTreeMap<String, StorePath>, HostError> {
-    realise(store, &Wanted::parse_legacy(text, store.store_dir())?)
+    texts: &[String],
+) -> Result<Vec<BTreeMap<String, StorePath>>, HostError> {
+    let parsed = texts
+        .iter()
+        .map(|text| Wanted::parse_legacy(text, store.store_dir()));
+    let wanted: Vec<Wanted> = parsed.collect::<Result<_, _>>()?;
+    let fetched = Fetched::fetch(store, &wanted)?;
+    wanted
+        .iter()
+        .map(|wanted| fetched.outputs(wanted))
+        .collect()
 }
 
-/// Fetches what a client wants, unless it is valid. Returns the outputs by name; none for a path.
-///
-/// Errors: [`HostError::Refused`] if it would have to be built; those of the substituters and of
-/// the store.
-pub(crate) fn realise(
-    store: &HostedStore,
-    wanted: &Wanted,
-) -> Result<BTreeMap<String, StorePath>, HostError> {
-    let shown = store.store_dir().full_path(&wanted.path);
-    let found = store.ensure(&[&wanted.path]);
-    let Some(names) = &wanted.outputs else {
-        return if found? {
-            Ok(BTreeMap::new())
-        } else {
-            Err(HostError::Refused(format!(
-                "cannot fetch {shown}: no substituter of this machine has it"
-            )))
+/// Some wanted paths after the substituters were asked, once for all of them.
+pub(crate) struct Fetched<'s> {
+    store: &'s HostedStore,
+    /// Why substituters failed.
+    failure: Option<String>,
+}
+
+impl<'s> Fetched<'s> {
+    /// Fetches the paths and outputs that are missing, as far as substituters have them.
+    ///
+    /// Errors: those of the store.
+    pub(crate) fn fetch(
+        store: &'s HostedStore,
+        wanted: &[Wanted],
+    ) -> Result<Fetched<'s>, HostError> {
+        let mut fetched = Fetched {
+            store,
+            failure: None,
         };
-    };
-    if !store.warn_of_substituters(found)? {
-        return Err(HostError::Refused(cannot_build(&shown)));
+        fetched.ensure(wanted.iter().map(|wanted| wanted.path.clone()).collect())?;
+        let mut outputs = BTreeSet::new();
+        for wanted in wanted {
+            store.check_cancelled()?;
+            if let Some(names) = &wanted.outputs
+                && store.reader().is_valid(&wanted.path)?
+                // The same derivation fails again when its outputs are wanted.
+                && let Ok(selected) = select_outputs(store, &wanted.path, names)
+            {
+                outputs.extend(selected.into_values().flatten());
+            }
+        }
+        fetched.ensure(outputs)?;
+        Ok(fetched)
     }
-    let mut outputs = BTreeMap::new();
-    for (name, path) in select_outputs(store, &wanted.path, names)? {
-        let path = path.ok_or_else(|| HostError::Refused(cannot_build(&shown)))?;
-        outputs.insert(name, path);
+
+    fn ensure(&mut self, paths: BTreeSet<StorePath>) -> Result<(), HostError> {
+        match self.store.ensure(&paths) {
+            Err(HostError::Substitute(reason)) => {
+                self.failure.get_or_insert(reason);
+                Ok(())
+            }
+            ensured => ensured,
+        }
     }
-    let paths: Vec<&StorePath> = outputs.values().collect();
-    if store.warn_of_substituters(store.ensure(&paths))? {
+
+    /// Returns the valid outputs of a derivation by name; none for a path.
+    ///
+    /// Errors: [`HostError::CannotBuild`], [`HostError::Refused`], [`HostError::Substitute`], and
+    /// those of the store.
+    pub(crate) fn outputs(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<BTreeMap<String, StorePath>, HostError> {
+        let store = self.store;
+        store.check_cancelled()?;
+        let shown = store.store_dir().full_path(&wanted.path);
+        let is_valid = store.reader().is_valid(&wanted.path)?;
+        let Some(names) = &wanted.outputs else {
+            return match &self.failure {
+                _ if is_valid => Ok(BTreeMap::new()),
+                Some(reason) => Err(HostError::Substitute(reason.clone())),
+                None => Err(HostError::Refused(format!(
+                    "cannot fetch {shown}: no substituter of this machine has it"
+                ))),
+            };
+        };
+        if !is_valid {
+            return Err(HostError::CannotBuild(shown));
+        }
+        let mut outputs = BTreeMap::new();
+        for (name, path) in select_outputs(store, &wanted.path, names)? {
+            match path {
+                Some(path) if store.reader().is_valid(&path)? => outputs.insert(name, path),
+                _ => return Err(HostError::CannotBuild(shown)),
+            };
+        }
         Ok(outputs)
-    } else {
-        Err(HostError::Refused(cannot_build(&shown)))
     }
 }
 
@@ -137,13 +190,14 @@ pub(crate) fn output_paths(
 }
 
 /// Returns the outputs of a derivation as realisations name them: `HASH!OUTPUT`. Returns none for a
-/// derivation whose hash is known only after a build.
+/// derivation whose hash is known only after a build. `cache` has the hashes of this store.
 ///
 /// Errors: those of the store.
 pub(crate) fn realisations(
     store: &HostedStore,
     path: &StorePath,
     outputs: &BTreeMap<String, StorePath>,
+    cache: &mut DerivationHashCache,
 ) -> Result<BTreeMap<String, StorePath>, HostError> {
     let reader = store.reader();
     let mut read = |path: &StorePath| {
@@ -153,10 +207,8 @@ pub(crate) fn realisations(
         };
         reader.derivation(path).map_err(unreadable)
     };
-    let (dir, cache) = (store.store_dir(), &mut DerivationHashCache::default());
-    let hashes = reader
-        .derivation(path)?
-        .output_hashes(dir, name_of(path)?, cache, &mut read);
+    let derivation = reader.derivation(path)?;
+    let hashes = derivation.output_hashes(store.store_dir(), name_of(path)?, cache, &mut read);
     // A closure need not have the inputs of its derivations.
     let hashes = hashes.ok().flatten().unwrap_or_default();
     let identified = |(name, path): (&String, &StorePath)| {
@@ -187,14 +239,6 @@ pub(crate) fn are_valid<'a>(
         }
     }
     Ok(has_any)
-}
-
-/// The message for a client that wants a build.
-pub(crate) fn cannot_build(path: &str) -> String {
-    format!(
-        "cannot build {path}: this machine has floe, which copies paths and builds none; build it \
-         elsewhere, and copy the result"
-    )
 }
 
 #[cfg(test)]

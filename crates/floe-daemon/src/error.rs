@@ -77,6 +77,12 @@ pub enum HostError {
     /// A NAR breaks off in the middle. The client would take a message for its bytes.
     #[error("{0}")]
     NarBroken(Box<HostError>),
+    /// A derivation would have to be built.
+    #[error(
+        "cannot build {0}: this machine has floe, which copies paths and builds none; build it \
+         elsewhere, and copy the result"
+    )]
+    CannotBuild(String),
     /// floe does not do that.
     #[error("{0}")]
     Refused(String),
@@ -86,6 +92,14 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Whether a client that wants a build gets this error as the result of the build.
+    pub(crate) fn is_result_of_build(&self) -> bool {
+        matches!(
+            self,
+            HostError::CannotBuild(_) | HostError::Refused(_) | HostError::Substitute(_)
+        )
+    }
+
     /// Whether the connection cannot be used afterwards.
     pub(crate) fn ends_connection(&self) -> bool {
         matches!(

@@ -129,8 +129,12 @@ impl HostedStore {
         }
         if substitute {
             // The client sends what is missing. An unreachable cache must not prevent that.
-            let substituted = self.substitute(&paths).map(|()| true);
-            self.warn_of_substituters(substituted)?;
+            match (self.substitute(&paths), &self.substituter) {
+                (Err(HostError::Substitute(reason)), Some(substituter)) => {
+                    substituter.warn(&reason)
+                }
+                (substituted, _) => substituted?,
+            }
         }
         let mut failure = None;
         paths.retain(|path| {
@@ -143,20 +147,6 @@ impl HostedStore {
         match failure {
             Some(error) => Err(error.into()),
             None => Ok(paths),
-        }
-    }
-
-    /// Turns an error of substituters into a warning and `false`.
-    pub(crate) fn warn_of_substituters(
-        &self,
-        found: Result<bool, HostError>,
-    ) -> Result<bool, HostError> {
-        match (found, &self.substituter) {
-            (Err(HostError::Substitute(reason)), Some(substituter)) => {
-                substituter.warn(&reason);
-                Ok(false)
-            }
-            (found, _) => found,
         }
     }
 
@@ -179,20 +169,23 @@ impl HostedStore {
             .map_err(HostError::Substitute)
     }
 
-    /// Protects paths from collections, and fetches those that are missing. Returns whether all of
-    /// them are valid then.
-    pub(crate) fn ensure(&self, paths: &[&StorePath]) -> Result<bool, HostError> {
+    /// Protects paths from collections, and fetches those that are missing, as far as substituters
+    /// have them.
+    pub(crate) fn ensure(&self, paths: &BTreeSet<StorePath>) -> Result<(), HostError> {
         if let Some(writer) = &self.writer {
-            writer.add_temp_roots(paths.iter().copied())?;
+            writer.add_temp_roots(paths.iter())?;
         }
-        let paths: BTreeSet<StorePath> = paths.iter().map(|&path| path.clone()).collect();
-        self.substitute(&paths)?;
-        for path in &paths {
-            if !self.reader.is_valid(path)? {
-                return Ok(false);
-            }
+        self.substitute(paths)
+    }
+
+    /// Ends a request whose client has gone.
+    ///
+    /// Errors: [`HostError::Ended`].
+    pub(crate) fn check_cancelled(&self) -> Result<(), HostError> {
+        if self.cancel.is_raised() {
+            return Err(HostError::Ended("a request".into()));
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Returns what substituters know of paths.

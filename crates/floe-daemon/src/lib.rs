@@ -18,7 +18,7 @@ mod stream;
 mod worker;
 
 pub use access::Access;
-pub use derivations::realise_text as realise;
+pub use derivations::realise;
 pub use error::HostError;
 pub use hosted_store::{HostedStore, Substituter};
 pub use serve::{export, import, serve};

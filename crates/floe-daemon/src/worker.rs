@@ -9,7 +9,6 @@ mod queries;
 use floe_wire::worker::{BuildMode, Reply, Request};
 
 use crate::builds;
-use crate::derivations::{Wanted, realise};
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
 use connection::Connection;
@@ -84,26 +83,19 @@ fn execute(
             Ok(Reply::AddedInfo(Box::new(info)))
         }
         Request::EnsurePath(path) => {
-            let outputs = None;
-            realise(store, &Wanted { path, outputs })?;
+            let text = store.store_dir().full_path(&path);
+            builds::realise_all(store, &[text])?;
             Ok(Reply::Done)
         }
         Request::BuildPaths(paths, mode) => {
             refuse_mode(mode)?;
-            for path in &paths {
-                realise(store, &Wanted::parse(path, store.store_dir())?)?;
-            }
+            builds::realise_all(store, &paths)?;
             Ok(Reply::Done)
         }
         Request::BuildPathsWithResults(paths, mode) => {
             refuse_mode(mode)?;
-            let results = paths.into_iter().map(|path| {
-                let result = builds::realise_with_result(store, &path)?;
-                Ok((path, result))
-            });
-            Ok(Reply::BuildResults(
-                results.collect::<Result<_, HostError>>()?,
-            ))
+            let results = builds::realise_with_results(store, paths)?;
+            Ok(Reply::BuildResults(results))
         }
         Request::BuildDerivation { path, outputs } => Ok(Reply::BuildResult(
             builds::result_of_derivation(store, &path, outputs)?,

@@ -134,9 +134,9 @@ pub enum StoreError {
         "cannot replace {0}: it is not a link into the store; try another place, or move it away"
     )]
     NotARoot(PathBuf),
-    /// An existing root cannot be registered.
-    #[error("cannot register the root {0}: it is no link to a store path, or may not be read")]
-    UnreadableRoot(PathBuf),
+    /// An existing root cannot be registered, for a reason.
+    #[error("cannot register the root {0}: {1}")]
+    UnusableRoot(PathBuf, &'static str),
     /// The link of a root got another target after it was found.
     #[error("cannot remove the root {0}: another process has changed it; try again")]
     RootChanged(PathBuf),

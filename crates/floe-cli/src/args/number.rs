@@ -18,6 +18,15 @@ pub(crate) fn parse_bytes(text: &str) -> Result<ByteSize, UsageError> {
     parse_value(text)
 }
 
+/// Parses a number of bytes to free, such as `10G`. A negative number is 0, as for Nix: scripts
+/// subtract the free space.
+pub(crate) fn parse_freed(text: &str) -> Result<ByteSize, UsageError> {
+    match text.strip_prefix('-') {
+        Some(digits) if digits.parse::<u64>().is_ok() => Ok(ByteSize(0)),
+        _ => parse_bytes(text),
+    }
+}
+
 /// Parses a timeout: a number of seconds above 0, with or without a fraction.
 pub(crate) fn parse_timeout(text: &str) -> Result<Duration, UsageError> {
     parse_value(text)

@@ -76,7 +76,7 @@ fn parse_paths(texts: &[String], reader: &StoreReader) -> anyhow::Result<Vec<Sto
 
 /// Removes the paths that are neither valid nor on disk, with a warning each, as nix-store ignores
 /// them.
-fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Result<()> {
+pub(super) fn skip_absent(reader: &StoreReader, paths: &mut Vec<StorePath>) -> anyhow::Result<()> {
     let mut present = Vec::new();
     for path in paths.drain(..) {
         let is_on_disk = fs::symlink_metadata(reader.real_path(&path)).is_ok();

@@ -34,26 +34,32 @@ pub(crate) fn run(args: &LinkNamesArgs) -> anyhow::Result<()> {
     };
     for name in LINKED {
         let link = dir.join(name);
-        let cannot = || format!("cannot create the link {}", link.display());
-        match symlink(&target, &link) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if !leads_to(&link, &floe) {
-                    fs::remove_file(&link).with_context(cannot)?;
-                    symlink(&target, &link).with_context(cannot)?;
-                }
-            }
-            made => made.with_context(cannot)?,
+        if !leads_to(&link, &floe) {
+            replace_link(&target, &link)
+                .with_context(|| format!("cannot create the link {}", link.display()))?;
         }
         print(format_args!("{} -> {}", link.display(), target.display()))?;
     }
     Ok(())
 }
 
+/// Creates a link, or replaces one at a single moment.
+fn replace_link(target: &Path, link: &Path) -> io::Result<()> {
+    let new = link.with_extension(format!("new-{}", std::process::id()));
+    symlink(target, &new)?;
+    fs::rename(&new, link).inspect_err(|_| {
+        // The error of the rename counts.
+        let _: io::Result<()> = fs::remove_file(&new);
+    })
+}
+
 /// Checks that nothing but a link to a program named floe is at a place.
 fn check_free(link: &Path, floe: &Path) -> anyhow::Result<()> {
     match fs::read_link(link) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Ok(target) if leads_to(link, floe) || target.file_name() == floe.file_name() => Ok(()),
+        Ok(target) if leads_to(link, floe) || target.file_name() == Some(PROGRAM.as_ref()) => {
+            Ok(())
+        }
         _ => bail!(
             "cannot create the link {}: another file is there; choose another directory, or move \
              it away",
@@ -85,9 +91,11 @@ fn check_not_hidden(name: &str, dir: &Path, floe: &Path) -> anyhow::Result<()> {
 }
 
 fn leads_to(link: &Path, floe: &Path) -> bool {
-    let real = |path: &Path| -> io::Result<PathBuf> { fs::canonicalize(path) };
-    matches!((real(link), real(floe)), (Ok(link), Ok(floe)) if link == floe)
+    matches!((fs::canonicalize(link), fs::canonicalize(floe)), (Ok(link), Ok(floe)) if link == floe)
 }
+
+/// The file name of floe, unless a user has changed it.
+const PROGRAM: &str = "floe";
 
 /// The directories in which Nix installs its programs.
 const NIX_DIRECTORIES: [&str; 2] = [

@@ -13,6 +13,7 @@ pub(crate) fn run(args: &NixCollectGarbageArgs) -> anyhow::Result<()> {
     match Cli::try_parse_from(line(args))?.command {
         Command::Gc(mut gc) => {
             gc.delete_old = args.delete_old;
+            gc.max_freed = args.max_freed;
             super::gc::run(&gc)
         }
         _ => bail!("floe gc is another command"),
@@ -25,7 +26,6 @@ fn line(args: &NixCollectGarbageArgs) -> Vec<String> {
     let mut push = |words: &[&str]| line.extend(words.iter().map(|&word| word.to_owned()));
     for (option, value) in [
         ("--delete-older-than", &args.delete_older_than),
-        ("--max-freed", &args.max_freed),
         ("--store", &args.local.store),
     ] {
         if let Some(value) = value {

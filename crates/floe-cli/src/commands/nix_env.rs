@@ -11,6 +11,7 @@ use floe_transfer::{Cancel, PathSpec};
 use super::profile::{self, parse_specs};
 use crate::default_profile::DefaultProfile;
 use crate::display::eprint_line;
+use crate::exit::UsageError;
 use crate::hosting;
 use crate::options;
 use crate::store_choice::LocalStore;
@@ -88,11 +89,19 @@ fn set(
     let config = store
         .settings
         .store(args.store.local.choice(), StoreAccess::Write)?;
+    if config.facts().daemon_socket.is_some() {
+        bail!(UsageError(
+            "cannot set a profile through a daemon: floe makes profiles only in a store that this \
+             user may write; try floe install --out-link"
+                .into()
+        ));
+    }
+    let options = store.settings.write_options(&Cancel::default())?;
+    let writer = StoreWriter::open_with(layout.clone(), &options)?;
+    // No collection deletes the path between the look at it and the new generation.
+    writer.add_temp_roots([&path].into_iter())?;
+    writer.wait_for_gc()?;
     hosting::ensure_valid(&config, &store.settings, &path)?;
-    let writer = StoreWriter::open_with(
-        layout.clone(),
-        &store.settings.write_options(&Cancel::default())?,
-    )?;
     writer.set_profile(&profile, &path)?;
     default.map_or(Ok(()), DefaultProfile::make_link)
 }

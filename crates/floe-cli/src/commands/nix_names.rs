@@ -37,24 +37,54 @@ pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec
 }
 
 /// Returns the command line of floe for the arguments of `nix`. floe's commands have the names of
-/// Nix's, without `store`, and its features need no experiment.
+/// Nix's, without `store`, and its features need no experiment. Options before the command move
+/// behind it.
 fn nix_line(arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut arguments = without_features(arguments);
+    let mut before = 0;
+    while let Some(option) = arguments.get(before).and_then(|it| it.to_str())
+        && option.starts_with('-')
+    {
+        before += match option {
+            "--option" => 3,
+            "--store" | "--log-format" => 2,
+            _ => 1,
+        };
+    }
     let mut line: Vec<OsString> = vec!["floe".into()];
+    if before < arguments.len() {
+        let options: Vec<OsString> = arguments.drain(..before).collect();
+        let is_store_command = |it: &OsString| STORE_COMMANDS.iter().any(|name| it == name);
+        if arguments[0] == "store" && arguments.get(1).is_some_and(is_store_command) {
+            arguments.remove(0);
+        }
+        line.push(arguments.remove(0));
+        line.extend(options);
+    }
+    line.extend(arguments);
+    line
+}
+
+/// Removes the options that enable features, except from the command line of another program.
+fn without_features(arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut kept = Vec::new();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         if FEATURE_OPTIONS.iter().any(|option| argument == *option) {
             arguments.next();
-        } else {
-            line.push(argument);
+            continue;
+        }
+        let is_other = OTHER_PROGRAM.iter().any(|option| argument == *option);
+        kept.push(argument);
+        if is_other {
+            kept.extend(&mut arguments);
         }
     }
-    let is_store_command = |command: &OsString| STORE_COMMANDS.iter().any(|it| command == *it);
-    if line.get(1).is_some_and(|word| word == "store") && line.get(2).is_some_and(is_store_command)
-    {
-        line.remove(1);
-    }
-    line
+    kept
 }
+
+/// The words before the command line of another program.
+const OTHER_PROGRAM: [&str; 3] = ["--", "-c", "--command"];
 
 /// The options that enable experimental features, with one value each.
 const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experimental-features"];
@@ -86,6 +116,14 @@ mod tests {
                 "floe copy --to x y",
             ),
             ("nix store gc --dry-run", "floe gc --dry-run"),
+            (
+                "nix -v --option a b store delete x",
+                "floe delete -v --option a b x",
+            ),
+            (
+                "nix run x -- --experimental-features y",
+                "floe run x -- --experimental-features y",
+            ),
             ("nix store ls x", "floe store ls x"),
             ("nix --version", "floe --version"),
         ] {

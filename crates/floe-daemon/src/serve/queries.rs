@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use floe_format::StorePath;
 
-use crate::derivations::realise_text;
+use crate::derivations::realise;
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
 
@@ -28,14 +28,9 @@ pub(super) fn refusal_to_build(
     store: &HostedStore,
     texts: &[String],
 ) -> Result<Option<String>, HostError> {
-    for text in texts {
-        match realise_text(store, text) {
-            Ok(_) => {}
-            Err(error @ (HostError::Refused(_) | HostError::Substitute(_))) => {
-                return Ok(Some(error.to_string()));
-            }
-            Err(error) => return Err(error),
-        }
+    match realise(store, texts) {
+        Ok(_) => Ok(None),
+        Err(error) if error.is_result_of_build() => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
     }
-    Ok(None)
 }

@@ -9,8 +9,8 @@ use super::{Database, database_error};
 use crate::error::StoreError;
 
 impl Database {
-    /// Returns the references of each valid path in the closure of some paths. Leaves out paths
-    /// that do not parse, and records them.
+    /// Returns the references of each valid path in the closure of some paths. The
+    /// database records the paths that do not parse, and leaves them out.
     pub(crate) fn closure_references(
         &self,
         roots: &[StorePath],

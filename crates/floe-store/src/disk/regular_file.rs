@@ -19,12 +19,9 @@ pub fn open_regular_file(path: &Path) -> io::Result<File> {
 ///
 /// Errors: those of [`open_regular_file`], and [`io::ErrorKind::FileTooLarge`].
 pub fn read_regular_file(path: &Path, len_max: u64) -> io::Result<Vec<u8>> {
-    read_up_to(open_regular_file(path)?, len_max)
-}
-
-fn read_up_to(file: File, len_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(len_max.saturating_add(1))
+    open_regular_file(path)?
+        .take(len_max.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > len_max {
         Err(io::ErrorKind::FileTooLarge.into())

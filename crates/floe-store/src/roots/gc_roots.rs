@@ -120,21 +120,26 @@ impl IndirectGcRoot {
         entry.replace_link(Path::new(&layout.store_dir.full_path(path)))
     }
 
-    /// Returns the place of an existing root, and its path.
+    /// Returns the place of a root that another process has made, and its path. `None` if there is
+    /// no link into the store, or none that this process can see.
     ///
-    /// Errors: [`StoreError::UnreadableRoot`] if it is no link to a store path, or this user may
-    /// not read it.
-    pub fn existing(
+    /// Errors: [`StoreError::UnusableRoot`] if this user may not read the link.
+    pub(crate) fn existing(
         layout: &StoreLayout,
         link: &Path,
-    ) -> Result<(IndirectGcRoot, StorePath), StoreError> {
+    ) -> Result<(IndirectGcRoot, Option<StorePath>), StoreError> {
+        use io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
         let link = absolute_path(link)?;
-        let target = fs::read_link(&link).ok();
-        let path = target.and_then(|it| root_place::store_path_of_target(&layout.store_dir, &it));
-        match path {
-            Some(path) => Ok((IndirectGcRoot(link), path)),
-            None => Err(StoreError::UnreadableRoot(link)),
-        }
+        let path = match fs::read_link(&link) {
+            Ok(target) => root_place::store_path_of_target(&layout.store_dir, &target),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidInput) => None,
+            // A collection by root would stop there.
+            Err(_) => {
+                let reason = "the daemon may not read it; try another directory";
+                return Err(StoreError::UnusableRoot(link, reason));
+            }
+        };
+        Ok((IndirectGcRoot(link), path))
     }
 
     /// Makes the link and registers it as a root. A running collector has already read the
@@ -151,15 +156,15 @@ impl IndirectGcRoot {
         self.recheck(layout, &entry)?;
         let was_missing = !entry.exists();
         entry.replace_link(Path::new(&layout.store_dir.full_path(path)))?;
-        self.register_link(layout, path, (was_missing, events))
+        self.register_link(layout, Some(path), (was_missing, events))
     }
 
-    /// Registers a link that exists. `was_missing` tells whether a running collector may have found
-    /// that it did not.
+    /// Registers a link. `was_missing` tells whether it may be new to a running collector. The
+    /// record of the root names `path`.
     pub(crate) fn register_link(
         &self,
         layout: &StoreLayout,
-        path: &StorePath,
+        path: Option<&StorePath>,
         (was_missing, events): (bool, &StoreEvents),
     ) -> Result<(), StoreError> {
         let auto = layout.state_dir.join(AUTO);
@@ -172,7 +177,9 @@ impl IndirectGcRoot {
             create_link_under_new_name(&self.0, &auto, &name)?;
         }
         // A collection keeps records whose registrations exist.
-        if let Err(error) = RecordedRoots::new(layout).update(&self.0, path) {
+        if let Some(path) = path
+            && let Err(error) = RecordedRoots::new(layout).update(&self.0, path)
+        {
             let error = error.to_string();
             events.send(StoreEvent::RootNotRecorded { error });
         }

@@ -149,17 +149,24 @@ impl StoreWriter {
         self.add_temp_roots([path].into_iter())
     }
 
-    /// Registers an existing symbolic link to a store path as a root, as a daemon does for its
-    /// client.
+    /// Registers a symbolic link as a root, as a daemon does for its client. The client may see the
+    /// link where this process does not, as in a container. Such a link keeps nothing.
     ///
-    /// Errors: [`StoreError::UnreadableRoot`], and those of the system.
+    /// Errors: [`StoreError::UnusableRoot`], and those of the system.
     pub fn register_gc_root(&self, link: &Path) -> Result<(), StoreError> {
         let (root, path) = IndirectGcRoot::existing(self.layout(), link)?;
-        self.add_temp_roots([&path].into_iter())?;
+        if let Some(path) = &path {
+            self.add_temp_roots([path].into_iter())?;
+            if self.path_info(path)?.is_none() {
+                // A collection would stop at a file without a row.
+                let reason = "its path is not valid; add the path first";
+                return Err(StoreError::UnusableRoot(root.path().to_path_buf(), reason));
+            }
+        }
         let may_be_missed = !GcLock::open(self.layout())?.is_free()?;
-        root.register_link(self.layout(), &path, (may_be_missed, &self.events))?;
+        root.register_link(self.layout(), path.as_ref(), (may_be_missed, &self.events))?;
         // As for a new root.
-        self.add_temp_roots([&path].into_iter())
+        self.add_temp_roots(path.iter())
     }
 
     /// Adds signatures by keys to valid paths, and returns what that did for each path.

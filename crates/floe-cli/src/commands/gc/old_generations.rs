@@ -30,10 +30,11 @@ impl OldGenerations {
         settings: &Settings,
     ) -> anyhow::Result<OldGenerations> {
         let mut specs = Vec::new();
-        if args.delete_old {
-            specs.push(GenerationSpec::Old);
-        } else if let Some(text) = &args.delete_older_than {
+        // As in Nix, the age decides if nix-collect-garbage gets both.
+        if let Some(text) = &args.delete_older_than {
             specs.push(parse_older_than(text)?);
+        } else if args.delete_old {
+            specs.push(GenerationSpec::Old);
         }
         let count = args.keep_generations;
         specs.extend(count.map(|count| GenerationSpec::Keep(count.get() as u64)));

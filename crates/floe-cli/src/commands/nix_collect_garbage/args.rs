@@ -1,8 +1,9 @@
 //! The options of nix-collect-garbage.
 
 use clap::Args;
+use floe_config::ByteSize;
 
-use crate::args::{LocalStoreArgs, OptionArgs, OutputArgs};
+use crate::args::{LocalStoreArgs, OptionArgs, OutputArgs, parse_freed};
 
 /// Options of `floe nix-collect-garbage`, which are those of Nix's command.
 #[derive(Clone, Debug, Args)]
@@ -14,8 +15,8 @@ pub(crate) struct NixCollectGarbageArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) delete_older_than: Option<String>,
     /// End after this number of bytes is free
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) max_freed: Option<String>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_freed, allow_hyphen_values = true)]
+    pub(crate) max_freed: Option<ByteSize>,
     /// Show what would be deleted, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::Context as _;
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// Forwards the bytes of a client to the daemon at a socket, and back.
 ///
@@ -17,15 +18,25 @@ pub(super) fn forward(socket: &Path, (input, output): (OwnedFd, OwnedFd)) -> any
     let mut daemon = UnixStream::connect(socket)
         .with_context(|| format!("cannot connect to the daemon at {}", socket.display()))?;
     let mut to_daemon = daemon.try_clone()?;
+    let reader = output.try_clone()?;
     let send = move || {
         // The other direction tells the client about a daemon that has gone.
         let _: io::Result<()> = copy(&mut File::from(input), &mut to_daemon);
         let _: io::Result<()> = to_daemon.shutdown(Shutdown::Write);
+        // A client that has gone gets no replies, so the daemon need not go on.
+        wait_for_hangup(&reader);
+        let _: io::Result<()> = to_daemon.shutdown(Shutdown::Both);
     };
     let thread = thread::Builder::new().spawn(send);
     thread.context("cannot start a thread for the client")?;
     // The process ends with the replies of the daemon, although the client may still send.
     copy(&mut daemon, &mut File::from(output)).context("cannot forward a reply")
+}
+
+/// Waits until nothing reads an output any more.
+fn wait_for_hangup(output: &OwnedFd) {
+    let mut fds = [PollFd::new(output, PollFlags::empty())];
+    while matches!(poll(&mut fds, None), Err(rustix::io::Errno::INTR)) {}
 }
 
 /// Copies bytes until the end, each as soon as it arrives. `io::copy` does not: its splice(2) from

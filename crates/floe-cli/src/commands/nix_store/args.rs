@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{ArgAction, ArgGroup, Args, ColorChoice, ValueHint};
+use floe_config::ByteSize;
 
 use super::query_args::QueryArgs;
-use crate::args::{LocalStoreArgs, OptionArgs};
+use crate::args::{LocalStoreArgs, OptionArgs, parse_freed};
 
 /// Options of `floe nix-store`, which are those of Nix's command.
 #[derive(Clone, Debug, Args)]
@@ -51,9 +52,9 @@ pub(crate) struct NixStoreArgs {
     #[arg(long, conflicts_with_all = ["print_roots", "print_live"])]
     pub(crate) print_dead: bool,
     /// With --gc, end after this number of bytes is free
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_freed, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["print_roots", "print_live", "print_dead"])]
-    pub(crate) max_freed: Option<u64>,
+    pub(crate) max_freed: Option<ByteSize>,
     /// Delete these paths if nothing keeps them
     #[arg(long, group = "operation")]
     pub(crate) delete: bool,

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use floe_store::{Collector, GcResults};
+use floe_store::{Collector, DeleteOptions, GcResults};
 use floe_transfer::Cancel;
 
 use super::args::NixStoreArgs;
 use super::paths::Paths;
-use crate::commands::delete::describe;
+use crate::commands::delete::{describe, skip_absent};
 use crate::commands::gc::{StoreProgress, report_failures};
 use crate::messages::escaped;
 use crate::signals;
@@ -44,13 +44,9 @@ pub(super) fn collect(args: &NixStoreArgs) -> anyhow::Result<()> {
         paths.sort();
         return paths.iter().try_for_each(print);
     }
-    store.prepare_writing()?;
-    let cancel = Cancel::default();
-    signals::cancel_on_signals(&cancel)?;
-    let options = store.settings.write_options(&cancel)?;
-    let collector = Collector::open(store.layout.clone(), &options)?;
-    let progress = StoreProgress::start(cancel, "deleted");
-    let (results, collected) = collector.collect(&settings, args.max_freed, &progress);
+    let (collector, progress) = begin(&store)?;
+    let max_freed = args.max_freed.map(|bytes| bytes.0);
+    let (results, collected) = collector.collect(&settings, max_freed, &progress);
     drop(progress);
     print_freed(&results)?;
     collected?;
@@ -60,22 +56,28 @@ pub(super) fn collect(args: &NixStoreArgs) -> anyhow::Result<()> {
 pub(super) fn delete(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = LocalStore::of(&args.local, &args.options)?;
     let settings = store.settings.gc_settings(&*store.config);
-    let paths = Paths::read(args, &store)?.into_paths()?;
+    let mut paths = Paths::read(args, &store)?.into_paths()?;
+    skip_absent(&store.open()?, &mut paths)?;
+    let (collector, progress) = begin(&store)?;
+    let options = DeleteOptions {
+        ignore_liveness: args.ignore_liveness,
+        ..DeleteOptions::default()
+    };
+    let (results, deleted) = collector.delete(&paths, options, &settings, &progress);
+    drop(progress);
+    print_freed(&results)?;
+    deleted.map_err(|error| describe(error, &store.layout.store_dir))?;
+    report_failures(&results)
+}
+
+/// Opens a store for a deletion, which a signal ends.
+fn begin(store: &LocalStore) -> anyhow::Result<(Collector, StoreProgress)> {
     store.prepare_writing()?;
     let cancel = Cancel::default();
     signals::cancel_on_signals(&cancel)?;
     let options = store.settings.write_options(&cancel)?;
     let collector = Collector::open(store.layout.clone(), &options)?;
-    let progress = StoreProgress::start(cancel, "deleted");
-    let how = floe_store::DeleteOptions {
-        ignore_liveness: args.ignore_liveness,
-        ..Default::default()
-    };
-    let (results, deleted) = collector.delete(&paths, how, &settings, &progress);
-    drop(progress);
-    print_freed(&results)?;
-    deleted.map_err(|error| describe(error, &store.layout.store_dir))?;
-    report_failures(&results)
+    Ok((collector, StoreProgress::start(cancel, "deleted")))
 }
 
 /// Prints the line of Nix (`printFreed`).

@@ -1,11 +1,13 @@
 //! The paths that a user names.
 
+use std::io::{IsTerminal as _, stdin};
+
 use anyhow::anyhow;
 use floe_format::StorePath;
 use floe_transfer::PathSpec;
 
 use super::args::NixStoreArgs;
-use crate::args::read_paths;
+use crate::path_lines::read_stdin;
 use crate::store_choice::LocalStore;
 
 /// Paths, each perhaps with the names of outputs.
@@ -16,7 +18,16 @@ impl Paths {
     ///
     /// Errors: an argument is no path of the store.
     pub(super) fn read(args: &NixStoreArgs, store: &LocalStore) -> anyhow::Result<Paths> {
-        let texts = read_paths(&args.paths, args.stdin)?;
+        let mut texts = args.paths.clone();
+        if args.stdin && !stdin().is_terminal() {
+            let lines = read_stdin()?;
+            texts.extend(
+                lines
+                    .iter()
+                    .flat_map(|line| line.split_whitespace())
+                    .map(str::to_owned),
+            );
+        }
         let split = texts.iter().map(|text| match text.split_once('!') {
             Some((path, outputs)) => (path.to_owned(), format!("!{outputs}")),
             None => (text.clone(), String::new()),

@@ -1,10 +1,11 @@
 //! `nix-store --realise`: fetches paths and outputs of derivations, and makes roots.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use floe_config::StoreAccess;
-use floe_daemon::{HostError, HostedStore};
+use floe_daemon::HostError;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, StoreWriter};
 use floe_transfer::Cancel;
@@ -20,24 +21,26 @@ use crate::store_choice::LocalStore;
 pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = LocalStore::of(&args.local, &args.options)?;
     let wanted = Paths::read(args, &store)?.into_wanted();
-    let mut roots = Roots::new(args)?;
     let config = store
         .settings
         .store(args.local.choice(), StoreAccess::Write)?;
     if config.facts().daemon_socket.is_some() {
-        bail!(UsageError(
-            "cannot write the store of another user: try floe install, which uses the daemon of \
-             this machine"
-                .into()
-        ));
+        return print_valid(args, &store, &wanted);
     }
     let hosted = hosting::open(&config, &store.settings, true)?;
-    let mut realised = Vec::new();
-    for (path, outputs) in &wanted {
-        let full = store.layout.store_dir.full_path(path);
-        realised.push(realise(&hosted, path, &format!("{full}{outputs}"))?);
-    }
-    if roots.link.is_none() && !args.no_gc_warning {
+    let texts: Vec<String> = wanted
+        .iter()
+        .map(|(path, outputs)| store.layout.store_dir.full_path(path) + outputs)
+        .collect();
+    let realised = match floe_daemon::realise(&hosted, &texts) {
+        // The code by which Nix reports a failed build.
+        Err(error @ HostError::CannotBuild(_)) => {
+            eprint_error(error);
+            bail!(AlreadyReported(BUILD_FAILED));
+        }
+        realised => realised?,
+    };
+    if args.add_root.is_none() && !args.no_gc_warning {
         warn(
             "you did not specify '--add-root'; the result might be removed by the garbage \
              collector",
@@ -45,43 +48,58 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     }
     let options = store.settings.write_options(&Cancel::default())?;
     let writer = StoreWriter::open_with(store.layout.clone(), &options)?;
-    for outputs in realised {
+    let mut roots = Roots::new(args)?;
+    for ((path, _), outputs) in wanted.into_iter().zip(realised) {
         roots.count += 1;
-        for (name, path) in outputs {
-            let full = store.layout.store_dir.full_path(&path);
-            let line = match roots.link_for(&name) {
-                None => full,
+        let mut outputs: Vec<(String, StorePath)> = outputs.into_iter().collect();
+        if outputs.is_empty() {
+            outputs.push(("out".into(), path));
+        }
+        // Nix prints each line of an argument once, and sorts them.
+        let mut lines = BTreeSet::new();
+        for (name, path) in &outputs {
+            lines.insert(match roots.link_for(name) {
+                None => store.layout.store_dir.full_path(path),
                 Some(link) => {
                     let root = IndirectGcRoot::check(&store.layout, &link)?;
-                    writer.add_gc_root(&root, &path)?;
+                    writer.add_gc_root(&root, path)?;
                     root.path().display().to_string()
                 }
-            };
-            if !args.no_output {
-                print(line)?;
-            }
+            });
+        }
+        if !args.no_output {
+            lines.iter().try_for_each(print)?;
         }
     }
     Ok(())
 }
 
-/// Fetches a path, or outputs of a derivation. Returns them with the names of outputs; the name of
-/// a path is `out`.
-fn realise(
-    hosted: &HostedStore,
-    path: &StorePath,
-    text: &str,
-) -> anyhow::Result<Vec<(String, StorePath)>> {
-    match floe_daemon::realise(hosted, text) {
-        Ok(outputs) if outputs.is_empty() => Ok(vec![("out".into(), path.clone())]),
-        Ok(outputs) => Ok(outputs.into_iter().collect()),
-        // A derivation would have to be built: the code by which Nix reports a failed build.
-        Err(error @ HostError::Refused(_)) if path.is_derivation() => {
-            eprint_error(error);
-            bail!(AlreadyReported(BUILD_FAILED));
-        }
-        Err(error) => Err(error.into()),
+/// Prints paths of a store that this user may not write. All of them must be valid.
+fn print_valid(
+    args: &NixStoreArgs,
+    store: &LocalStore,
+    wanted: &[(StorePath, String)],
+) -> anyhow::Result<()> {
+    let reader = store.open()?;
+    let mut are_printable = args.add_root.is_none();
+    for (path, outputs) in wanted {
+        let is_path = outputs.is_empty() && !path.is_derivation();
+        are_printable = are_printable && is_path && reader.is_valid(path)?;
     }
+    if !are_printable {
+        bail!(UsageError(
+            "cannot write the store of another user: try floe install, which uses the daemon of \
+             this machine"
+                .into()
+        ));
+    }
+    if args.no_output {
+        return Ok(());
+    }
+    let dir = &store.layout.store_dir;
+    wanted
+        .iter()
+        .try_for_each(|(path, _)| print(dir.full_path(path)))
 }
 
 /// The links that `--add-root` makes.

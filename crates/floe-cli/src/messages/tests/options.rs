@@ -92,10 +92,11 @@ fn messages_name_only_options_and_settings_that_exist() {
 }
 
 /// The options of other programs that floe names or calls.
-const FOREIGN: [&str; 16] = [
+const FOREIGN: [&str; 17] = [
     // mount
     "--bind",
     // Nix
+    "--command",
     "--experimental-features",
     "--extra-experimental-features",
     "--no-require-sigs",

@@ -222,7 +222,7 @@ fn stdio_of_other_users_reaches_the_daemon() {
             "--store",
             &daemon.uri(),
         ]));
-        ran.expect(2).stderr_contains("use ssh-ng://");
+        ran.expect(1).stderr_contains("use ssh-ng://");
         daemon.stop();
     });
 }

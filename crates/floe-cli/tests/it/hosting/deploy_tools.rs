@@ -107,6 +107,15 @@ fn names_are_linked_where_no_nix_is() {
         .expect(1)
         .stderr_contains("another file is there");
     assert!(bin.join("nix-env").is_file());
+    std::fs::remove_file(bin.join("nix-env")).unwrap();
+    symlink("nix", bin.join("nix-env")).unwrap();
+    std::fs::remove_file(bin.join("nix")).unwrap();
+    std::fs::write(bin.join("nix"), "").unwrap();
+    link_names(&other).expect(1);
+    assert_eq!(
+        std::fs::read_link(bin.join("nix-env")).unwrap(),
+        Path::new("nix")
+    );
     std::fs::remove_dir_all(&bin).unwrap();
     std::fs::write(other.join("nix-store"), "").unwrap();
     link_names(&other).expect(1).stderr_contains("is Nix");

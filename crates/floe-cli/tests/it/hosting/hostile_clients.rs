@@ -2,12 +2,13 @@
 //! query files that are not theirs.
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
 
 use floe_format::{StoreDir, StorePath, nar::write as nar};
 use floe_testkit::{setpriv_to_nobody, wait_until};
-use floe_wire::worker::{PathQuery, Reply, Request};
+use floe_wire::worker::{BuildMode, PathQuery, Reply, Request};
 use floe_wire::{ClientEvent, ClientSession, Protocol, frames};
 
 use super::worker_protocol::{chmod_all, wrapper};
@@ -292,11 +293,33 @@ fn untrusted_users_leave_no_junk() {
         assert!(message.contains("not a trusted user"), "{message}");
         assert_eq!(host.rows(&host.root()), before);
 
-        // A collection would stop at a root that it cannot read.
-        let absent = host.scratch.join("absent").display().to_string();
-        client.send_request(&Request::AddIndirectRoot(absent));
-        let message = client.reply().unwrap_err();
-        assert!(message.contains("cannot register the root"), "{message}");
+        // A collection would stop at a root that it cannot read, or whose path has no row.
+        let closed = host.scratch.join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        symlink(&host.corpus.root, closed.join("link")).unwrap();
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let unregistered = host.scratch.join("unregistered");
+        let absent = format!("/nix/store/{}-absent", "0".repeat(32));
+        symlink(absent, &unregistered).unwrap();
+        for (link, expected) in [
+            (closed.join("link"), "may not read it"),
+            (unregistered, "is not valid"),
+        ] {
+            let link = link.display().to_string();
+            client.send_request(&Request::AddIndirectRoot(link));
+            let message = client.reply().unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+        // The link of a client in a container is not there for the host.
+        let elsewhere = host.scratch.join("elsewhere/link").display().to_string();
+        client.send_request(&Request::AddIndirectRoot(elsewhere));
+        assert_eq!(client.reply(), Ok(Reply::Done));
+        // Results of texts that are no paths would fill the memory.
+        client.send_request(&Request::BuildPathsWithResults(
+            vec![String::new(); 1000],
+            BuildMode::Normal,
+        ));
+        assert!(client.reply().is_err());
         let link = host.scratch.join("a-root");
         symlink(&host.corpus.root, &link).unwrap();
         let link = link.display().to_string();

@@ -85,10 +85,17 @@ fn profiles_are_those_of_nix_env() {
             .expect(1)
             .stderr_contains("floe install");
 
+        // The age decides, and no generation is old enough. A negative number of bytes is 0.
+        let collect = |words: &[&str]| {
+            let mut collect = Command::new(host.program("nix-collect-garbage"));
+            hide_nix_conf(&mut collect);
+            run(collect.args(words).args(["--store", &store])).expect(0);
+        };
+        collect(&["-d", "--delete-older-than", "30d"]);
+        collect(&["--delete-older-than", "30d", "-d", "--max-freed", "-1024"]);
+        assert_eq!(generations("own").len(), 3);
         // The generations keep their paths, and a collection deletes the others.
-        let mut collect = Command::new(host.program("nix-collect-garbage"));
-        hide_nix_conf(&mut collect);
-        run(collect.args(["-d", "--store", &store])).expect(0);
+        collect(&["-d"]);
         // Also those after the current one are deleted.
         assert_eq!(generations("own"), before);
         let kept = host.nix.store(&host.root(), ["--gc", "--print-live"]);

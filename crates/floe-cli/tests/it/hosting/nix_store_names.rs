@@ -79,7 +79,7 @@ impl Programs<'_> {
     }
 }
 
-/// A store with the corpus, a derivation with two outputs, one of which is valid, and its input.
+/// A store with the corpus, and a derivation with three outputs, of which two are valid.
 fn with_stores(check: impl Fn(&Programs<'_>, [&str; 3])) {
     with_hosts(|host| {
         let store = host.root();
@@ -87,7 +87,7 @@ fn with_stores(check: impl Fn(&Programs<'_>, [&str; 3])) {
         let original = host.corpus.store().display().to_string();
         run(host.nix_copy(&original, &uri).arg("--no-check-sigs")).expect(0);
         let expression = "derivation { name = \"x\"; system = \"x\"; builder = \"/bin/x\"; \
-                          words = \"a b\"; outputs = [ \"out\" \"doc\" ]; }";
+                          words = \"a b\"; outputs = [ \"out\" \"doc\" \"bin\" ]; }";
         let mut instantiate = host.nix.command("nix-instantiate", ["-E", expression]);
         instantiate
             .arg("--store")
@@ -96,26 +96,29 @@ fn with_stores(check: impl Fn(&Programs<'_>, [&str; 3])) {
         let made = run(&mut instantiate).expect(0).stdout;
         let derivation = made.trim();
         let programs = Programs { host, store };
-        let binding = programs
-            .compare(&["-q", "--binding", "out", derivation])
-            .stdout;
-        let out = binding.trim();
-        // The output refers to a path of the corpus.
+        // Two outputs refer to a path of the corpus.
         let leaf = &*host.corpus.paths[0];
-        fs::write(programs.store.join(&out[1..]), leaf).unwrap();
-        let nar = Programs::bytes(
-            programs.nix(),
-            &["--dump", programs.store.join(&out[1..]).to_str().unwrap()],
-        );
-        let hash = floe_format::Hash::sha256(floe_hash::sha256(&nar)).digest_base16();
-        let row = format!("{out}\n{hash}\n{}\n{derivation}\n1\n{leaf}\n", nar.len());
-        let file = host.scratch.join("row");
-        fs::write(&file, row).unwrap();
+        let outputs = ["out", "bin"].map(|name| {
+            let words = ["-q", "--binding", name, derivation];
+            programs.compare(&words).stdout.trim().to_owned()
+        });
+        let mut rows = String::new();
+        for output in &outputs {
+            let place = programs.store.join(&output[1..]);
+            fs::write(&place, leaf).unwrap();
+            let nar = Programs::bytes(programs.nix(), &["--dump", place.to_str().unwrap()]);
+            let hash = floe_format::Hash::sha256(floe_hash::sha256(&nar)).digest_base16();
+            let len = nar.len();
+            rows += &format!("{output}\n{hash}\n{len}\n{derivation}\n1\n{leaf}\n");
+        }
+        let file = host.scratch.join("rows");
+        fs::write(&file, rows).unwrap();
         run(programs
             .nix()
             .arg("--load-db")
             .stdin(File::open(&file).unwrap()))
         .expect(0);
+        let out = &*outputs[0];
         check(&programs, [derivation, out, leaf]);
     });
 }
@@ -164,6 +167,21 @@ fn queries_print_what_nix_prints() {
         programs.compare(&["-q", "--binding", "absent", derivation]);
         programs.compare(&["-q", "--binding", "words", out]);
         programs.compare(&["-q", "--hash", link]);
+        // Words of standard input are paths, however many are in a line.
+        let words = programs.host.scratch.join("words");
+        fs::write(&words, format!("{root} {out}\n{leaf}\n")).unwrap();
+        let read = |mut command: Command| {
+            command.args(["-q", "--size", "--stdin"]);
+            run(command.stdin(File::open(&words).unwrap()))
+                .expect(0)
+                .stdout
+        };
+        let sizes = read(programs.own());
+        assert_eq!(sizes.lines().count(), 3, "{sizes}");
+        if !programs.host.nix.is_2_8() {
+            assert_eq!(sizes, read(programs.nix()));
+        }
+        programs.compare(&["-q", "--hash", "/absent/link"]);
         programs.compare(&["--dump-db"]);
         programs.compare(&["--dump-db", root]);
         programs.compare(&["--read-log", derivation]);
@@ -193,6 +211,7 @@ fn realised_paths_get_roots_as_from_nix() {
         programs.compare(&["--realise", out]);
         programs.compare(&["-r", root, leaf]);
         programs.compare(&["-r", &format!("{derivation}!out")]);
+        programs.compare(&["-r", &format!("{derivation}!out,bin")]);
         programs.compare(&["-r", "--no-output", out]);
         let link = |name: &str| programs.host.scratch.join(name).display().to_string();
         let links = |command: &mut Command, name: &str| {
@@ -245,11 +264,16 @@ fn imports_collections_and_checks_are_those_of_nix() {
         // A path that a root keeps stays.
         let link = programs.host.scratch.join("kept").display().to_string();
         run(programs.own().args(["-r", leaf, "--add-root", &link])).expect(0);
+        let absent = format!("/nix/store/{}-absent", "0".repeat(32));
+        run(programs.own().args(["--delete", &absent])).expect(0);
         let refused = programs.compare(&["--delete", leaf]);
         assert_eq!(refused.code, Some(1));
         let deleted = run(programs.own().args(["--delete", out])).expect(0).stdout;
         assert!(deleted.starts_with("1 store paths deleted, "), "{deleted}");
-        let freed = run(programs.own().arg("--gc")).expect(0).stdout;
+        run(programs.own().args(["--gc", "--max-freed", "-1"])).expect(0);
+        let freed = run(programs.own().args(["--gc", "--max-freed", "10G"]))
+            .expect(0)
+            .stdout;
         assert!(freed.contains("store paths deleted"), "{freed}");
         programs.compare(&["--dump-db"]);
         programs.compare(&["--gc", "--print-dead"]);
