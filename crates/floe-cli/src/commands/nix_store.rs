@@ -23,7 +23,7 @@ type Operation = fn(&NixStoreArgs) -> anyhow::Result<()>;
 
 pub(crate) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     args.check()?;
-    let operations: [(bool, Operation); 14] = [
+    let operations: [(bool, Operation); 15] = [
         (args.serve, serve::run),
         (args.realise, realise::run),
         (args.query, query::run),
@@ -37,12 +37,12 @@ pub(crate) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
         (args.verify_path, checks::verify_paths),
         (args.repair_path, checks::repair_paths),
         (args.check_validity, checks::check_validity),
+        (args.optimise, optimise),
         (args.read_log, log::run),
     ];
     match operations.into_iter().find(|(is_chosen, _)| *is_chosen) {
         Some((_, run)) => run(args),
-        // The parser demands an operation.
-        None => optimise(args),
+        None => bail!("cannot do anything: no operation is named; try --help"),
     }
 }
 

@@ -199,9 +199,6 @@ fn verify(store: &HostedStore, check_contents: bool, repair: bool) -> Result<Rep
             .is_empty();
         return Ok(Reply::Verified { has_problems });
     }
-    let paths = reader.valid_paths()?;
-    let has_problems = paths
-        .iter()
-        .any(|path| reader.real_path(path).symlink_metadata().is_err());
+    let has_problems = !reader.vanished_paths()?.is_empty();
     Ok(Reply::Verified { has_problems })
 }

@@ -77,6 +77,15 @@ impl StoreReader {
         self.database().valid_paths()
     }
 
+    /// Returns the valid paths that do not exist on disk, sorted by name.
+    ///
+    /// Errors: those of the database.
+    pub fn vanished_paths(&self) -> Result<Vec<StorePath>, StoreError> {
+        let mut paths = self.valid_paths()?;
+        paths.retain(|path| self.real_path(path).symlink_metadata().is_err());
+        Ok(paths)
+    }
+
     /// Returns the valid paths whose whole rows parse, sorted by name.
     pub fn readable_paths(&self) -> Result<Vec<StorePath>, StoreError> {
         self.database().readable_paths()

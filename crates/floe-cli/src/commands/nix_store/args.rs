@@ -127,6 +127,7 @@ impl NixStoreArgs {
     ///
     /// Errors: the option and its operation.
     pub(super) fn check(&self) -> anyhow::Result<()> {
+        let fact = self.queries.first_used();
         let options = [
             (self.write, "--write", self.serve, "--serve"),
             (
@@ -136,7 +137,12 @@ impl NixStoreArgs {
                 "--realise",
             ),
             (self.no_output, "--no-output", self.realise, "--realise"),
-            (self.queries.are_used(), "a fact", self.query, "--query"),
+            (
+                fact.is_some(),
+                fact.unwrap_or_default(),
+                self.query,
+                "--query",
+            ),
             (self.print_roots, "--print-roots", self.gc, "--gc"),
             (self.print_live, "--print-live", self.gc, "--gc"),
             (self.print_dead, "--print-dead", self.gc, "--gc"),

@@ -2,9 +2,7 @@
 
 use anyhow::bail;
 use clap::Parser as _;
-use floe_format::Hash;
-use floe_hash::Sha256;
-use floe_store::{StoreError, StoreReader};
+use floe_store::VerifyProblem;
 
 use super::args::NixStoreArgs;
 use super::paths::{Paths, not_valid};
@@ -28,36 +26,39 @@ pub(super) fn verify(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = LocalStore::of(&args.local, &args.options)?;
     let reader = store.open()?;
     if args.check_contents {
-        let problems = reader.verify(&[], None, &())?.problems;
-        problems.iter().for_each(eprint_error);
-        return if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(AlreadyReported(1).into())
-        };
+        return report(reader.verify(&[], None, &())?.problems);
     }
-    let paths = reader.valid_paths()?;
-    let missing = paths
-        .iter()
-        .filter(|path| reader.real_path(path).symlink_metadata().is_err());
-    let mut has_problems = false;
-    for path in missing {
-        has_problems = true;
+    let vanished = reader.vanished_paths()?;
+    for path in &vanished {
         let path = store.layout.store_dir.full_path(path);
         eprint_error(format_args!(
             "path '{path}' disappeared, but it is still valid"
         ));
     }
-    if has_problems {
-        bail!(AlreadyReported(1));
+    if vanished.is_empty() {
+        Ok(())
+    } else {
+        Err(AlreadyReported(1).into())
     }
-    Ok(())
+}
+
+fn report(problems: Vec<VerifyProblem>) -> anyhow::Result<()> {
+    problems.iter().for_each(eprint_error);
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(AlreadyReported(1).into())
+    }
 }
 
 /// Fetches paths again.
 pub(super) fn repair_paths(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = LocalStore::of(&args.local, &args.options)?;
     let paths = Paths::read(args, &store)?.into_paths()?;
+    if paths.is_empty() {
+        // Without a path, floe verify repairs the whole store.
+        return Ok(());
+    }
     let paths = paths
         .iter()
         .map(|path| store.layout.store_dir.full_path(path));
@@ -80,33 +81,17 @@ fn repair(args: &NixStoreArgs, paths: Vec<String>) -> anyhow::Result<()> {
 pub(super) fn verify_paths(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = LocalStore::of(&args.local, &args.options)?;
     let reader = store.open()?;
-    let mut is_modified = false;
-    for path in Paths::read(args, &store)?.into_paths()? {
-        let full = store.layout.store_dir.full_path(&path);
-        let info = reader.path_info(&path)?.ok_or_else(|| not_valid(&full))?;
-        let actual = hash(&reader, &path)?;
-        if actual != info.nar_hash {
-            is_modified = true;
-            eprint_error(format_args!(
-                "path '{full}' was modified! expected hash '{}', got '{}'",
-                info.nar_hash.to_nix32(),
-                actual.to_nix32()
-            ));
+    let paths = Paths::read(args, &store)?.into_paths()?;
+    for path in &paths {
+        if !reader.is_valid(path)? {
+            return Err(not_valid(&store.layout.store_dir.full_path(path)));
         }
     }
-    if is_modified {
-        bail!(AlreadyReported(1));
+    if paths.is_empty() {
+        // Without a path, the reader verifies the whole store.
+        return Ok(());
     }
-    Ok(())
-}
-
-fn hash(reader: &StoreReader, path: &floe_format::StorePath) -> Result<Hash, StoreError> {
-    let mut hasher = Sha256::new();
-    reader.dump::<StoreError>(path, &mut |chunk| {
-        hasher.update(chunk);
-        Ok(())
-    })?;
-    Ok(Hash::sha256(hasher.finish()))
+    report(reader.verify(&paths, None, &())?.problems)
 }
 
 /// Fails at the first path that is not valid, or prints all of them.

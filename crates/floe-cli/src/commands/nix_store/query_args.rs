@@ -63,24 +63,27 @@ pub(crate) struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// Whether an option needs `--query`.
-    pub(super) fn are_used(&self) -> bool {
-        let facts = [
-            self.requisites,
-            self.references,
-            self.referrers,
-            self.referrers_closure,
-            self.deriver,
-            self.valid_derivers,
-            self.binding.is_some(),
-            self.hash,
-            self.size,
-            self.tree,
-            self.graph,
-            self.resolve,
-            self.roots,
-            self.outputs,
+    /// Returns the first option that is used and needs `--query`.
+    pub(super) fn first_used(&self) -> Option<&'static str> {
+        let options = [
+            (self.requisites, "--requisites"),
+            (self.references, "--references"),
+            (self.referrers, "--referrers"),
+            (self.referrers_closure, "--referrers-closure"),
+            (self.deriver, "--deriver"),
+            (self.valid_derivers, "--valid-derivers"),
+            (self.binding.is_some(), "--binding"),
+            (self.hash, "--hash"),
+            (self.size, "--size"),
+            (self.tree, "--tree"),
+            (self.graph, "--graph"),
+            (self.resolve, "--resolve"),
+            (self.roots, "--roots"),
+            (self.outputs, "--outputs"),
+            (self.include_outputs, "--include-outputs"),
+            (self.use_output, "--use-output"),
         ];
-        facts.contains(&true) || self.include_outputs || self.use_output
+        let used = options.into_iter().find(|(is_used, _)| *is_used);
+        used.map(|(_, option)| option)
     }
 }

@@ -278,6 +278,8 @@ fn imports_collections_and_checks_are_those_of_nix() {
         programs.compare(&["--dump-db"]);
         programs.compare(&["--gc", "--print-dead"]);
         programs.compare(&["--verify"]);
+        programs.compare(&["--repair-path"]);
+        programs.compare(&["--verify-path"]);
         programs.compare(&["--optimise"]);
         programs.compare(&["--verify", "--check-contents"]);
 
@@ -334,7 +336,7 @@ fn options_that_floe_lacks_are_refused_by_name() {
             .stderr_contains("--graphml");
         run(programs.own().args(["--gc", "--requisites"]))
             .expect(1)
-            .stderr_contains("--query");
+            .stderr_contains("cannot use --requisites here: it belongs to --query");
         run(&mut programs.own())
             .expect(1)
             .stderr_contains("--realise");
