@@ -49,10 +49,12 @@ pub(crate) enum ExitCodes {
 }
 
 impl ExitCodes {
-    /// Returns those of the command of a line.
+    /// Returns those of the command of a line. `nix-serve` is no program of
+    /// Nix: its codes are those of `floe serve`.
     pub(crate) fn of_line(line: &[OsString]) -> ExitCodes {
         let command = line.get(1).map(|it| it.to_string_lossy());
         match command {
+            Some(command) if command == "nix-serve" => ExitCodes::Floe,
             Some(command) if command.starts_with("nix-") => ExitCodes::Nix,
             _ => ExitCodes::Floe,
         }
