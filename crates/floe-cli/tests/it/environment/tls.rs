@@ -51,14 +51,17 @@ fn http1_and_http2_work_over_tls_with_trusted_authority_only() {
         .expect(4)
         .stderr_contains("empty.pem: it has none in PEM");
     assert_eq!(server.log(), "", "the server received a request");
-    // Over HTTP/2, a request for nix-cache-info opens each connection of the bodies.
-    for (port, protocol, openings) in [(both, "HTTP/2.0", 6), (old, "HTTP/1.1", 0)] {
+    // Over HTTP/2, a request for nix-cache-info opens each connection of the bodies. A slow machine
+    // needs fewer of them.
+    for (port, protocol, openings_max) in [(both, "HTTP/2.0", 6), (old, "HTTP/1.1", 0)] {
         let seen = server.log().lines().count();
         install(port, Some(&certificates.authority)).expect(0);
         let log: Vec<String> = server.log().lines().skip(seen).map(str::to_owned).collect();
         // One request for nix-cache-info, then a narinfo and a NAR for each path.
-        let requests = 1 + 2 * corpus.paths.len() + openings;
-        assert_eq!(log.len(), requests, "{log:?}");
+        let is_opening = |line: &&String| line.contains("/nix-cache-info ");
+        let openings = log.iter().filter(is_opening).count();
+        assert!((1..=1 + openings_max).contains(&openings), "{log:?}");
+        assert_eq!(log.len() - openings, 2 * corpus.paths.len(), "{log:?}");
         let good = format!("{protocol}\" 200");
         assert!(
             log.iter().all(|line| line.contains(&good)),
