@@ -178,6 +178,15 @@ impl HostedStore {
         self.substitute(paths)
     }
 
+    /// Protects the closures of those paths that are valid from collections, and returns their
+    /// metadata.
+    pub(crate) fn rooted_closure(&self, paths: &[StorePath]) -> Result<Vec<PathInfo>, HostError> {
+        if let Some(writer) = &self.writer {
+            writer.add_temp_roots(self.reader.closure_paths(paths)?.iter())?;
+        }
+        Ok(self.reader.closure(paths)?)
+    }
+
     /// Ends a request whose client has gone.
     ///
     /// Errors: [`HostError::Ended`].

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 
+use floe_wire::Compressor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::HostError;
@@ -19,6 +20,10 @@ pub(crate) struct Stream {
     output: File,
     /// The bytes that are not sent yet.
     pub(crate) unsent: Vec<u8>,
+    /// For another floe that has asked for compression.
+    compressor: Option<Compressor>,
+    /// Compressed bytes that are not sent yet.
+    compressed: Vec<u8>,
 }
 
 impl Stream {
@@ -27,6 +32,8 @@ impl Stream {
             input: input.into(),
             output: output.into(),
             unsent: Vec::new(),
+            compressor: None,
+            compressed: Vec::new(),
         }
     }
 
@@ -54,8 +61,46 @@ impl Stream {
 
     /// Sends the bytes that are not sent yet.
     pub(crate) fn flush(&mut self) -> Result<(), HostError> {
-        let sent = self.output.write_all(&self.unsent);
+        self.write_unsent()?;
+        let Some(compressor) = &mut self.compressor else {
+            return Ok(());
+        };
+        let flushed = compressor.flush(&mut self.compressed);
+        flushed.map_err(connection("compress the bytes of"))?;
+        self.write_compressed()
+    }
+
+    /// Compresses all bytes that are sent from now on.
+    pub(crate) fn compress(&mut self) -> Result<(), HostError> {
+        self.flush()?;
+        let compressor = Compressor::new().map_err(connection("compress the bytes of"))?;
+        self.compressor = Some(compressor);
+        Ok(())
+    }
+
+    fn write_unsent(&mut self) -> Result<(), HostError> {
+        let unsent = std::mem::take(&mut self.unsent);
+        let written = self.write(&unsent);
+        self.unsent = unsent;
         self.unsent.clear();
+        written
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), HostError> {
+        let Some(compressor) = &mut self.compressor else {
+            return self.output.write_all(bytes).map_err(connection("write to"));
+        };
+        let written = compressor.write(bytes, &mut self.compressed);
+        written.map_err(connection("compress the bytes of"))?;
+        if self.compressed.len() > SMALL {
+            self.write_compressed()?;
+        }
+        Ok(())
+    }
+
+    fn write_compressed(&mut self) -> Result<(), HostError> {
+        let sent = self.output.write_all(&self.compressed);
+        self.compressed.clear();
         sent.map_err(connection("write to"))
     }
 
@@ -74,8 +119,8 @@ impl Stream {
             self.unsent.extend_from_slice(bytes);
             return Ok(());
         }
-        self.flush()?;
-        self.output.write_all(bytes).map_err(connection("write to"))
+        self.write_unsent()?;
+        self.write(bytes)
     }
 }
 

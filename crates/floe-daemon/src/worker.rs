@@ -41,6 +41,10 @@ fn serve_requests(store: &HostedStore, connection: &mut Connection<'_>) -> Resul
             continue;
         }
         connection.commit()?;
+        if request == Request::Compress {
+            connection.compress()?;
+            continue;
+        }
         match execute(store, connection, request) {
             Ok(reply) => connection.reply(&reply)?,
             Err(error) if error.ends_connection() => return Err(error),

@@ -6,9 +6,10 @@
 
 mod nar_body;
 mod reader;
+mod writer;
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -18,12 +19,13 @@ use std::time::Duration;
 use floe_format::{PathInfo, StoreDir};
 use floe_transfer::{Buffering, Cancel, Error, Session};
 use floe_wire::worker::{Reply, ReplyKind, Request, ServerInfo};
-use floe_wire::{ClientSession, Protocol, frames, serve};
+use floe_wire::{ClientSession, Compressor, Protocol, frames, serve};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use self::nar_body::NarBody;
 use self::nar_body::NarFeed;
 use self::reader::Reader;
+use self::writer::{BUFFER_LEN, Writer};
 use crate::error::RemoteError;
 use crate::stream::{Peer, Stream};
 
@@ -49,6 +51,10 @@ pub(crate) struct Shared {
     protocol: Protocol,
     pub(crate) cancel: Cancel,
     peer: Peer,
+    /// Whether floe compresses the connection if the daemon can do that.
+    wants_compression: bool,
+    /// Whether the next request is the one that begins the compression.
+    begins_compression: AtomicBool,
     /// Whether the owner needs the connection no longer.
     is_closing: AtomicBool,
     state: Mutex<State>,
@@ -77,10 +83,15 @@ enum Recipient {
     Nar(NarFeed),
 }
 
-/// The bytes that go to the daemon.
-struct Writer {
-    input: Option<Box<dyn Write + Send>>,
-    buffer: Vec<u8>,
+/// The daemon at the other end of a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonAddress {
+    pub(crate) protocol: Protocol,
+    /// The store URI, for messages.
+    pub(crate) name: String,
+    pub(crate) dir: StoreDir,
+    /// Whether the connection is compressed if another floe is at its other end.
+    pub(crate) wants_compression: bool,
 }
 
 /// The exclusive right to send.
@@ -94,10 +105,16 @@ impl Connection {
     /// `opened` once, when requests can succeed or the connection has failed.
     pub(crate) fn open(
         stream: Stream,
-        (protocol, name, dir): (Protocol, String, StoreDir),
+        address: DaemonAddress,
         session: &Session,
         opened: impl FnOnce() + Send + 'static,
     ) -> Result<Connection, Error> {
+        let DaemonAddress {
+            protocol,
+            name,
+            dir,
+            wants_compression,
+        } = address;
         let mut buffer = Vec::new();
         let client = ClientSession::new(protocol, dir.clone(), &mut buffer);
         let shared = Arc::new(Shared {
@@ -106,6 +123,8 @@ impl Connection {
             protocol,
             cancel: session.cancel.clone(),
             peer: stream.peer,
+            wants_compression,
+            begins_compression: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -118,10 +137,7 @@ impl Connection {
             .map_err(Error::Thread)?;
         let connection = Connection {
             shared,
-            writer: Mutex::new(Writer {
-                input: Some(stream.input),
-                buffer,
-            }),
+            writer: Mutex::new(Writer::new(stream.input, buffer)),
         };
         connection.lock().flush();
         Ok(connection)
@@ -140,6 +156,11 @@ impl Connection {
     /// Returns the store directory.
     pub(crate) fn dir(&self) -> &StoreDir {
         &self.shared.dir
+    }
+
+    /// Whether the connection is compressed if another floe is at its other end.
+    pub(crate) fn wants_compression(&self) -> bool {
+        self.shared.wants_compression
     }
 
     /// Returns the facts about the daemon, or the error that ended the connection; `None` before
@@ -174,18 +195,24 @@ impl Connection {
 
     /// Waits for the exclusive right to send.
     pub(crate) fn lock(&self) -> Sender<'_> {
-        Sender {
+        self.sender(self.writer.lock())
+    }
+
+    fn sender<'a>(&'a self, writer: MutexGuard<'a, Writer>) -> Sender<'a> {
+        let mut sender = Sender {
             shared: &self.shared,
-            writer: self.writer.lock(),
+            writer,
+        };
+        let order = Ordering::Relaxed;
+        if self.shared.begins_compression.swap(false, order) {
+            sender.compress();
         }
+        sender
     }
 
     /// Returns the exclusive right to send, unless another thread has it.
     pub(crate) fn try_lock(&self) -> Option<Sender<'_>> {
-        self.writer.try_lock().map(|writer| Sender {
-            shared: &self.shared,
-            writer,
-        })
+        self.writer.try_lock().map(|writer| self.sender(writer))
     }
 
     /// Sends requests and waits for their replies, in the order of the requests.
@@ -226,7 +253,7 @@ impl Drop for Connection {
     /// Ends the input of the daemon. The reading thread ends within a moment.
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::Relaxed);
-        self.writer.get_mut().input = None;
+        self.writer.get_mut().close();
         if self.shared.state.lock().info.is_some() {
             self.shared.peer.end();
         } else {
@@ -289,6 +316,17 @@ impl Sender<'_> {
         ExpectedReply(receiver, self.shared.name.clone())
     }
 
+    /// Compresses all bytes that follow. The session decompresses those of the daemon.
+    fn compress(&mut self) {
+        // Without memory for it, the bytes stay as they are.
+        let Ok(compressor) = Compressor::new() else {
+            return;
+        };
+        self.send(&Request::Compress, Box::new(drop));
+        self.flush();
+        self.writer.compress(compressor);
+    }
+
     fn send_to(&mut self, request: &Request, recipient: Recipient) {
         let pending = Pending {
             kind: request.reply_kind(),
@@ -344,10 +382,11 @@ impl Sender<'_> {
             if self.writer.buffer.len() < BUFFER_LEN {
                 Ok(())
             } else {
-                self.writer.flush()
+                self.writer.write_buffer()
             }
         } else {
-            self.writer.flush().and_then(|()| self.writer.write(data))
+            let written = self.writer.write_buffer();
+            written.and_then(|()| self.writer.write(data))
         };
         match written {
             Ok(()) => Ok(()),
@@ -382,7 +421,7 @@ impl Sender<'_> {
     /// Ends the connection after a failed write, and returns its error. The reading thread reports
     /// the end, because it knows the reason.
     fn end(&mut self, error: &io::Error) -> RemoteError {
-        self.writer.input = None;
+        self.writer.close();
         let mut state = self.shared.state.lock();
         let wait_max = Duration::from_secs(10);
         self.shared
@@ -393,26 +432,6 @@ impl Sender<'_> {
             uri: self.shared.name.clone(),
             reason: error.to_string(),
         })
-    }
-}
-
-impl Writer {
-    fn flush(&mut self) -> io::Result<()> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.write(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
-        written
-    }
-
-    fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        match &mut self.input {
-            Some(input) => {
-                input.write_all(data)?;
-                input.flush()
-            }
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        }
     }
 }
 
@@ -431,11 +450,13 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes to send", self.buffer.len())
+/// Reads the parameter `compression` of a store URI.
+///
+/// Errors: the text says which values there are.
+pub(crate) fn parse_compression(value: &str) -> Result<bool, String> {
+    match value {
+        "none" => Ok(false),
+        "zstd" => Ok(true),
+        _ => Err(format!("compression={value}: use zstd or none")),
     }
 }
-
-/// The bytes that are collected before a write: many requests, or the frames of small NARs.
-const BUFFER_LEN: usize = 64 * 1024;

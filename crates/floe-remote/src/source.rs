@@ -1,5 +1,6 @@
 //! A remote store as a source.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -28,6 +29,8 @@ pub(crate) struct RemoteSource {
     /// How many more connections may be opened.
     reopens_left: AtomicUsize,
     options: RemoteSourceOptions,
+    /// The metadata that came with closures, until it is queried.
+    known: Mutex<HashMap<StorePath, PathInfo>>,
 }
 
 /// How a remote store is read.
@@ -64,7 +67,26 @@ impl RemoteSource {
             reopen,
             reopens_left: AtomicUsize::new(REOPENS_MAX),
             options,
+            known: Mutex::default(),
         }
+    }
+
+    /// Whether the other side is known to be floe.
+    fn is_floe(&self) -> bool {
+        let info = self.connection.lock().info();
+        matches!(info, Some(Ok(info)) if info.is_floe())
+    }
+
+    /// Requests the closures of some paths from another floe, and keeps their metadata.
+    fn fetch_closures(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+        let request = Request::QueryClosureInfos(paths.iter().cloned().collect());
+        let Some(Reply::PathInfos(infos)) = self.connection().request_all([request])?.pop() else {
+            return Err(RemoteError::unexpected_reply(&self.name).into());
+        };
+        let paths = infos.iter().map(|info| info.path.clone()).collect();
+        let infos = infos.into_iter().map(|info| (info.path.clone(), info));
+        self.known.lock().extend(infos);
+        Ok(paths)
     }
 
     /// Returns the connection. Replaces one that has ended: a daemon ends it if it cannot read a
@@ -151,7 +173,7 @@ impl Source for RemoteSource {
         SourceFacts {
             priority: self.options.priority,
             is_trusted: self.options.is_trusted,
-            tells_closures_in_one_request: self.protocol == Protocol::Serve,
+            tells_closures_in_one_request: self.protocol == Protocol::Serve || self.is_floe(),
             has_nar_files: false,
             ..SourceFacts::default()
         }
@@ -160,6 +182,9 @@ impl Source for RemoteSource {
     fn query(&self, spec: &PathSpec, _: CachePolicy, reply: NarInfoCallback) {
         let part = match spec {
             PathSpec::Path(path) => {
+                if let Some(info) = self.known.lock().remove(path) {
+                    return reply(narinfo(info, &self.dir));
+                }
                 return query_path_info(&self.connection(), path.clone(), reply);
             }
             PathSpec::HashPart(part) => *part,
@@ -224,8 +249,11 @@ impl Source for RemoteSource {
         }
     }
 
-    /// The serve protocol has a request for it.
+    /// The serve protocol and floe have a request for it.
     fn closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
+        if self.is_floe() {
+            return self.fetch_closures(paths).map(Some);
+        }
         if self.protocol == Protocol::Worker {
             return Ok(None);
         }

@@ -237,6 +237,9 @@ impl ClientSession {
         let Some(reply) = reply else {
             return Ok(None);
         };
+        if reply == Reply::Compressed {
+            buffer.decompress()?;
+        }
         self.state = match reply {
             Reply::Nar => State::Nar(Box::new(NarReader::new())),
             _ => {
@@ -257,6 +260,7 @@ impl ClientSession {
             self.state = State::Log;
             return Ok(Some(ClientEvent::NarEnd));
         }
+        self.buffer.refill()?;
         let begin = reader.offset();
         if begin == 0 && self.protocol == Protocol::Worker && self.buffer.begins_with(ERROR) {
             // The daemon has noticed too late that it cannot send the NAR.

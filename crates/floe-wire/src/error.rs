@@ -59,6 +59,12 @@ pub enum WireError {
         /// Their number.
         len: usize,
     },
+    /// The compressed bytes of another floe are invalid.
+    #[error("its compressed bytes are invalid: {reason}")]
+    Compression {
+        /// The cause.
+        reason: String,
+    },
     /// A NAR breaks the format.
     #[error("the NAR of {path} is invalid: {reason}")]
     Nar {

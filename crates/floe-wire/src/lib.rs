@@ -9,6 +9,7 @@
 //! `daemon.cc`. A parser never panics on its input, and a named constant limits each length.
 
 mod client;
+mod compression;
 mod error;
 pub mod frames;
 pub mod input;
@@ -20,6 +21,7 @@ mod version;
 pub mod worker;
 
 pub use client::{ClientEvent, ClientSession};
+pub use compression::Compressor;
 pub use error::WireError;
 pub use input::Input;
 pub use protocol::Protocol;

@@ -1,9 +1,10 @@
 //! The bytes of a peer that are not parsed yet.
 
+use crate::compression::Decompressor;
 use crate::error::WireError;
 
 /// A buffer between a reader, which fills it, and a parser, which empties it from the front.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     /// The bytes before this place are parsed.
@@ -14,6 +15,8 @@ pub(crate) struct ReceiveBuffer {
     needed: usize,
     /// The longest message in bytes, if it is shorter than [`MESSAGE_LEN_MAX`].
     message_len_max: Option<usize>,
+    /// Where the bytes of the peer arrive, once they are compressed.
+    compressed: Option<Decompressor>,
 }
 
 impl ReceiveBuffer {
@@ -22,14 +25,30 @@ impl ReceiveBuffer {
         self.message_len_max = Some(len);
     }
 
+    /// Takes all bytes that are not parsed, and those that follow, for compressed ones.
+    pub(crate) fn decompress(&mut self) -> Result<(), WireError> {
+        if self.compressed.is_some() {
+            let reason = "it has begun already".into();
+            return Err(WireError::Compression { reason });
+        }
+        let bytes = self.filled();
+        self.compressed = Some(Decompressor::new(bytes)?);
+        self.begin = self.end;
+        Ok(())
+    }
+
     /// Returns free space for bytes of the peer. It is never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
+        match self.compressed {
+            Some(ref mut compressed) => compressed.space(),
+            None => self.own_space(),
+        }
+    }
+
+    fn own_space(&mut self) -> &mut [u8] {
         if self.begin == self.end && self.bytes.len() > KEPT_LEN {
             // A long message must not occupy memory until the connection ends.
-            *self = ReceiveBuffer {
-                message_len_max: self.message_len_max,
-                ..ReceiveBuffer::default()
-            };
+            (self.bytes, self.begin, self.end) = (Vec::new(), 0, 0);
         }
         if self.begin > 0 && self.bytes.len() - self.end < READ_LEN {
             self.bytes.copy_within(self.begin..self.end, 0);
@@ -44,7 +63,32 @@ impl ReceiveBuffer {
 
     /// Adds bytes that were written to the space.
     pub(crate) fn fill(&mut self, len: usize) {
-        self.end = self.end.saturating_add(len).min(self.bytes.len());
+        match &mut self.compressed {
+            Some(compressed) => compressed.fill(len),
+            None => self.end = self.end.saturating_add(len).min(self.bytes.len()),
+        }
+    }
+
+    /// Decompresses bytes that have arrived, until the parser has enough of them. Returns whether
+    /// there were any.
+    pub(crate) fn refill(&mut self) -> Result<bool, WireError> {
+        let Some(mut compressed) = self.compressed.take() else {
+            return Ok(false);
+        };
+        let before = self.filled().len();
+        let mut read = Ok(1);
+        while !matches!(read, Ok(0) | Err(_)) && self.filled().len() < self.needed.max(READ_LEN) {
+            read = compressed.read(self.own_space());
+            self.end += *read.as_ref().unwrap_or(&0);
+        }
+        self.compressed = Some(compressed);
+        read?;
+        Ok(self.filled().len() > before)
+    }
+
+    /// Whether all bytes that have arrived are parsed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filled().is_empty() && self.compressed.as_ref().is_none_or(Decompressor::is_empty)
     }
 
     /// Whether the next number has arrived and has this value.
@@ -67,31 +111,35 @@ impl ReceiveBuffer {
     /// Parses a message. Returns `None` if it is not complete.
     pub(crate) fn parse<T>(
         &mut self,
-        parse: impl FnOnce(&mut crate::Input<'_>) -> Result<T, WireError>,
+        parse: impl Fn(&mut crate::Input<'_>) -> Result<T, WireError>,
     ) -> Result<Option<T>, WireError> {
-        if self.filled().len() < self.needed {
-            return Ok(None);
-        }
-        let message_len_max = self.message_len_max.unwrap_or(MESSAGE_LEN_MAX);
-        let mut input = crate::Input::new(self.filled());
-        match parse(&mut input) {
-            Ok(message) => {
-                let len = input.len_read();
-                self.take(len);
-                self.needed = 0;
-                Ok(Some(message))
+        loop {
+            self.refill()?;
+            if self.filled().len() < self.needed {
+                return Ok(None);
             }
-            Err(WireError::Incomplete { needed, .. }) if needed <= message_len_max => {
+            let message_len_max = self.message_len_max.unwrap_or(MESSAGE_LEN_MAX);
+            let mut input = crate::Input::new(self.filled());
+            match parse(&mut input) {
+                Ok(message) => {
+                    let len = input.len_read();
+                    self.take(len);
+                    self.needed = 0;
+                    return Ok(Some(message));
+                }
                 // A long list is parsed again only after much of the rest has arrived.
-                self.needed = needed;
-                Ok(None)
+                Err(WireError::Incomplete { needed, .. }) if needed <= message_len_max => {
+                    self.needed = needed;
+                }
+                Err(WireError::Incomplete { needed, .. }) => {
+                    return Err(WireError::TooLong {
+                        what: "a message",
+                        len: needed as u64,
+                        max: message_len_max as u64,
+                    });
+                }
+                Err(error) => return Err(error),
             }
-            Err(WireError::Incomplete { needed, .. }) => Err(WireError::TooLong {
-                what: "a message",
-                len: needed as u64,
-                max: message_len_max as u64,
-            }),
-            Err(error) => Err(error),
         }
     }
 }

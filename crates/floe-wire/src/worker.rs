@@ -10,6 +10,9 @@
 //! floe offers version 1.37, because version 1.38 adds only features, for whose names the client
 //! would have to wait. The daemon reads requests in order, so the client sends many before it reads
 //! the first reply, and needs no request that asks for many things at once.
+//!
+//! A floe on both sides has two more operations: [`Request::Compress`] and
+//! [`Request::QueryClosureInfos`]. The client sees by the name of the daemon whether it has them.
 
 pub(crate) mod derivation;
 mod log_message;
@@ -43,6 +46,12 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
+    /// Whether the daemon is floe, and has its operations.
+    pub fn is_floe(&self) -> bool {
+        let name = self.nix_version.as_deref();
+        name.is_some_and(|name| name.starts_with("floe "))
+    }
+
     pub(crate) fn parse(input: &mut Input<'_>, version: Version) -> Result<ServerInfo, WireError> {
         let mut info = ServerInfo::default();
         if version.has_server_name() {

@@ -3,6 +3,7 @@
 mod bare_machine;
 mod daemon;
 mod deploy_tools;
+mod floe_to_floe;
 mod hostile_clients;
 mod interruptions;
 mod nix_names;

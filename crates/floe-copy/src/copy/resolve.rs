@@ -3,7 +3,7 @@
 //! The *frontier* is the set of new paths. It begins with the requested paths.
 //!
 //! If a binary cache or a remote store receives paths of a local store, or the source is `ssh://`,
-//! the first frontier is the whole closure.
+//! the first frontier is the whole closure. If the source is another floe, the second one is.
 //!
 //! 1. The paths of the frontier become temp roots of the target. The target then reports which of
 //!    them it lacks.
@@ -37,6 +37,7 @@ use floe_transfer::{
     QUERIES_MAX,
 };
 
+mod closures;
 mod passed_over;
 
 use passed_over::PassedOver;
@@ -116,6 +117,8 @@ struct Resolver<'a> {
     frontier: Vec<StorePath>,
     /// Whether the frontier consists of whole closures.
     is_closed: bool,
+    /// Whether the only source, which tells closures, was asked for them.
+    asked_for_closures: bool,
     /// The policy of new queries.
     policy: CachePolicy,
 }
@@ -154,6 +157,7 @@ pub(crate) fn resolve<'a>(
         requested_paths: vec![None; specs.len()],
         frontier: Vec::new(),
         is_closed: false,
+        asked_for_closures: false,
         policy: CachePolicy::HitsOnly,
     };
     resolver.add_specs(specs)?;
@@ -175,6 +179,7 @@ pub(crate) fn resolve<'a>(
         while let Ok((tag, result)) = receiver.try_recv() {
             resolver.handle_reply(tag, result)?;
         }
+        resolver.add_closures_of_references()?;
         while !resolver.frontier.is_empty() {
             resolver.expand_frontier()?;
         }
@@ -207,25 +212,6 @@ impl Resolver<'_> {
                 }
                 None => self.add_query(spec.clone(), Some(spec_index)),
             }
-        }
-        Ok(())
-    }
-
-    /// Adds the closures of the frontier, if the only source knows them, and the target wants them
-    /// or the source saves round trips by them.
-    fn add_closures(&mut self) -> Result<(), Error> {
-        let [source] = &*self.copy.sources.list else {
-            return Ok(());
-        };
-        let wants_closures = self.copy.target.facts().wants_whole_closures;
-        if self.frontier.is_empty()
-            || !(wants_closures || source.facts().tells_closures_in_one_request)
-        {
-            return Ok(());
-        }
-        if let Some(closures) = source.closures(&self.frontier)? {
-            self.frontier.extend(closures);
-            self.is_closed = true;
         }
         Ok(())
     }

@@ -92,6 +92,12 @@ impl<'s> Connection<'s> {
         self.stream.flush_if_large()
     }
 
+    /// Compresses all bytes that follow. The session decompresses those of the client.
+    pub(super) fn compress(&mut self) -> Result<(), HostError> {
+        self.reply(&Reply::Compressed)?;
+        self.stream.compress()
+    }
+
     /// Sends the failure of a request at once, and drops the rest of its frames: the client may
     /// still send them.
     pub(super) fn fail(&mut self, error: &HostError) -> Result<(), HostError> {

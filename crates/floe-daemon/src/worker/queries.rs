@@ -20,6 +20,10 @@ pub(super) fn execute(store: &HostedStore, request: Request) -> Result<Reply, Ho
         Request::QueryPathFromHashPart(part) => {
             Reply::Path(reader.query_path_from_hash_part(part)?)
         }
+        Request::QueryClosureInfos(paths) => {
+            let paths: Vec<StorePath> = paths.into_iter().collect();
+            Reply::PathInfos(store.rooted_closure(&paths)?)
+        }
         Request::QueryAllValidPaths => Reply::Paths(reader.valid_paths()?.into_iter().collect()),
         Request::QueryValidPaths {
             paths, substitute, ..

@@ -157,6 +157,9 @@ impl Reader {
             };
             match event {
                 ClientEvent::Opened(info) => {
+                    let compresses = self.shared.wants_compression && info.is_floe();
+                    let begins = &self.shared.begins_compression;
+                    begins.store(compresses, Ordering::Relaxed);
                     self.shared.state.lock().info = Some(info);
                     self.shared.changed.notify_all();
                     self.report_opened();

@@ -14,7 +14,7 @@ use floe_transfer::{
 };
 use floe_wire::Protocol;
 
-use crate::connection::{Connection, Open};
+use crate::connection::{Connection, DaemonAddress, Open, parse_compression};
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
@@ -26,6 +26,8 @@ pub struct DaemonUri {
     socket: PathBuf,
     /// The directories of the daemon's store, as far as links into it need them.
     layout: StoreLayout,
+    /// Whether to compress the connection to another floe: a socket may be forwarded.
+    compresses: bool,
     options: RemoteSourceOptions,
     ignored: Vec<IgnoredParameter>,
     /// The URI without parameters.
@@ -50,6 +52,7 @@ impl DaemonUri {
         }
         let mut daemon = DaemonUri {
             layout: layout(context.store_dir.clone().unwrap_or_default()),
+            compresses: false,
             options: RemoteSourceOptions::default(),
             ignored: Vec::new(),
             name: match uri.scheme.as_str() {
@@ -64,6 +67,7 @@ impl DaemonUri {
                     let dir = StoreDir::new(value).map_err(|error| error.to_string())?;
                     daemon.layout = layout(dir);
                 }
+                "compression" => daemon.compresses = parse_compression(value)?,
                 _ if daemon.options.set(name, value)? => {}
                 other => daemon.ignored.extend(PARAMETERS.ignored(uri, other)),
             }
@@ -97,16 +101,13 @@ impl DaemonUri {
             uri: self.name.clone(),
             reason: reason(&self.socket, &error),
         })?;
-        Connection::open(
-            stream,
-            (
-                Protocol::Worker,
-                self.name.clone(),
-                self.layout.store_dir.clone(),
-            ),
-            session,
-            opened,
-        )
+        let address = DaemonAddress {
+            protocol: Protocol::Worker,
+            name: self.name.clone(),
+            dir: self.layout.store_dir.clone(),
+            wants_compression: self.compresses,
+        };
+        Connection::open(stream, address, session, opened)
     }
 }
 
@@ -195,7 +196,7 @@ pub const DAEMON_SOCKET: &str = "daemon-socket/socket";
 
 /// The parameters of a daemon.
 const PARAMETERS: UriParameters = UriParameters {
-    used: &["priority", "store", "trusted"],
+    used: &["compression", "priority", "store", "trusted"],
     irrelevant: &[
         "log",
         "max-connection-age",

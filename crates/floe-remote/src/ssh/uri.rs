@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use floe_format::StoreDir;
@@ -16,7 +17,7 @@ use floe_transfer::{
 use super::command::{KnownHosts, SshCommand};
 use floe_wire::Protocol;
 
-use crate::connection::{Connection, Open};
+use crate::connection::{Connection, DaemonAddress, Open, parse_compression};
 use crate::error::RemoteError;
 use crate::source::{RemoteSource, RemoteSourceOptions, notify};
 use crate::stream::Stream;
@@ -27,6 +28,8 @@ use crate::writer::{RemoteTarget, RemoteTargetOptions};
 pub struct SshUri {
     ssh: SshCommand,
     dir: StoreDir,
+    /// Whether to compress the connection to another floe, if the user has said so.
+    compresses: Option<bool>,
     options: RemoteSourceOptions,
     ignored: Vec<IgnoredParameter>,
     /// The URI without parameters.
@@ -70,6 +73,7 @@ impl SshUri {
                     .unwrap_or_else(|| "/tmp".into()),
             },
             dir: context.store_dir.clone().unwrap_or_default(),
+            compresses: None,
             options: RemoteSourceOptions::default(),
             ignored: Vec::new(),
             name: format!("{}://{address}", uri.scheme),
@@ -79,6 +83,9 @@ impl SshUri {
                 "ssh-key" => store.ssh.key = Some(value.into()),
                 "base64-ssh-public-host-key" => store.ssh.host_key = Some(host_key(value)?),
                 "compress" => store.ssh.compress = parse_bool(name, value)?,
+                "compression" if protocol == Protocol::Worker => {
+                    store.compresses = Some(parse_compression(value)?);
+                }
                 "remote-program" => {
                     store.ssh.remote_program = words(name, value)?;
                     store.ssh.is_program_given = true;
@@ -90,6 +97,16 @@ impl SshUri {
             }
         }
         Ok(store)
+    }
+
+    /// Whether the other end is another machine, and ssh does not compress already.
+    fn is_far(&self) -> bool {
+        let host = self.ssh.host.as_str();
+        let is_loopback = match host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => host == "localhost",
+        };
+        !is_loopback && !self.ssh.compress
     }
 
     /// Returns a function that opens further connections.
@@ -120,8 +137,13 @@ impl SshUri {
             drop::<Option<KnownHosts>>(known_hosts);
             opened();
         };
-        let name = (self.ssh.protocol, self.name.clone(), self.dir.clone());
-        Connection::open(stream, name, session, opened)
+        let address = DaemonAddress {
+            protocol: self.ssh.protocol,
+            name: self.name.clone(),
+            dir: self.dir.clone(),
+            wants_compression: self.compresses.unwrap_or_else(|| self.is_far()),
+        };
+        Connection::open(stream, address, session, opened)
     }
 
     /// Waits until ssh may no longer ask for a password on the terminal, so that the display of
@@ -265,6 +287,7 @@ const PARAMETERS: UriParameters = UriParameters {
     used: &[
         "base64-ssh-public-host-key",
         "compress",
+        "compression",
         "priority",
         "remote-program",
         "remote-store",

@@ -62,6 +62,10 @@ impl Connections {
         let number = self.slots.iter().position(|slot| slot.get().is_none())?;
         // After a failure, the open connections still take all paths.
         let connection = (self.open.as_ref()?)().ok()?;
+        if connection.wants_compression() {
+            // A NAR that goes before the greeting would not be compressed.
+            connection.wait_until_open().ok()?;
+        }
         let connection = self.slots[number].get_or_init(|| connection);
         connection.try_lock().map(|sender| (number, sender))
     }

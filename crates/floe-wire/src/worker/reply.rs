@@ -60,6 +60,10 @@ pub enum Reply {
     BuildResults(Vec<(String, BuildResult)>),
     /// The NAR of a path follows.
     Nar,
+    /// All bytes that follow are compressed.
+    Compressed,
+    /// The metadata of some paths.
+    PathInfos(Vec<PathInfo>),
 }
 
 /// The facts of a path in a substituter.
@@ -147,4 +151,8 @@ pub enum ReplyKind {
     BuildResults,
     /// [`Reply::Nar`] of this path.
     Nar(StorePath),
+    /// [`Reply::Compressed`]
+    Compressed,
+    /// [`Reply::PathInfos`]
+    PathInfos,
 }

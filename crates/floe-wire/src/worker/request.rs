@@ -137,6 +137,12 @@ pub enum Request {
     AddBuildLog(String),
     /// Sets options of the daemon for this connection (`SetOptions`).
     SetOptions(Box<ClientOptions>),
+    /// Compresses all bytes after this request, and all bytes after its reply, with zstd. Only floe
+    /// has this operation.
+    Compress,
+    /// Adds the closures of some paths as temporary roots, and queries their metadata. Only floe
+    /// has this operation.
+    QueryClosureInfos(BTreeSet<StorePath>),
 }
 
 /// A query about one path.
@@ -255,6 +261,8 @@ impl Request {
             Request::AddToStore { .. } => ReplyKind::AddedInfo,
             Request::BuildPathsWithResults(..) => ReplyKind::BuildResults,
             Request::BuildDerivation { .. } => ReplyKind::BuildResult,
+            Request::Compress => ReplyKind::Compressed,
+            Request::QueryClosureInfos(_) => ReplyKind::PathInfos,
         }
     }
 
@@ -304,10 +312,21 @@ impl Request {
             Request::AddBuildLog(_) => 45,
             Request::BuildPathsWithResults(..) => 46,
             Request::AddPermRoot { .. } => 47,
+            Request::Compress => COMPRESS,
+            Request::QueryClosureInfos(_) => QUERY_CLOSURE_INFOS,
             Request::QueryClosure(_) => return None,
         })
     }
 }
+
+/// The number of [`Request::Compress`]. Nix's operations have small numbers.
+const COMPRESS: u64 = FLOE | 1;
+
+/// The number of [`Request::QueryClosureInfos`].
+const QUERY_CLOSURE_INFOS: u64 = FLOE | 2;
+
+/// The upper half of the numbers of floe's own operations: its name.
+const FLOE: u64 = 0x666c_6f65 << 32;
 
 /// The arguments of a collection that deletes nothing: the action `gcReturnLive`, no paths,
 /// liveness not ignored, zero bytes to free, and three numbers without a meaning.

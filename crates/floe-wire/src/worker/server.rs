@@ -78,7 +78,7 @@ impl ServerSession {
     /// first byte.
     pub fn is_idle(&self) -> bool {
         let is_between = matches!(self.state, State::Greeting | State::Request);
-        is_between && self.buffer.filled().is_empty()
+        is_between && self.buffer.is_empty()
     }
 
     /// Returns the next event, or `None` until more bytes arrive. Appends to `output` what the
@@ -126,12 +126,17 @@ impl ServerSession {
             State::Request => {
                 let dir = &self.dir;
                 let request = self.buffer.parse(|input| Request::parse(input, dir))?;
-                if request.as_ref().is_some_and(Request::has_frames) {
-                    self.state = State::Frames(FrameReader::new());
+                match &request {
+                    Some(Request::Compress) => self.buffer.decompress()?,
+                    Some(request) if request.has_frames() => {
+                        self.state = State::Frames(FrameReader::new());
+                    }
+                    _ => {}
                 }
                 Ok(request.map(ServerEvent::Request))
             }
             State::Frames(frames) => {
+                self.buffer.refill()?;
                 let mut input = self.buffer.filled();
                 let before = input.len();
                 let len = frames.next(&mut input).map_or(0, <[u8]>::len);

@@ -1,5 +1,6 @@
 //! Tests of the messages, in both directions and in pieces.
 
+mod compression;
 mod requests;
 
 use floe_format::nar::write as nar;
@@ -8,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::{ClientEvent, ClientSession};
+use crate::compression::Compressor;
 use crate::protocol::Protocol;
 use requests::{info, request};
 
@@ -59,6 +61,8 @@ fn reply(request: &Request, info: &PathInfo, is_present: bool) -> Reply {
         ReplyKind::BuildResult => Reply::BuildResult(failed_build()),
         ReplyKind::BuildResults => Reply::BuildResults(vec![("x".into(), failed_build())]),
         ReplyKind::Nar(_) => Reply::Nar,
+        ReplyKind::Compressed => Reply::Compressed,
+        ReplyKind::PathInfos => Reply::PathInfos(vec![info.clone(); 2]),
     }
 }
 
@@ -142,6 +146,37 @@ fn parse_whole<T: std::fmt::Debug>(
     parsed
 }
 
+/// One direction of a connection, which compresses from some place on.
+#[derive(Default)]
+struct Direction {
+    bytes: Vec<u8>,
+    compressor: Option<Compressor>,
+}
+
+impl Direction {
+    fn send(&mut self, bytes: &[u8]) {
+        match &mut self.compressor {
+            Some(compressor) => {
+                compressor.write(bytes, &mut self.bytes).unwrap();
+                compressor.flush(&mut self.bytes).unwrap();
+            }
+            None => self.bytes.extend_from_slice(bytes),
+        }
+    }
+
+    fn compress(&mut self) {
+        self.compressor = Some(Compressor::new().unwrap());
+    }
+}
+
+/// Removes all requests to compress but for the first one, because there is only one.
+fn compress_once(requests: &mut Vec<(Request, PathInfo, Option<bool>)>) {
+    let mut is_first = true;
+    requests.retain(|(request, ..)| {
+        *request != Request::Compress || std::mem::replace(&mut is_first, false)
+    });
+}
+
 proptest! {
     #[test]
     fn request_parses_to_itself(request in request()) {
@@ -189,47 +224,61 @@ proptest! {
 
     #[test]
     fn sessions_understand_each_other_in_any_pieces(
-        requests in prop::collection::vec((request(), info(), any::<Option<bool>>()), 0..6),
+        mut requests in prop::collection::vec((request(), info(), any::<Option<bool>>()), 0..6),
         log in prop::collection::vec("[a-z]{0,9}", 0..3),
         minor in 32..45_u8,
         piece_len in 1..400_usize,
     ) {
+        compress_once(&mut requests);
         let dir = StoreDir::default();
-        let mut sent = Vec::new();
-        let mut client = ClientSession::new(Protocol::Worker, dir.clone(), &mut sent);
+        let mut sent = Direction::default();
+        let mut client = ClientSession::new(Protocol::Worker, dir.clone(), &mut sent.bytes);
         for (request, ..) in &requests {
-            assert!(request.write(&mut sent, &dir));
+            let mut message = Vec::new();
+            assert!(request.write(&mut message, &dir));
             client.expect(request.reply_kind());
             if request.has_frames() {
-                sent.extend_from_slice(&crate::frames::header(5));
-                sent.extend_from_slice(b"frame");
-                sent.extend_from_slice(&crate::frames::END);
+                message.extend_from_slice(&crate::frames::header(5));
+                message.extend_from_slice(b"frame");
+                message.extend_from_slice(&crate::frames::END);
+            }
+            sent.send(&message);
+            if *request == Request::Compress {
+                sent.compress();
             }
         }
         let server_info = ServerInfo::default();
         let version = Version { major: 1, minor };
         let mut server = ServerSession::new(dir, server_info, version);
-        let mut returned = Vec::new();
+        let mut returned = Direction::default();
         let (mut received, mut frames) = (Vec::new(), Vec::new());
-        let respond = |server: &ServerSession, number: usize, output: &mut Vec<u8>| {
+        let respond = |server: &ServerSession, number: usize, returned: &mut Direction| {
+            let mut output = Vec::new();
             for line in &log {
-                LogMessage::Next(line.clone()).write(output);
+                LogMessage::Next(line.clone()).write(&mut output);
             }
             let (request, info, outcome) = &requests[number];
-            let Some(is_present) = outcome else {
-                return server.fail(DaemonError::default(), output);
-            };
-            server.reply(&reply(request, info, *is_present), output);
-            if let Request::NarFromPath(_) = request {
-                nar::begin(output);
-                nar::symlink(output, b"target");
+            match outcome {
+                Some(is_present) => server.reply(&reply(request, info, *is_present), &mut output),
+                None => server.fail(DaemonError::default(), &mut output),
+            }
+            if let (Request::NarFromPath(_), Some(_)) = (request, outcome) {
+                nar::begin(&mut output);
+                nar::symlink(&mut output, b"target");
+            }
+            returned.send(&output);
+            if let (Request::Compress, Some(_)) = (request, outcome) {
+                returned.compress();
             }
         };
-        for piece in sent.chunks(piece_len) {
+        for piece in sent.bytes.chunks(piece_len) {
             server.space()[..piece.len()].copy_from_slice(piece);
             server.fill(piece.len());
             loop {
-                let event = match server.next_event(&mut returned).unwrap() {
+                let mut greeting = Vec::new();
+                let event = server.next_event(&mut greeting).unwrap();
+                returned.send(&greeting);
+                let event = match event {
                     None => break,
                     Some(ServerEvent::Data(data)) => {
                         frames.extend_from_slice(data);
@@ -251,13 +300,14 @@ proptest! {
                 }
             }
         }
+        prop_assert!(server.is_idle());
         prop_assert!(received.iter().eq(requests.iter().map(|(request, ..)| request)));
         let added = received.iter().filter(|it| it.has_frames());
         prop_assert_eq!(frames, b"frame".repeat(added.count()));
 
         let (mut number, mut lines, mut is_open) = (0, 0, false);
         let mut nar_len = 0;
-        for piece in returned.chunks(piece_len) {
+        for piece in returned.bytes.chunks(piece_len) {
             client.space()[..piece.len()].copy_from_slice(piece);
             client.fill(piece.len());
             while let Some(event) = client.next_event().unwrap() {

@@ -60,7 +60,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("floe-messages", &["thiserror"]),
     (
         "floe-wire",
-        &["floe-format", "serde", "serde_json", "thiserror"],
+        &["floe-format", "serde", "serde_json", "thiserror", "zstd"],
     ),
 ];
 

@@ -40,7 +40,7 @@ fn recorded(host: &Host<'_>, scheme: &str, program: &str) -> Vec<u8> {
     fs::read(record).unwrap()
 }
 
-fn script(host: &Host<'_>, name: &str, line: &str) -> PathBuf {
+pub(super) fn script(host: &Host<'_>, name: &str, line: &str) -> PathBuf {
     let path = host.scratch.join(name);
     fs::write(&path, format!("#!/bin/sh\n{line}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

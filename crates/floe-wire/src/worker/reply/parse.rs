@@ -91,6 +91,13 @@ impl Reply {
                 })?)
             }
             ReplyKind::Nar(_) => Reply::Nar,
+            ReplyKind::Compressed => Reply::Compressed,
+            ReplyKind::PathInfos => {
+                Reply::PathInfos(input.list("the paths", 5 * NUMBER_LEN, |input| {
+                    let path = read_path(input, dir)?;
+                    read_info(input, path, dir)
+                })?)
+            }
         })
     }
 }

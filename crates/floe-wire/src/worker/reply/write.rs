@@ -15,7 +15,7 @@ impl Reply {
     pub fn write(&self, output: &mut Vec<u8>, dir: &StoreDir, version: Version) {
         match self {
             Reply::Done => output::number(output, 1),
-            Reply::Added | Reply::Nothing | Reply::Nar => {}
+            Reply::Added | Reply::Nothing | Reply::Nar | Reply::Compressed => {}
             Reply::Boolean(value) => output::boolean(output, *value),
             Reply::Text(text) => output::text(output, text),
             Reply::Texts(texts) => output::texts(output, texts.iter()),
@@ -60,6 +60,13 @@ impl Reply {
                 for (path, info) in infos {
                     write_optional_path(output, dir, Some(path));
                     write_substitutable(output, info, dir);
+                }
+            }
+            Reply::PathInfos(infos) => {
+                output::number(output, infos.len() as u64);
+                for info in infos {
+                    write_optional_path(output, dir, Some(&info.path));
+                    write_info(output, info, dir);
                 }
             }
             Reply::Missing(missing) => write_missing(output, missing, dir),

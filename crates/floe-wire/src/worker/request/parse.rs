@@ -2,7 +2,10 @@
 
 use floe_format::{HashPart, StoreDir};
 
-use super::{BuildMode, COLLECT_NOTHING, ClientOptions, GcAction, PathQuery, Request};
+use super::{
+    BuildMode, COLLECT_NOTHING, COMPRESS, ClientOptions, GcAction, PathQuery, QUERY_CLOSURE_INFOS,
+    Request,
+};
 use crate::error::WireError;
 use crate::input::{Input, NUMBER_LEN, TEXT_LEN_MAX};
 use crate::worker::derivation::read_outputs;
@@ -93,6 +96,8 @@ impl Request {
                 path: read_path(input, dir)?,
                 link: read_text(input, "a root")?,
             },
+            COMPRESS => Request::Compress,
+            QUERY_CLOSURE_INFOS => Request::QueryClosureInfos(read_paths(input, dir)?),
             other => {
                 return Err(WireError::value(
                     "the operation",

@@ -26,6 +26,7 @@ impl Request {
             | Request::BuildDerivation { .. }
             | Request::FindRoots
             | Request::SyncWithGc
+            | Request::Compress
             | Request::OptimiseStore => {}
             Request::AddTempRoot(path)
             | Request::QueryPathInfo(path)
@@ -63,7 +64,9 @@ impl Request {
                 output::boolean(output, *check_contents);
                 output::boolean(output, *repair);
             }
-            Request::QuerySubstitutablePaths(paths) => write_paths(output, dir, paths),
+            Request::QuerySubstitutablePaths(paths) | Request::QueryClosureInfos(paths) => {
+                write_paths(output, dir, paths);
+            }
             Request::QuerySubstitutablePathInfos(paths) => {
                 output::number(output, paths.len() as u64);
                 for (path, ca) in paths {

@@ -64,8 +64,10 @@ pub(super) fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
             Just(Request::SyncWithGc),
             Just(Request::FindRoots),
-            Just(Request::OptimiseStore)
+            Just(Request::OptimiseStore),
+            Just(Request::Compress)
         ],
+        prop::collection::btree_set(path(), 0..5).prop_map(Request::QueryClosureInfos),
         path().prop_map(Request::EnsurePath),
         (path(), "/[a-z/]{1,30}").prop_map(|(path, link)| Request::AddPermRoot { path, link }),
         (texts(), build_mode()).prop_map(|(paths, mode)| Request::BuildPaths(paths, mode)),
