@@ -92,9 +92,14 @@ impl Fixture {
 
     /// A command of the newest Nix, without stderr.
     pub(super) fn nix_command(&self, tool: &str) -> Command {
-        let mut command = self.settings.command(self.nix.join(tool));
+        let mut command = self.settings.command(self.nix_program(tool));
         command.stderr(Stdio::null());
         command
+    }
+
+    /// A program of the newest Nix.
+    pub(super) fn nix_program(&self, tool: &str) -> PathBuf {
+        self.nix.join(tool)
     }
 
     /// The version of each program, for the report.
