@@ -13,9 +13,10 @@ use floe_format::nar::listing::{self, Listing};
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
 use floe_format::nar::write;
 use floe_format::nix_conf::{self, Statement};
+use floe_format::validity_registration::NarHashes;
 use floe_format::{
-    CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PublicKey,
-    SecretKey, Signature, StoreDir, StorePath, TrustedKeys, nix32,
+    CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PathInfo,
+    PublicKey, SecretKey, Signature, StoreDir, StorePath, TrustedKeys, ValidityRegistration, nix32,
 };
 
 /// Checks that the result of reading a NAR does not depend on how it is cut into pieces, and that
@@ -49,6 +50,33 @@ pub fn check_narinfo(data: &[u8]) {
     narinfo.to_json(&dir);
     narinfo.info.matches_content_address(&dir);
     narinfo.info.is_signed_by(&dir, &trusted_keys());
+}
+
+/// Checks that registrations that parse equal what their text forms parse to.
+pub fn check_validity_registration(data: &[u8]) {
+    let dir = StoreDir::default();
+    let parse = |text: &[u8], hashes| ValidityRegistration::parse_all(text, hashes, &dir);
+    let Ok(registrations) = parse(data, NarHashes::Given) else {
+        _ = parse(data, NarHashes::Absent);
+        return;
+    };
+    for registration in registrations {
+        let (nar_hash, nar_size) = registration.nar.expect("a hash that was demanded");
+        let info = PathInfo {
+            path: registration.path.clone(),
+            nar_hash,
+            nar_size,
+            references: registration.references.clone(),
+            deriver: registration.deriver.clone(),
+            signatures: BTreeSet::new(),
+            ca: None,
+            registration_time: None,
+            ultimate: false,
+        };
+        let text = info.to_registration(&dir);
+        let again = parse(text.as_bytes(), NarHashes::Given);
+        assert_eq!(again, Ok(vec![registration]));
+    }
 }
 
 /// Checks that a hash that parses also parses from all of its text forms.

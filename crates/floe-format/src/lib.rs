@@ -39,6 +39,7 @@ pub mod path_info;
 pub mod pin;
 pub mod signature;
 pub mod store_path;
+pub mod validity_registration;
 
 pub use cache_info::CacheInfo;
 pub use compression::Compression;
@@ -51,3 +52,4 @@ pub use netrc::Netrc;
 pub use path_info::PathInfo;
 pub use signature::{PublicKey, SecretKey, Signature, TrustedKeys};
 pub use store_path::{StoreDir, StorePath};
+pub use validity_registration::ValidityRegistration;

@@ -22,6 +22,7 @@ fn narinfos() {
 #[test]
 fn hashes() {
     check_files("hash", fuzz::check_hash);
+    check_files("validity_registration", fuzz::check_validity_registration);
 }
 
 #[test]
