@@ -70,6 +70,16 @@ impl ContentAddressMethod {
         }
     }
 
+    /// Returns the name of the method in the newest JSON of Nix.
+    pub fn name(self) -> &'static str {
+        match self {
+            ContentAddressMethod::Text => "text",
+            ContentAddressMethod::Flat => "flat",
+            ContentAddressMethod::NixArchive => "nar",
+            ContentAddressMethod::Git => "git",
+        }
+    }
+
     /// Splits a text such as `r:sha256` into the method for file trees and the rest.
     pub(crate) fn split_file_method(text: &str) -> (ContentAddressMethod, &str) {
         for method in [ContentAddressMethod::NixArchive, ContentAddressMethod::Git] {

@@ -49,7 +49,7 @@ pub use hash::{Hash, HashAlgorithm};
 pub use hash_part::HashPart;
 pub use narinfo::NarInfo;
 pub use netrc::Netrc;
-pub use path_info::PathInfo;
+pub use path_info::{JsonFormat, PathInfo};
 pub use signature::{PublicKey, SecretKey, Signature, TrustedKeys};
 pub use store_path::{StoreDir, StorePath};
 pub use validity_registration::ValidityRegistration;

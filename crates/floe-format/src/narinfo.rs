@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::compression::Compression;
 use crate::hash::Hash;
-use crate::path_info::PathInfo;
+use crate::path_info::{JsonFormat, PathInfo};
 use crate::store_path::{StoreDir, StorePath};
 
 mod error;
@@ -64,9 +64,15 @@ impl NarInfo {
         text
     }
 
-    /// Returns the value that `nix path-info --json` prints for a path in a binary cache.
+    /// Returns the value that `nix path-info --json` prints for a path in a binary cache, in the
+    /// format that is Nix's default.
     pub fn to_json(&self, dir: &StoreDir) -> Value {
-        let mut value = self.info.to_json(dir);
+        self.to_json_of(dir, JsonFormat::V1)
+    }
+
+    /// Returns the value that `nix path-info --json` prints for a path in a binary cache.
+    pub fn to_json_of(&self, dir: &StoreDir, format: JsonFormat) -> Value {
+        let mut value = self.info.to_json_of(dir, format);
         if let Value::Object(fields) = &mut value {
             fields.insert("compression".into(), json!(self.compression.name()));
             if let Some(hash) = &self.file_hash {

@@ -113,27 +113,57 @@ impl PathInfo {
         before - self.signatures.len()
     }
 
-    /// Returns the value that `nix path-info --json` prints for a path in a local store.
+    /// Returns the value that `nix path-info --json` prints for a path in a local store, in the
+    /// format that is Nix's default.
     pub fn to_json(&self, dir: &StoreDir) -> Value {
-        let full_path = |path: &StorePath| dir.full_path(path);
+        self.to_json_of(dir, JsonFormat::V1)
+    }
+
+    /// Returns the value that `nix path-info --json` prints for a path in a local store.
+    pub fn to_json_of(&self, dir: &StoreDir, format: JsonFormat) -> Value {
+        let print = |path: &StorePath| match format {
+            JsonFormat::V1 => dir.full_path(path),
+            JsonFormat::V2 => path.to_string(),
+        };
+        let ca = |ca: ContentAddress| match format {
+            JsonFormat::V1 => json!(ca.to_string()),
+            JsonFormat::V2 => json!({ "hash": ca.hash.to_sri(), "method": ca.method.name() }),
+        };
         json!({
-            "ca": self.ca.map(|ca| ca.to_string()),
-            "deriver": self.deriver.as_ref().map(full_path),
+            "ca": self.ca.map(ca),
+            "deriver": self.deriver.as_ref().map(print),
             "narHash": self.nar_hash.to_sri(),
             "narSize": self.nar_size,
-            "references": self.references.iter().map(full_path).collect::<Vec<_>>(),
+            "references": self.references.iter().map(print).collect::<Vec<_>>(),
             // For Nix, a registration time of zero is unknown.
             "registrationTime": self.registration_time.filter(|&time| time != 0),
             "signatures": self.signatures.iter().map(Signature::to_string).collect::<Vec<_>>(),
             "storeDir": dir.as_str(),
             "ultimate": self.ultimate,
-            "version": JSON_VERSION,
+            "version": format.number(),
         })
     }
 }
 
-/// The version of the JSON format, which is Nix's default.
-const JSON_VERSION: u64 = 1;
+/// A format of the JSON of `nix path-info`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JsonFormat {
+    /// Full store paths, and content addresses as one text.
+    #[default]
+    V1,
+    /// Base names of store paths, and content addresses as objects.
+    V2,
+}
+
+impl JsonFormat {
+    /// The number that Nix gives to the format.
+    pub fn number(self) -> u64 {
+        match self {
+            JsonFormat::V1 => 1,
+            JsonFormat::V2 => 2,
+        }
+    }
+}
 
 /// The length of all signatures together that a copy keeps although no trusted key made them, in
 /// bytes of their text. A client of the target may trust other keys. Real paths have one to three
