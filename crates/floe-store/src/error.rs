@@ -1,11 +1,12 @@
 //! The errors of this crate, with the affected path as data.
 
 mod advice;
+mod io_context;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use floe_format::StorePath;
 use floe_format::content_address::ContentAddressError;
@@ -19,6 +20,7 @@ use advice::{
     advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, describe_absent,
     describe_no_generation, describe_non_profile, join_paths,
 };
+pub(crate) use io_context::IoContext;
 
 /// Any failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -254,6 +256,16 @@ pub enum StoreError {
         /// The error of the NAR reader.
         source: NarError,
     },
+    /// A tree in the store does not have the stated contents.
+    #[error("cannot register {path}: its NAR has the hash {actual}, not {expected}")]
+    OtherContents {
+        /// The path.
+        path: StorePath,
+        /// The stated hash and size.
+        expected: String,
+        /// Those of the tree.
+        actual: String,
+    },
     /// A file in a store is neither a regular file nor a directory nor a symbolic link.
     #[error("cannot read {0}: it is not a file, directory or symbolic link")]
     UnsupportedFile(PathBuf),
@@ -481,19 +493,4 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
 /// Whether a file does not exist.
 pub(crate) fn is_not_found<T>(result: &io::Result<T>) -> bool {
     matches!(result, Err(error) if error.kind() == io::ErrorKind::NotFound)
-}
-
-/// Adds the action and the path to an error of the system.
-pub(crate) trait IoContext<T> {
-    fn io_context(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError>;
-}
-
-impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
-    fn io_context(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError::Io {
-            action,
-            path: path.as_ref().to_path_buf(),
-            source: source.into(),
-        })
-    }
 }

@@ -52,4 +52,4 @@ pub use roots::{
     IndirectGcRoot, Profile, ProgramRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
     TempRoots, Unreadable, canon_path,
 };
-pub use write::{RegisterOutcome, StagedPath, StoreWriter};
+pub use write::{ExistingTrees, RegisterOutcome, StagedPath, StoreWriter};

@@ -5,6 +5,7 @@ mod crash_recovery;
 mod derivation_checks;
 mod recovered_trees;
 mod register;
+mod register_existing;
 mod repair;
 mod restart_check;
 mod sync_record;
@@ -12,4 +13,5 @@ mod writer;
 
 pub(crate) use crash_recovery::Recovery;
 pub use register::{RegisterOutcome, StagedPath};
+pub use register_existing::ExistingTrees;
 pub use writer::StoreWriter;

@@ -65,6 +65,7 @@ impl TreeWriter {
             file: UnfinishedFile::default(),
             hasher: None,
             entry: Vec::new(),
+            metadata: Metadata::Canonical,
         };
         TreeWriter {
             reader: NarReader::new(),
@@ -114,6 +115,15 @@ fn nar_error(tree: &TemporaryTree, source: NarError) -> StoreError {
     }
 }
 
+/// The modes and times of the files of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metadata {
+    /// Those of store paths.
+    Canonical,
+    /// Those of the files that this user creates.
+    OfUser,
+}
+
 /// A tree that is being written, with its open files and directories.
 #[derive(Debug)]
 pub(super) struct TreeBuilder {
@@ -125,12 +135,27 @@ pub(super) struct TreeBuilder {
     pub(super) hasher: Option<FileHasher>,
     /// The name of the next entry.
     entry: Vec<u8>,
+    metadata: Metadata,
     /// The last field, because an unfinished tree is removed after its file and its directories
     /// are closed: NFS and FUSE rename an open file instead of removing it.
     pub(super) tree: TemporaryTree,
 }
 
 impl TreeBuilder {
+    /// Makes a builder for a tree in an open directory outside of the store. The user may change
+    /// the files of the tree.
+    pub(super) fn outside_store(directory: OwnedFd, tree: TemporaryTree) -> TreeBuilder {
+        TreeBuilder {
+            tree,
+            store: Arc::new(directory),
+            directories: Vec::new(),
+            file: UnfinishedFile::default(),
+            hasher: None,
+            entry: Vec::new(),
+            metadata: Metadata::OfUser,
+        }
+    }
+
     pub(super) fn apply(&mut self, event: NarEvent<'_>) -> Result<(), StoreError> {
         self.choose_name();
         match event {
@@ -154,7 +179,9 @@ impl TreeBuilder {
             }
             NarEvent::Directory => self.create_directory()?,
             NarEvent::EndDirectory => {
-                if let Some(directory) = self.directories.pop() {
+                if let Some(directory) = self.directories.pop()
+                    && self.is_canonical()
+                {
                     seal_directory(&directory)
                         .io_context("seal a directory in", &self.tree.location)?;
                 }
@@ -169,6 +196,10 @@ impl TreeBuilder {
         }
         self.tree.exists = true;
         Ok(())
+    }
+
+    fn is_canonical(&self) -> bool {
+        self.metadata == Metadata::Canonical
     }
 
     fn choose_name(&mut self) {
@@ -217,7 +248,12 @@ impl TreeBuilder {
     }
 
     fn create_file(&mut self, executable: bool) -> Result<(), StoreError> {
-        let mode = Mode::from_raw_mode(if executable { 0o555 } else { 0o444 });
+        let mode = Mode::from_raw_mode(match (self.metadata, executable) {
+            (Metadata::Canonical, true) => 0o555,
+            (Metadata::Canonical, false) => 0o444,
+            (Metadata::OfUser, true) => 0o777,
+            (Metadata::OfUser, false) => 0o666,
+        });
         let (parent, name) = self.parent_and_name();
         let file = WrittenFile::create_at(parent, name, mode);
         let file = file.map_err(|error| self.explain(error));
@@ -229,7 +265,12 @@ impl TreeBuilder {
 
     /// Gives a complete file its time and closes it, before any name of a store refers to it.
     fn end_file(&self, file: WrittenFile) -> Result<(), StoreError> {
-        let ended = file.complete(|file| Ok(set_canonical_times(file)?));
+        let ended = file.complete(|file| {
+            if self.is_canonical() {
+                set_canonical_times(file)?;
+            }
+            Ok(())
+        });
         ended.io_context("write", self.location())
     }
 
@@ -249,7 +290,7 @@ impl TreeBuilder {
 
     fn create_directory(&mut self) -> Result<(), StoreError> {
         let (parent, name) = self.parent_and_name();
-        let mode = Mode::from_raw_mode(0o755);
+        let mode = Mode::from_raw_mode(if self.is_canonical() { 0o755 } else { 0o777 });
         let open = || {
             mkdirat(parent, name, mode)?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -266,6 +307,10 @@ impl TreeBuilder {
     /// Sets the mode of a new node if some of `bits` differ. The umask or an ACL of the parent may
     /// have cleared them. A library must not change the umask, because it belongs to all threads.
     fn correct_mode(&self, node: &impl AsFd, mode: Mode, bits: Mode) -> Result<(), StoreError> {
+        if !self.is_canonical() {
+            // The user's umask and ACLs decide.
+            return Ok(());
+        }
         if self.directories.is_empty() {
             // The tree must not inherit a default ACL of the store directory.
             strip_acls(node);
@@ -281,6 +326,9 @@ impl TreeBuilder {
         let (parent, name) = self.parent_and_name();
         let make = || {
             symlinkat(target, parent, name)?;
+            if !self.is_canonical() {
+                return Ok(());
+            }
             utimensat(parent, name, &CANONICAL_TIMES, AtFlags::SYMLINK_NOFOLLOW)
         };
         let made = make().map_err(|error| self.explain(error.into()));

@@ -62,7 +62,8 @@ impl StoreWriter {
         Ok(info)
     }
 
-    fn write_tree(&self, source: &Path, info: &PathInfo) -> Result<(), StoreError> {
+    /// Copies a tree to the place of a path, and registers the path.
+    pub(super) fn write_tree(&self, source: &Path, info: &PathInfo) -> Result<(), StoreError> {
         let mut hasher = Sha256::new();
         let mut writer = self.tree_writer(&info.path);
         dump_path(source, &mut |chunk| {
