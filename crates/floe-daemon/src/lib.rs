@@ -7,10 +7,12 @@
 //! the path is valid.
 
 mod access;
+mod adding;
 mod builds;
 mod derivations;
 mod error;
 mod hosted_store;
+mod missing;
 mod receive;
 mod serve;
 mod spool;
@@ -18,8 +20,11 @@ mod stream;
 mod worker;
 
 pub use access::Access;
+pub use adding::add;
 pub use derivations::realise;
 pub use error::HostError;
+pub use floe_wire::worker::MissingPaths;
 pub use hosted_store::{HostedStore, Substituter};
+pub use missing::find_missing;
 pub use serve::{export, import, serve};
 pub use worker::WorkerClient;

@@ -1,13 +1,12 @@
 //! Queries of a client of the daemon.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use floe_format::{NarInfo, StorePath};
-use floe_wire::worker::{MissingPaths, PathQuery, Reply, Request, SubstitutableInfo};
+use floe_wire::worker::{PathQuery, Reply, Request, SubstitutableInfo};
 
-use crate::derivations::{Wanted, output_paths, select_outputs};
+use crate::derivations::{Wanted, output_paths};
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
+use crate::missing::query_missing;
 
 /// Replies to a query.
 ///
@@ -39,7 +38,13 @@ pub(super) fn execute(store: &HostedStore, request: Request) -> Result<Reply, Ho
             let infos = found.map(|narinfo| (narinfo.info.path.clone(), substitutable(narinfo)));
             Reply::SubstitutableInfos(infos.collect())
         }
-        Request::QueryMissing(paths) => Reply::Missing(Box::new(query_missing(store, &paths)?)),
+        Request::QueryMissing(texts) => {
+            let parsed = texts
+                .iter()
+                .map(|text| Wanted::parse(text, store.store_dir()));
+            let wanted: Vec<Wanted> = parsed.flatten().collect();
+            Reply::Missing(Box::new(query_missing(store, wanted)?))
+        }
         // floe keeps no realisations.
         Request::QueryRealisation(_) => Reply::Texts(Vec::new()),
         // floe decides itself what a client may set: nothing beside its substitution.
@@ -83,58 +88,4 @@ fn substitutable(narinfo: NarInfo) -> SubstitutableInfo {
         download_size: narinfo.file_size.unwrap_or_default(),
         nar_size: narinfo.info.nar_size,
     }
-}
-
-/// Returns what a build would do. A derivation whose outputs substituters have is not built.
-fn query_missing(store: &HostedStore, texts: &[String]) -> Result<MissingPaths, HostError> {
-    let mut missing = MissingPaths::default();
-    let mut wanted: BTreeMap<StorePath, Option<StorePath>> = BTreeMap::new();
-    for text in texts {
-        let Ok(Wanted { path, outputs }) = Wanted::parse(text, store.store_dir()) else {
-            continue;
-        };
-        match outputs {
-            None => {
-                wanted.insert(path, None);
-            }
-            Some(names) if store.reader().is_valid(&path)? => {
-                for output in select_outputs(store, &path, &names)?.into_values() {
-                    match output {
-                        Some(output) => {
-                            wanted.insert(output, Some(path.clone()));
-                        }
-                        None => {
-                            missing.will_build.insert(path.clone());
-                        }
-                    }
-                }
-            }
-            // A realisation fetches the derivation first.
-            Some(_) => {
-                wanted.insert(path, None);
-            }
-        }
-    }
-    let mut paths = Vec::new();
-    for path in wanted.keys() {
-        if !store.reader().is_valid(path)? {
-            paths.push(path.clone());
-        }
-    }
-    let found = store.query_substituters(&paths, true)?;
-    let known: BTreeSet<&StorePath> = found.iter().map(|narinfo| &narinfo.info.path).collect();
-    for path in paths.iter().filter(|path| !known.contains(path)) {
-        match &wanted[path] {
-            Some(derivation) => missing.will_build.insert(derivation.clone()),
-            None => missing.unknown.insert(path.clone()),
-        };
-    }
-    for narinfo in &found {
-        if !store.reader().is_valid(&narinfo.info.path)? {
-            missing.will_substitute.insert(narinfo.info.path.clone());
-            missing.download_size += narinfo.file_size.unwrap_or_default();
-            missing.nar_size += narinfo.info.nar_size;
-        }
-    }
-    Ok(missing)
 }
