@@ -9,7 +9,7 @@ use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::{parse_bool, parse_number};
 use floe_transfer::{
     Body, CachePolicy, Error, NarInfoCallback, NarInfoResult, NarRequest, NarStream, PathSpec,
-    Source, SourceFacts, StoreVerifier,
+    Source, SourceFacts, StoreServer, StoreVerifier,
 };
 use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
@@ -229,6 +229,14 @@ impl Source for RemoteSource {
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
         let info = self.connection.lock().info()?;
         Some(info.map(|_| ()).map_err(|error| Arc::new(error.into())))
+    }
+
+    fn query_server(&self) -> Result<Option<StoreServer>, Error> {
+        let info = self.connection().wait_until_open()?;
+        Ok(Some(StoreServer {
+            version: info.nix_version,
+            trusts_client: info.trusts_client,
+        }))
     }
 
     fn nar_url(&self, narinfo: &NarInfo) -> String {

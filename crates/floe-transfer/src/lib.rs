@@ -55,7 +55,7 @@ pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
     NarRequest, QUERIES_MAX, QueriedClosure, Registry, SMALL_LEN_MAX, Source, SourceFacts,
-    StoreVerifier, VisitNar, large_prefetch_max,
+    StoreServer, StoreVerifier, VisitNar, large_prefetch_max,
 };
 pub use space::{Needs, Space};
 pub use store_config::{

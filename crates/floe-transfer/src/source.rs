@@ -90,8 +90,23 @@ pub trait Source: Debug + Send + Sync {
         None
     }
 
+    /// Waits until the source is open, and returns what the server of a store tells of itself;
+    /// `None` if there is no such server.
+    fn query_server(&self) -> Result<Option<StoreServer>, Error> {
+        Ok(None)
+    }
+
     /// Ends all transfers. The source cannot be used afterwards.
     fn abort(&self) {}
+}
+
+/// The facts that the server of a store, such as a Nix daemon, tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreServer {
+    /// Its version, if it tells.
+    pub version: Option<String>,
+    /// Whether it trusts this client, if it tells.
+    pub trusts_client: Option<bool>,
 }
 
 /// How the pipeline treats a source.
