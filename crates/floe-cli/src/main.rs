@@ -11,6 +11,7 @@ mod exit_code;
 mod hosting;
 mod links;
 mod messages;
+mod nix_sizes;
 mod nix_spellings;
 mod open_files;
 mod options;

@@ -1,5 +1,6 @@
 //! `floe nix-store`: the operations of nix-store, also under its name.
 
+mod adding;
 pub(crate) mod args;
 mod checks;
 mod contents;
@@ -10,6 +11,7 @@ mod paths;
 mod query;
 mod query_args;
 mod realise;
+mod registration;
 mod serve;
 
 use anyhow::bail;
@@ -23,16 +25,22 @@ type Operation = fn(&NixStoreArgs) -> anyhow::Result<()>;
 
 pub(crate) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     args.check()?;
-    let operations: [(bool, Operation); 15] = [
+    let operations: [(bool, Operation); 21] = [
         (args.serve, serve::run),
         (args.realise, realise::run),
         (args.query, query::run),
         (args.gc, gc::collect),
         (args.delete, gc::delete),
         (args.dump, contents::dump),
+        (args.restore, contents::restore),
+        (args.add, adding::add),
+        (args.add_fixed, adding::add_fixed),
+        (args.print_fixed_path, adding::print_fixed_path),
         (args.export, contents::export),
         (args.import, contents::import),
-        (args.dump_db, contents::dump_database),
+        (args.dump_db, registration::dump),
+        (args.load_db, registration::load),
+        (args.register_validity, registration::register),
         (args.verify, checks::verify),
         (args.verify_path, checks::verify_paths),
         (args.repair_path, checks::repair_paths),

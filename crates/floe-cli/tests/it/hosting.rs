@@ -6,6 +6,7 @@ mod deploy_tools;
 mod floe_to_floe;
 mod hostile_clients;
 mod interruptions;
+mod nix_adding_names;
 mod nix_names;
 mod nix_store_names;
 mod serve_protocol;

@@ -31,6 +31,12 @@ pub(crate) struct NixStoreArgs {
     /// Print no paths
     #[arg(long)]
     pub(crate) no_output: bool,
+    /// With --realise, tell on stderr what would be fetched, and fetch nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// With --realise, skip paths that no substituter has, and print none
+    #[arg(long)]
+    pub(crate) ignore_unknown: bool,
     /// Do not warn of paths without a root
     #[arg(long)]
     pub(crate) no_gc_warning: bool,
@@ -64,6 +70,22 @@ pub(crate) struct NixStoreArgs {
     /// Write a file or directory as a NAR to standard output
     #[arg(long, group = "operation")]
     pub(crate) dump: bool,
+    /// Unpack a NAR from standard input to a path that does not exist
+    #[arg(long, group = "operation")]
+    pub(crate) restore: bool,
+    /// Add files or directories to the store, and print their paths
+    #[arg(long, group = "operation")]
+    pub(crate) add: bool,
+    /// Add files, as --add does, under the paths of fixed-output derivations; the first argument is
+    /// the hash algorithm
+    #[arg(long, group = "operation")]
+    pub(crate) add_fixed: bool,
+    /// Print the path of the output of a fixed-output derivation, from algorithm, hash and name
+    #[arg(long, group = "operation")]
+    pub(crate) print_fixed_path: bool,
+    /// With --add-fixed and --print-fixed-path, the hash is that of a NAR
+    #[arg(long)]
+    pub(crate) recursive: bool,
     /// Write paths with their facts to standard output, for --import
     #[arg(long, group = "operation")]
     pub(crate) export: bool,
@@ -73,6 +95,18 @@ pub(crate) struct NixStoreArgs {
     /// Print the rows of paths, or of all of them, for --load-db
     #[arg(long, group = "operation")]
     pub(crate) dump_db: bool,
+    /// Register paths, whose files are in the store, by the rows of --dump-db on standard input
+    #[arg(long, group = "operation")]
+    pub(crate) load_db: bool,
+    /// Register paths, whose files are in the store, by rows without hashes on standard input
+    #[arg(long, group = "operation")]
+    pub(crate) register_validity: bool,
+    /// With --register-validity, also register valid paths
+    #[arg(long)]
+    pub(crate) reregister: bool,
+    /// With --register-validity, the rows have hashes
+    #[arg(long)]
+    pub(crate) hash_given: bool,
     /// Find paths that are missing on disk
     #[arg(long, group = "operation")]
     pub(crate) verify: bool,
@@ -128,43 +162,48 @@ impl NixStoreArgs {
     /// Errors: the option and its operation.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let fact = self.queries.first_used();
-        let options = [
+        let options: [Owned; 17] = [
             (self.write, "--write", self.serve, "--serve"),
-            (
-                self.add_root.is_some(),
-                "--add-root",
-                self.realise,
-                "--realise",
-            ),
-            (self.no_output, "--no-output", self.realise, "--realise"),
-            (
-                fact.is_some(),
-                fact.unwrap_or_default(),
-                self.query,
-                "--query",
-            ),
-            (self.print_roots, "--print-roots", self.gc, "--gc"),
-            (self.print_live, "--print-live", self.gc, "--gc"),
-            (self.print_dead, "--print-dead", self.gc, "--gc"),
-            (self.max_freed.is_some(), "--max-freed", self.gc, "--gc"),
+            self.of_realise(self.add_root.is_some(), "--add-root"),
+            self.of_realise(self.no_output, "--no-output"),
+            self.of_realise(self.dry_run, "--dry-run"),
+            self.of_realise(self.ignore_unknown, "--ignore-unknown"),
+            (fact.is_some(), fact.unwrap_or_default(), self.query, QUERY),
+            (self.print_roots, "--print-roots", self.gc, GC),
+            (self.print_live, "--print-live", self.gc, GC),
+            (self.print_dead, "--print-dead", self.gc, GC),
+            (self.max_freed.is_some(), "--max-freed", self.gc, GC),
             (
                 self.ignore_liveness,
                 "--ignore-liveness",
                 self.delete,
-                "--delete",
+                DELETE,
             ),
-            (
-                self.check_contents,
-                "--check-contents",
-                self.verify,
-                "--verify",
-            ),
-            (self.repair, "--repair", self.verify, "--verify"),
+            (self.check_contents, "--check-contents", self.verify, VERIFY),
+            (self.repair, "--repair", self.verify, VERIFY),
             (
                 self.print_invalid,
                 "--print-invalid",
                 self.check_validity,
-                "--check-validity",
+                VALIDITY,
+            ),
+            (
+                self.recursive,
+                "--recursive",
+                self.add_fixed || self.print_fixed_path,
+                FIXED,
+            ),
+            (
+                self.reregister,
+                "--reregister",
+                self.register_validity,
+                REGISTER,
+            ),
+            (
+                self.hash_given,
+                "--hash-given",
+                self.register_validity,
+                REGISTER,
             ),
         ];
         let misplaced = options
@@ -177,4 +216,20 @@ impl NixStoreArgs {
             None => Ok(()),
         }
     }
+
+    fn of_realise(&self, is_set: bool, option: &'static str) -> Owned {
+        (is_set, option, self.realise, "--realise")
+    }
 }
+
+/// Whether an option is set, the option, whether its operation is chosen, and the operation.
+type Owned = (bool, &'static str, bool, &'static str);
+
+// The operations that own options.
+const QUERY: &str = "--query";
+const GC: &str = "--gc";
+const DELETE: &str = "--delete";
+const VERIFY: &str = "--verify";
+const VALIDITY: &str = "--check-validity";
+const FIXED: &str = "--add-fixed and --print-fixed-path";
+const REGISTER: &str = "--register-validity";

@@ -1,4 +1,4 @@
-//! The contents of paths as NARs and exports, and the rows of the database.
+//! The contents of paths as NARs and exports.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -7,10 +7,10 @@ use anyhow::bail;
 use floe_config::StoreAccess;
 use floe_daemon::{HostedStore, export as write_export, import as read_import};
 use floe_format::StorePath;
-use floe_store::tree::dump_path;
+use floe_store::tree::{dump_path, restore_path};
 
 use super::args::NixStoreArgs;
-use super::paths::{Paths, not_valid};
+use super::paths::Paths;
 use crate::hosting;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -23,6 +23,14 @@ pub(super) fn dump(args: &NixStoreArgs) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     dump_path::<anyhow::Error>(path.as_ref(), &mut |chunk| Ok(output.write_all(chunk)?))?;
     Ok(output.flush()?)
+}
+
+/// Unpacks a NAR outside of the store.
+pub(super) fn restore(args: &NixStoreArgs) -> anyhow::Result<()> {
+    let [path] = &*args.paths else {
+        bail!("cannot unpack a NAR: --restore takes exactly one path");
+    };
+    Ok(restore_path(path.as_ref(), &mut std::io::stdin().lock())?)
 }
 
 pub(super) fn export(args: &NixStoreArgs) -> anyhow::Result<()> {
@@ -47,7 +55,8 @@ pub(super) fn import(args: &NixStoreArgs) -> anyhow::Result<()> {
         .try_for_each(|path| print(dir.full_path(path)))
 }
 
-fn hosted(
+/// Opens the store as for a client with the rights of this user.
+pub(super) fn hosted(
     args: &NixStoreArgs,
     store: &LocalStore,
     access: StoreAccess,
@@ -55,31 +64,4 @@ fn hosted(
     let may_write = matches!(access, StoreAccess::Write);
     let config = store.settings.store(args.local.choice(), access)?;
     hosting::open(&config, &store.settings, may_write)
-}
-
-/// Prints rows in the form of `nix-store --dump-db` (`makeValidityRegistration`).
-pub(super) fn dump_database(args: &NixStoreArgs) -> anyhow::Result<()> {
-    let store = LocalStore::of(&args.local, &args.options)?;
-    let reader = store.open()?;
-    let dir = &store.layout.store_dir;
-    let mut paths = Paths::read(args, &store)?.into_paths()?;
-    if args.paths.is_empty() && !args.stdin {
-        paths = reader.readable_paths()?;
-    }
-    for path in &paths {
-        let full = dir.full_path(path);
-        let info = reader.path_info(path)?.ok_or_else(|| not_valid(&full))?;
-        let deriver = info.deriver.as_ref().map(|path| dir.full_path(path));
-        print(format_args!(
-            "{full}\n{}\n{}\n{}\n{}",
-            info.nar_hash.digest_base16(),
-            info.nar_size,
-            deriver.unwrap_or_default(),
-            info.references.len(),
-        ))?;
-        for reference in &info.references {
-            print(dir.full_path(reference))?;
-        }
-    }
-    Ok(())
 }

@@ -22,6 +22,10 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "Print the closure of a path, references first",
             "floe nix-store --query --requisites /nix/store/HASH-hello-2.12.1",
         ),
+        Example::new(
+            "Register the paths of an image by the rows that it contains",
+            "floe nix-store --load-db < /nix-path-registration",
+        ),
     ],
     files: &[STORE, NIX_CONF],
     see_also: &["floe-copy(1)", "floe-nix-copy-closure(1)", "nix-store(1)"],

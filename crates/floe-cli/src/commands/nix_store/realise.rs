@@ -5,22 +5,23 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use floe_config::StoreAccess;
-use floe_daemon::HostError;
-use floe_format::StorePath;
+use floe_daemon::{HostError, MissingPaths};
+use floe_format::{StoreDir, StorePath};
 use floe_store::{IndirectGcRoot, StoreWriter};
 use floe_transfer::Cancel;
 
 use super::args::NixStoreArgs;
 use super::paths::Paths;
-use crate::display::{eprint_error, warn};
+use crate::display::{eprint_error, eprint_line, warn};
 use crate::exit::{AlreadyReported, UsageError};
 use crate::hosting;
+use crate::nix_sizes::render_size;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
 
 pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     let store = LocalStore::of(&args.local, &args.options)?;
-    let wanted = Paths::read(args, &store)?.into_wanted();
+    let mut wanted = Paths::read(args, &store)?.into_wanted();
     let config = store
         .settings
         .store(args.local.choice(), StoreAccess::Write)?;
@@ -28,10 +29,18 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
         return print_valid(args, &store, &wanted);
     }
     let hosted = hosting::open(&config, &store.settings, true)?;
-    let texts: Vec<String> = wanted
-        .iter()
-        .map(|(path, outputs)| store.layout.store_dir.full_path(path) + outputs)
-        .collect();
+    if args.dry_run || args.ignore_unknown {
+        let mut missing = floe_daemon::find_missing(&hosted, &texts(&store, &wanted))?;
+        if args.ignore_unknown {
+            wanted.retain(|(path, _)| !missing.unknown.contains(path));
+            missing.unknown.clear();
+        }
+        print_missing(&missing, &store.layout.store_dir);
+        if args.dry_run {
+            return Ok(());
+        }
+    }
+    let texts = texts(&store, &wanted);
     let realised = match floe_daemon::realise(&hosted, &texts) {
         // The code by which Nix reports a failed build.
         Err(error @ HostError::CannotBuild(_)) => {
@@ -40,6 +49,10 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
         }
         realised => realised?,
     };
+    if args.ignore_unknown {
+        // Nix prints no paths and makes no roots then.
+        return Ok(());
+    }
     if args.add_root.is_none() && !args.no_gc_warning {
         warn(
             "you did not specify '--add-root'; the result might be removed by the garbage \
@@ -74,6 +87,45 @@ pub(super) fn run(args: &NixStoreArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the paths with the names of their outputs.
+fn texts(store: &LocalStore, wanted: &[(StorePath, String)]) -> Vec<String> {
+    let dir = &store.layout.store_dir;
+    let texts = wanted
+        .iter()
+        .map(|(path, outputs)| dir.full_path(path) + outputs);
+    texts.collect()
+}
+
+/// Tells on stderr what a realisation would do, in Nix's words (`printMissing`).
+fn print_missing(missing: &MissingPaths, dir: &StoreDir) {
+    let print_paths = |paths: &mut dyn Iterator<Item = &StorePath>| {
+        paths.for_each(|path| eprint_line(format_args!("  {}", dir.full_path(path))));
+    };
+    match missing.will_build.len() {
+        0 => {}
+        1 => eprint_line("this derivation will be built:"),
+        count => eprint_line(format_args!("these {count} derivations will be built:")),
+    }
+    print_paths(&mut missing.will_build.iter());
+    let sizes = || {
+        let (download, nar) = (missing.download_size, missing.nar_size);
+        let (download, nar) = (render_size(download), render_size(nar));
+        format!("will be fetched ({download} download, {nar} unpacked):")
+    };
+    match missing.will_substitute.len() {
+        0 => {}
+        1 => eprint_line(format_args!("this path {}", sizes())),
+        count => eprint_line(format_args!("these {count} paths {}", sizes())),
+    }
+    let mut fetched: Vec<&StorePath> = missing.will_substitute.iter().collect();
+    fetched.sort_by_key(|path| (path.name(), *path));
+    print_paths(&mut fetched.into_iter());
+    if !missing.unknown.is_empty() {
+        eprint_line("don't know how to build these paths:");
+    }
+    print_paths(&mut missing.unknown.iter());
+}
+
 /// Prints paths of a store that this user may not write. All of them must be valid.
 fn print_valid(
     args: &NixStoreArgs,
@@ -93,7 +145,7 @@ fn print_valid(
                 .into()
         ));
     }
-    if args.no_output {
+    if args.no_output || args.dry_run || args.ignore_unknown {
         return Ok(());
     }
     let dir = &store.layout.store_dir;

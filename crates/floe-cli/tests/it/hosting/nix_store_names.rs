@@ -9,13 +9,13 @@ use floe_testkit::CommandOutput;
 use super::*;
 
 /// Two programs of the same name.
-struct Programs<'h> {
-    host: &'h Host<'h>,
-    store: PathBuf,
+pub(super) struct Programs<'h> {
+    pub(super) host: &'h Host<'h>,
+    pub(super) store: PathBuf,
 }
 
 impl Programs<'_> {
-    fn own(&self) -> Command {
+    pub(super) fn own(&self) -> Command {
         let mut command = Command::new(self.host.program("nix-store"));
         hide_nix_conf(&mut command);
         command.env("NIX_CONFIG", "substituters =");
@@ -23,7 +23,7 @@ impl Programs<'_> {
         command
     }
 
-    fn nix(&self) -> Command {
+    pub(super) fn nix(&self) -> Command {
         let mut command = self.host.nix.command("nix-store", [""; 0]);
         command.env_remove("NIX_REMOTE");
         command.env("NIX_CONFIG", "substituters =");
@@ -32,7 +32,7 @@ impl Programs<'_> {
     }
 
     /// Runs both, and checks that scripts cannot tell them apart.
-    fn compare(&self, words: &[&str]) -> CommandOutput {
+    pub(super) fn compare(&self, words: &[&str]) -> CommandOutput {
         let nix = run(self.nix().args(words));
         let own = run(self.own().args(words));
         assert_eq!(
@@ -67,7 +67,7 @@ impl Programs<'_> {
     }
 
     /// The standard output as bytes: an archive is no text.
-    fn bytes(mut command: Command, words: &[&str]) -> Vec<u8> {
+    pub(super) fn bytes(mut command: Command, words: &[&str]) -> Vec<u8> {
         let output = command
             .args(words)
             .stderr(Stdio::inherit())
@@ -80,7 +80,7 @@ impl Programs<'_> {
 }
 
 /// A store with the corpus, and a derivation with three outputs, of which two are valid.
-fn with_stores(check: impl Fn(&Programs<'_>, [&str; 3])) {
+pub(super) fn with_stores(check: impl Fn(&Programs<'_>, [&str; 3])) {
     with_hosts(|host| {
         let store = host.root();
         let uri = host.uri("ssh-ng", "nix-daemon");
@@ -324,8 +324,7 @@ fn options_that_floe_lacks_are_refused_by_name() {
         for option in [
             "--print-env",
             "--generate-binary-cache-key",
-            "--add",
-            "--restore",
+            "--clear-failed-paths",
         ] {
             run(programs.own().arg(option))
                 .expect(1)
