@@ -14,6 +14,7 @@ pub(crate) mod link_names;
 mod list;
 pub(crate) mod lock;
 pub(crate) mod manual;
+mod nix;
 mod nix_collect_garbage;
 pub(crate) mod nix_copy_closure;
 mod nix_daemon;
@@ -121,6 +122,9 @@ pub(crate) enum Command {
     /// Serve the store of this machine to clients that use ssh://, with the options of nix-store
     #[command(version)]
     NixStore(nix_store::args::NixStoreArgs),
+    /// Query stores with commands of nix
+    #[command(subcommand)]
+    Nix(nix::args::NixCommand),
     /// Create links to floe under the names of Nix's programs
     LinkNames(link_names::args::LinkNamesArgs),
     /// Serve a live store with the options of nix-serve and nix-serve-ng
@@ -192,6 +196,7 @@ impl Cli {
             Command::NixEnv(args) => nix_env::run(&args),
             Command::NixDaemon(args) => nix_daemon::run(&args),
             Command::NixStore(args) => nix_store::run(&args),
+            Command::Nix(command) => nix::run(&command),
             Command::LinkNames(args) => link_names::run(&args),
             Command::NixServe { args } => nix_serve::run(&args),
             Command::Key(command) => key::run(command),
@@ -266,6 +271,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     nix_env::page::PAGES,
     nix_daemon::page::PAGES,
     nix_store::page::PAGES,
+    nix::page::PAGES,
     link_names::page::PAGES,
     nix_serve::page::PAGES,
     key::page::PAGES,

@@ -1,6 +1,7 @@
 //! Reports errors on stderr, and chooses exit codes.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapError};
@@ -49,13 +50,15 @@ pub(crate) enum ExitCodes {
 }
 
 impl ExitCodes {
-    /// Returns those of the command of a line. `nix-serve` is no program of
-    /// Nix: its codes are those of `floe serve`.
+    /// Returns those of a command line, whose first word is the name of the program. `nix-serve`
+    /// is no program of Nix: its codes are those of `floe serve`.
     pub(crate) fn of_line(line: &[OsString]) -> ExitCodes {
-        let command = line.get(1).map(|it| it.to_string_lossy());
-        match command {
-            Some(command) if command == "nix-serve" => ExitCodes::Floe,
-            Some(command) if command.starts_with("nix-") => ExitCodes::Nix,
+        let program = line.first().and_then(|it| Path::new(it).file_name());
+        let names = [program, line.get(1).map(|it| &**it)];
+        let mut names = names.into_iter().flatten().map(|it| it.to_string_lossy());
+        let is_of_nix = |name: &str| name == "nix" || name.starts_with("nix-");
+        match names.find(|name| is_of_nix(name)) {
+            Some(name) if name != "nix-serve" => ExitCodes::Nix,
             _ => ExitCodes::Floe,
         }
     }
@@ -159,11 +162,16 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
 /// Prints clap's message about a command line that it cannot parse, or help and version.
 ///
 /// Parsing has failed, so `--log-format json` is looked for in the arguments themselves.
-pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> ExitCode {
-    let codes = ExitCodes::of_line(&arguments);
+pub(crate) fn report_usage(
+    mut error: clap::Error,
+    arguments: Vec<OsString>,
+    codes: ExitCodes,
+) -> ExitCode {
     let command = arguments.get(1).and_then(|it| it.to_str());
     let is_spelling = match error.kind() {
-        ClapError::InvalidSubcommand | ClapError::UnknownArgument => true,
+        ClapError::InvalidSubcommand => true,
+        // floe has this command of Nix.
+        ClapError::UnknownArgument => command != Some("nix"),
         // An option of Nix may have another meaning in floe, such as -q.
         ClapError::MissingRequiredArgument => {
             command.is_some_and(|command| command.starts_with("nix-"))
@@ -180,8 +188,9 @@ pub(crate) fn report_usage(mut error: clap::Error, arguments: Vec<OsString>) -> 
             ClapError::InvalidSubcommand => "floe has no such command",
             _ => "that is a spelling of Nix",
         };
+        let program = if command == Some("nix") { "" } else { "floe " };
         let error = UsageError(format!(
-            "cannot run floe {}: {reason}; try {fix}",
+            "cannot run {program}{}: {reason}; try {fix}",
             words.join(" ")
         ));
         return report(&error.into(), codes);

@@ -41,11 +41,12 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(|| completions::with_values(commands::command_line()))
         .var(commands::manual::COMPLETE_VARIABLE)
         .complete();
-    let line = commands::nix_names::command_line(std::env::args_os());
-    let codes = ExitCodes::of_line(&line);
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let codes = ExitCodes::of_line(&arguments);
+    let line = commands::nix_names::command_line(arguments);
     let line = match commands::parse(&line) {
         Ok(line) => line,
-        Err(error) => return exit::report_usage(error, line),
+        Err(error) => return exit::report_usage(error, line, codes),
     };
     if line.log_format == LogFormat::Json {
         display::set_json();

@@ -8,6 +8,11 @@ pub(crate) fn floe_spelling(arguments: &[OsString]) -> Option<&'static str> {
     let words: Vec<&str> = words
         .skip_while(|word| GLOBAL_WORDS.contains(word))
         .collect();
+    if let Some((&"nix", command)) = words.split_first() {
+        // Nix's command may stand alone.
+        let command = ["floe"].iter().chain(command).map(OsString::from);
+        return Some(floe_spelling(&command.collect::<Vec<_>>()).unwrap_or(HELP));
+    }
     let options: Vec<String> = words.iter().flat_map(|word| short_options(word)).collect();
     let has_word = |word: &str| words.contains(&word) || options.iter().any(|it| it == word);
     let matching = SPELLINGS.iter().find(|(nix, _)| {
@@ -162,7 +167,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("upload", "floe push"),
     ("ping", "floe config store"),
     ("log", HELP),
-    ("nix", "the same without nix"),
 ];
 
 #[cfg(test)]
@@ -192,6 +196,8 @@ mod tests {
         );
         assert_eq!(spelling("floe gc --unknown"), None);
         assert_eq!(spelling("floe"), None);
+        assert_eq!(spelling("floe nix build x"), Some(STORE_PATH));
+        assert_eq!(spelling("floe nix profile list"), Some(HELP));
     }
 
     #[test]

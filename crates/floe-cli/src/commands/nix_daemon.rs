@@ -36,4 +36,4 @@ pub(crate) fn run(args: &NixDaemonArgs) -> anyhow::Result<()> {
 pub(super) const NAME: &str = "nix-daemon";
 
 /// The version that a client shows.
-const VERSION: &str = concat!("floe ", env!("CARGO_PKG_VERSION"));
+pub(super) const VERSION: &str = concat!("floe ", env!("CARGO_PKG_VERSION"));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::{nix_collect_garbage, nix_copy_closure, nix_daemon, nix_env, nix_store};
+use super::{nix, nix_collect_garbage, nix_copy_closure, nix_daemon, nix_env, nix_store};
 
 /// The names that are also commands of floe.
 const NAMES: [&str; 5] = [
@@ -15,10 +15,7 @@ const NAMES: [&str; 5] = [
 ];
 
 /// The names of links to floe.
-pub(crate) const LINKED: [&str; 6] = [NIX, NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4]];
-
-/// The program with subcommands.
-const NIX: &str = "nix";
+pub(crate) const LINKED: [&str; 6] = [nix::NAME, NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4]];
 
 /// Returns the command line of floe. A name of Nix as that of the program is the command.
 pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -26,8 +23,14 @@ pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec
     let Some(program) = line.first().and_then(|name| Path::new(name).file_name()) else {
         return line;
     };
-    if program == NIX {
+    if program == nix::NAME {
         return nix_line(line.split_off(1));
+    }
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    if line.get(1).is_some_and(|word| word == nix::NAME)
+        && line.get(2).is_some_and(|word| !is_option(word))
+    {
+        return nix_line(line.split_off(2));
     }
     if let Some(name) = NAMES.into_iter().find(|name| program == *name) {
         // `--help` shows both words.
@@ -36,9 +39,9 @@ pub(crate) fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec
     line
 }
 
-/// Returns the command line of floe for the arguments of `nix`. floe's commands have the names of
-/// Nix's, without `store`, and its features need no experiment. Options before the command move
-/// behind it.
+/// Returns the command line of floe for the arguments of `nix`. Some commands are those of floe
+/// itself, and the others belong to `floe nix`, which refuses what it does not have. The features
+/// of floe need no experiment. Options before the command move behind it.
 fn nix_line(arguments: Vec<OsString>) -> Vec<OsString> {
     let mut arguments = without_features(arguments);
     let mut before = 0;
@@ -54,15 +57,26 @@ fn nix_line(arguments: Vec<OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = vec!["floe".into()];
     if before < arguments.len() {
         let options: Vec<OsString> = arguments.drain(..before).collect();
-        let is_store_command = |it: &OsString| STORE_COMMANDS.iter().any(|name| it == name);
-        if arguments[0] == "store" && arguments.get(1).is_some_and(is_store_command) {
-            arguments.remove(0);
-        }
-        line.push(arguments.remove(0));
+        let words: Vec<&str> = arguments.iter().map_while(|it| it.to_str()).collect();
+        let (len, command) = floe_command(&words);
+        arguments.drain(..len);
+        line.extend(command.split(' ').map(OsString::from));
         line.extend(options);
     }
     line.extend(arguments);
     line
+}
+
+/// Returns how many of the first words are a command of `nix`, and the command of floe.
+fn floe_command(words: &[&str]) -> (usize, &'static str) {
+    let found = COMMANDS.iter().find(|(nix, _)| {
+        let mut given = words.iter();
+        nix.split(' ').all(|word| given.next() == Some(&word))
+    });
+    match found {
+        Some((nix, floe)) => (nix.split(' ').count(), floe),
+        None => (0, nix::NAME),
+    }
 }
 
 /// Removes the options that enable features, except from the command line of another program.
@@ -89,8 +103,24 @@ const OTHER_PROGRAM: [&str; 3] = ["--", "-c", "--command"];
 /// The options that enable experimental features, with one value each.
 const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experimental-features"];
 
-/// The commands of `nix store` that floe has without this word.
-const STORE_COMMANDS: [&str; 5] = ["delete", "gc", "optimise", "sign", "verify"];
+/// The commands of `nix` that floe has, and those of floe. Older versions have other words for two
+/// of them.
+const COMMANDS: [(&str, &str); 14] = [
+    ("copy", "copy"),
+    ("run", "run"),
+    ("shell", "shell"),
+    ("store delete", "delete"),
+    ("store gc", "gc"),
+    ("store optimise", "optimise"),
+    ("store sign", "sign"),
+    ("store verify", "verify"),
+    ("path-info", "nix path-info"),
+    ("store info", "nix store-info"),
+    ("store ping", "nix store-info"),
+    ("store dump-path", "nix store-dump-path"),
+    ("config show", "nix config-show"),
+    ("show-config", "nix config-show"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -124,8 +154,23 @@ mod tests {
                 "nix run x -- --experimental-features y",
                 "floe run x -- --experimental-features y",
             ),
-            ("nix store ls x", "floe store ls x"),
+            (
+                "nix --store a path-info -r x",
+                "floe nix path-info --store a -r x",
+            ),
+            ("nix store ping --json", "floe nix store-info --json"),
+            ("nix config show cores", "floe nix config-show cores"),
+            ("floe nix store dump-path x", "floe nix store-dump-path x"),
+            ("floe nix copy --to x y", "floe copy --to x y"),
+            ("floe nix --help", "floe nix --help"),
+            ("floe nix", "floe nix"),
+            // floe nix refuses them.
+            ("nix store ls x", "floe nix store ls x"),
+            ("nix profile list", "floe nix profile list"),
+            ("nix gc", "floe nix gc"),
+            ("nix path-infos x", "floe nix path-infos x"),
             ("nix --version", "floe --version"),
+            ("nix", "floe"),
         ] {
             assert_eq!(line(nix).join(" ".as_ref()), floe, "{nix}");
         }

@@ -162,6 +162,7 @@ mod tests {
         "floe-key",
         "floe-lock",
         "floe-man",
+        "floe-nix-config-show",
         "floe-pin",
         "floe-pins",
         "floe-search",

@@ -8,6 +8,7 @@ mod hostile_clients;
 mod interruptions;
 mod nix_adding_names;
 mod nix_names;
+mod nix_paths_names;
 mod nix_store_names;
 mod serve_protocol;
 mod worker_protocol;

@@ -1,0 +1,66 @@
+//! The JSON of `nix path-info`.
+
+use floe_format::{JsonFormat, StorePath};
+use floe_transfer::Error;
+use serde_json::{Map, Value, json};
+
+use super::queried::Queried;
+use crate::stdout::print;
+
+/// Prints one object. A requested path that the store does not have is null, and no error.
+///
+/// Errors: another path is absent, such as one of a closure.
+pub(super) fn print_json(
+    queried: &Queried<'_>,
+    listed: &[StorePath],
+    missing: &[&StorePath],
+    absent: Vec<Error>,
+) -> anyhow::Result<()> {
+    if absent.len() > missing.len()
+        && let Some(error) = absent.into_iter().next()
+    {
+        return Err(error.into());
+    }
+    let format = match queried.args.json_format {
+        Some(2) => JsonFormat::V2,
+        _ => JsonFormat::V1,
+    };
+    let dir = queried.source.store_dir();
+    let key = |path: &StorePath| match format {
+        JsonFormat::V1 => dir.full_path(path),
+        JsonFormat::V2 => path.to_string(),
+    };
+    let mut paths = Map::new();
+    for path in missing {
+        paths.insert(key(path), Value::Null);
+    }
+    for path in listed {
+        paths.insert(key(path), to_json(queried, path, format)?);
+    }
+    print(match format {
+        JsonFormat::V1 => Value::Object(paths),
+        JsonFormat::V2 => {
+            json!({ "info": paths, "storeDir": dir.as_str(), "version": format.number() })
+        }
+    })
+}
+
+fn to_json(queried: &Queried<'_>, path: &StorePath, format: JsonFormat) -> Result<Value, Error> {
+    let dir = queried.source.store_dir();
+    let has_files = queried.source.facts().has_nar_files;
+    let mut value = if has_files {
+        queried.narinfo(path).to_json_of(dir, format)
+    } else {
+        queried.info(path)?.to_json_of(dir, format)
+    };
+    if queried.args.closure_size {
+        let closure = queried.closure(path);
+        let size: u64 = closure.iter().map(|it| it.info.nar_size).sum();
+        value["closureSize"] = size.into();
+        if has_files {
+            let sizes = closure.iter().map(|it| it.file_size.unwrap_or_default());
+            value["closureDownloadSize"] = sizes.sum::<u64>().into();
+        }
+    }
+    Ok(value)
+}

@@ -1,0 +1,70 @@
+//! The paths of `nix path-info`, with the replies of a store.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use floe_format::{HashPart, NarInfo, PathInfo, StorePath};
+use floe_store::references_first;
+use floe_transfer::{Error, PathSpec, Source};
+
+use super::args::PathInfoArgs;
+
+/// The replies of a store about paths.
+pub(super) struct Queried<'a> {
+    pub(super) args: &'a PathInfoArgs,
+    pub(super) source: &'a dyn Source,
+    /// Also the closures, if their sizes are wanted.
+    pub(super) found: BTreeMap<StorePath, NarInfo>,
+}
+
+impl Queried<'_> {
+    /// Returns the requested paths, references first, and those that the store does not have.
+    pub(super) fn listed<'s>(&self, specs: &'s [PathSpec]) -> (Vec<StorePath>, Vec<&'s StorePath>) {
+        let by_hash_part: HashMap<HashPart, &StorePath> = self
+            .found
+            .keys()
+            .map(|path| (path.hash_part(), path))
+            .collect();
+        let (mut paths, mut missing) = (BTreeSet::new(), Vec::new());
+        for spec in specs {
+            match (by_hash_part.get(&spec.hash_part()), spec) {
+                (Some(path), _) => _ = paths.insert((*path).clone()),
+                (None, PathSpec::Path(path)) => missing.push(path),
+                _ => {}
+            }
+        }
+        if self.args.recursive {
+            paths.extend(self.found.keys().cloned());
+        }
+        let infos = paths.into_iter().filter_map(|path| {
+            let references = self.found.get(&path)?.info.references.clone();
+            Some((path, references))
+        });
+        (references_first(&infos.collect()), missing)
+    }
+
+    /// Returns the narinfo of a path that was found.
+    pub(super) fn narinfo(&self, path: &StorePath) -> &NarInfo {
+        &self.found[path]
+    }
+
+    /// Returns what the store has registered about a path.
+    pub(super) fn info(&self, path: &StorePath) -> Result<PathInfo, Error> {
+        let registered = match self.source.as_registry() {
+            Some(registry) => registry.query_registration(path)?,
+            None => None,
+        };
+        Ok(registered.unwrap_or_else(|| self.narinfo(path).info.clone()))
+    }
+
+    /// Returns the narinfos of the closure of a path.
+    pub(super) fn closure(&self, path: &StorePath) -> Vec<&NarInfo> {
+        let (mut open, mut seen) = (vec![path], BTreeSet::from([path]));
+        let mut closure = Vec::new();
+        while let Some(narinfo) = open.pop().and_then(|path| self.found.get(path)) {
+            closure.push(narinfo);
+            let references = narinfo.info.references.iter();
+            open.extend(references.filter(|it| seen.insert(it)));
+        }
+        closure
+    }
+}
