@@ -226,3 +226,64 @@ fn stdio_of_other_users_reaches_the_daemon() {
         daemon.stop();
     });
 }
+
+/// The rights do not depend on the program of the client, nor on the compression.
+#[test]
+fn floe_is_a_client_with_the_rights_of_its_user() {
+    if setpriv_to_nobody().is_none() {
+        return;
+    }
+    with_hosts(|host| {
+        let store = host.unsigned_store();
+        let unsigned = format!("file://{}", host.scratch.join("unsigned-cache").display());
+        run(host.nix_copy(&store, &unsigned).arg("--no-check-sigs")).expect(0);
+        let mut readable = Command::new("chmod");
+        run(readable.args(["-R", "a+rX"]).arg(host.scratch.path())).expect(0);
+        let copy = |is_root: bool, trust: &[&str], (from, to): (&str, &str)| {
+            let program = floe([""; 0]).get_program().to_owned();
+            let mut command = if is_root {
+                Command::new(program)
+            } else {
+                let mut command = setpriv_to_nobody().unwrap();
+                command.arg(program);
+                command
+            };
+            hide_nix_conf(&mut command);
+            command
+                .args(["copy", "--from", from, "--to", to])
+                .args(trust);
+            run(command.arg(&host.corpus.root).env("HOME", "/nonexistent"))
+        };
+        let key = format!("trusted-public-keys = {}", host.corpus.key);
+        let daemon = Daemon::start(host, &key);
+        let zstd = format!("{}?compression=zstd", daemon.uri());
+        let (unchecked, checked) = (
+            ["--no-check-sigs"],
+            ["--trusted-public-keys", &host.corpus.key],
+        );
+        for to in [&daemon.uri(), &zstd] {
+            copy(false, &unchecked, (&unsigned, to))
+                .expect(1)
+                .stderr_contains("does not trust this user");
+            assert_eq!(host.nix.store(&host.root(), ["--dump-db"]), "");
+        }
+        let signed = host.corpus.file_url("xz");
+        let copies = [
+            (false, &checked[..], &signed),
+            (true, &unchecked, &unsigned),
+        ];
+        for (is_root, trust, from) in copies {
+            for to in [&daemon.uri(), &zstd] {
+                copy(is_root, trust, (from, to)).expect(0);
+                host.nix.verify(&host.root(), host.corpus.paths.len());
+                let back = host.scratch.join("back");
+                copy(true, &unchecked, (to, back.to_str().unwrap())).expect(0);
+                host.nix.verify(&back, host.corpus.paths.len());
+                for store in [host.root(), back] {
+                    floe_store::tree::remove_tree(&store).unwrap();
+                }
+            }
+        }
+        daemon.stop();
+    });
+}
