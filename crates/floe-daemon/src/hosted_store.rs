@@ -6,6 +6,7 @@ use std::sync::Arc;
 use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
 use floe_store::{GcSettings, Progress, StoreLayout, StoreReader, StoreWriter, WriteOptions};
 use floe_transfer::Cancel;
+use floe_wire::worker::CLOSURE_LEN_MAX;
 
 use crate::access::Access;
 use crate::error::HostError;
@@ -180,9 +181,18 @@ impl HostedStore {
 
     /// Protects the closures of those paths that are valid from collections, and returns their
     /// metadata.
+    ///
+    /// Errors: [`HostError::Refused`] for too many paths, whose metadata the client then queries one
+    /// by one.
     pub(crate) fn rooted_closure(&self, paths: &[StorePath]) -> Result<Vec<PathInfo>, HostError> {
+        let closure = self.reader.closure_paths(paths)?;
+        if closure.len() > CLOSURE_LEN_MAX {
+            return Err(HostError::Refused(format!(
+                "cannot send a closure at once: it has more than {CLOSURE_LEN_MAX} paths"
+            )));
+        }
         if let Some(writer) = &self.writer {
-            writer.add_temp_roots(self.reader.closure_paths(paths)?.iter())?;
+            writer.add_temp_roots(closure.iter())?;
         }
         Ok(self.reader.closure(paths)?)
     }

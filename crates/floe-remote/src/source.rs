@@ -78,15 +78,20 @@ impl RemoteSource {
     }
 
     /// Requests the closures of some paths from another floe, and keeps their metadata.
-    fn fetch_closures(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+    fn fetch_closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
         let request = Request::QueryClosureInfos(paths.iter().cloned().collect());
-        let Some(Reply::PathInfos(infos)) = self.connection().request_all([request])?.pop() else {
+        let mut replies = match self.connection().request_all([request]) {
+            // A closure may be too large. The queries of single paths reach all of it.
+            Err(RemoteError::Query { .. }) => return Ok(None),
+            replies => replies?,
+        };
+        let Some(Reply::PathInfos(infos)) = replies.pop() else {
             return Err(RemoteError::unexpected_reply(&self.name).into());
         };
         let paths = infos.iter().map(|info| info.path.clone()).collect();
         let infos = infos.into_iter().map(|info| (info.path.clone(), info));
         self.known.lock().extend(infos);
-        Ok(paths)
+        Ok(Some(paths))
     }
 
     /// Returns the connection. Replaces one that has ended: a daemon ends it if it cannot read a
@@ -260,7 +265,7 @@ impl Source for RemoteSource {
     /// The serve protocol and floe have a request for it.
     fn closures(&self, paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
         if self.is_floe() {
-            return self.fetch_closures(paths).map(Some);
+            return self.fetch_closures(paths);
         }
         if self.protocol == Protocol::Worker {
             return Ok(None);

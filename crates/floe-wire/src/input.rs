@@ -67,9 +67,20 @@ impl<'a> Input<'a> {
         &mut self,
         what: &'static str,
         entry_len_min: usize,
+        entry: impl FnMut(&mut Input<'a>) -> Result<T, WireError>,
+    ) -> Result<Vec<T>, WireError> {
+        self.list_at_most(LIST_LEN_MAX, what, entry_len_min, entry)
+    }
+
+    /// Reads a list with at most `max` entries.
+    pub(crate) fn list_at_most<T>(
+        &mut self,
+        max: usize,
+        what: &'static str,
+        entry_len_min: usize,
         mut entry: impl FnMut(&mut Input<'a>) -> Result<T, WireError>,
     ) -> Result<Vec<T>, WireError> {
-        let count = self.len(what, LIST_LEN_MAX)?;
+        let count = self.len(what, max)?;
         let mut list = Vec::with_capacity(count.min(self.left() / entry_len_min.max(1)));
         for number in 0..count {
             let rest = (count - number).saturating_mul(entry_len_min);

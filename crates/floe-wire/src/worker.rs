@@ -88,6 +88,9 @@ impl ServerInfo {
     }
 }
 
+/// The most paths in a reply to [`Request::QueryClosureInfos`].
+pub const CLOSURE_LEN_MAX: usize = 50_000;
+
 /// The first number of a client: `nixc`.
 pub const CLIENT_MAGIC: u64 = 0x6e69_7863;
 

@@ -369,6 +369,7 @@ fn huge_lengths_are_refused_before_their_contents() {
         (ReplyKind::Paths, vec![u64::MAX]),
         (ReplyKind::Paths, vec![1, 1 << 40, 0, 0, 0, 0, 0]),
         (ReplyKind::Path, vec![1 << 20]),
+        (ReplyKind::PathInfos, vec![CLOSURE_LEN_MAX as u64 + 1]),
     ] {
         let bytes: Vec<u8> = numbers
             .iter()

@@ -4,7 +4,7 @@ use std::fs;
 
 use floe_format::StoreDir;
 use floe_testkit::wait_until;
-use floe_wire::worker::Request;
+use floe_wire::worker::{CLOSURE_LEN_MAX, Request};
 
 use super::interruptions::script;
 use super::*;
@@ -109,5 +109,49 @@ fn metadata_of_a_closure_is_one_reply() {
         assert_eq!(count(&fetched, &closure), 1);
         let nar = count(&fetched, &Request::NarFromPath(path));
         assert_eq!(nar, host.corpus.paths.len());
+    });
+}
+
+#[test]
+fn closure_too_large_for_one_reply_is_queried_by_paths() {
+    with_hosts(|host| {
+        if host.nix.is_2_8() {
+            // The size does not depend on the program that makes the store.
+            return;
+        }
+        let store = host.corpus.store().display().to_string();
+        run(host
+            .nix_copy(&store, host.root().to_str().unwrap())
+            .arg("--no-check-sigs"))
+        .expect(0);
+        let database = host.root().join("nix/var/nix/db/db.sqlite");
+        let connection = rusqlite::Connection::open(database).unwrap();
+        let hash = format!("sha256:{}", "0".repeat(64));
+        let add = "with recursive numbers(n) as
+                       (select 1 union all select n + 1 from numbers where n < ?1)
+                   insert into ValidPaths(path, hash, registrationTime, narSize)
+                       select '/nix/store/' || printf('%032d', n) || '-x', ?2, 1, 1000
+                       from numbers";
+        let count = i64::try_from(CLOSURE_LEN_MAX).unwrap();
+        connection.execute(add, (count, &hash)).unwrap();
+        let refer =
+            "insert into Refs select root.id, other.id from ValidPaths root, ValidPaths other
+                     where root.path = ?1 and other.path like '%-x'";
+        connection.execute(refer, [&host.corpus.root]).unwrap();
+        let uri = host.uri("ssh-ng", "nix-daemon");
+        let back = host.scratch.join("back").display().to_string();
+        let words = [
+            "copy",
+            "--dry-run",
+            "--no-check-sigs",
+            "--from",
+            &uri,
+            "--to",
+            &back,
+        ];
+        let expected = format!("{} paths", CLOSURE_LEN_MAX + host.corpus.paths.len());
+        run(floe(words).arg(&host.corpus.root))
+            .expect(0)
+            .stderr_contains(&expected);
     });
 }

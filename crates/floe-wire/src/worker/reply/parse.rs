@@ -6,6 +6,7 @@ use super::{BuildResult, MissingPaths, Reply, ReplyKind, SubstitutableInfo};
 use crate::error::WireError;
 use crate::input::{Input, NUMBER_LEN, TEXT_LEN_MAX};
 use crate::version::Version;
+use crate::worker::CLOSURE_LEN_MAX;
 use crate::worker::path_info::{read_info, read_optional_path, read_path, read_paths};
 use crate::worker::realisation::read_outputs;
 
@@ -93,10 +94,12 @@ impl Reply {
             ReplyKind::Nar(_) => Reply::Nar,
             ReplyKind::Compressed => Reply::Compressed,
             ReplyKind::PathInfos => {
-                Reply::PathInfos(input.list("the paths", 5 * NUMBER_LEN, |input| {
+                let info = |input: &mut Input<'_>| {
                     let path = read_path(input, dir)?;
                     read_info(input, path, dir)
-                })?)
+                };
+                let what = "the closure";
+                Reply::PathInfos(input.list_at_most(CLOSURE_LEN_MAX, what, 5 * NUMBER_LEN, info)?)
             }
         })
     }
