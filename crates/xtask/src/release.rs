@@ -6,6 +6,7 @@
 
 mod archive;
 mod build;
+mod debian_package;
 mod documents;
 mod elf;
 mod files;
