@@ -17,10 +17,13 @@ signer=''
 
 prefix=''
 action='install'
+link_names=''
 temporary=''
 record='share/doc/floe/installed'
 # The end of the names of files that are not in their places yet. Two runs use different names.
 new=".floe-new-$$"
+# The names under which `floe link-names` links floe.
+nix_names='nix nix-collect-garbage nix-copy-closure nix-daemon nix-env nix-store'
 
 usage() {
 	cat <<END
@@ -32,6 +35,7 @@ Options:
   --url URL       Where the files of the release are: http://, https://, file:// or a directory
   --prefix DIR    Install below this directory [default: /usr/local for root, else ~/.local]
   --signer KEY    The public key that signs releases, such as 'ssh-ed25519 AAAA…'
+  --nix-names     Also link floe under the names of Nix's programs, unless this machine has Nix
   --uninstall     Remove what this script has installed below the prefix
   -h, --help      Print help
 END
@@ -73,6 +77,7 @@ read_options() {
 			signer=$2
 			shift
 			;;
+		--nix-names) link_names='yes' ;;
 		--uninstall) action='uninstall' ;;
 		-h | --help)
 			usage
@@ -115,7 +120,8 @@ platform() {
 
 # Fails unless the programs that this script uses are there.
 need_tools() {
-	for tool in cat cp cut dirname grep gzip head mkdir mktemp mv rm rmdir sed sort tail tar; do
+	for tool in cat cp cut dirname grep gzip head mkdir mktemp mv rm rmdir sed sort tail tar \
+		${link_names:+readlink}; do
 		has "$tool" || fail "cannot install floe: there is no $tool; try installing it"
 	done
 }
@@ -323,15 +329,31 @@ name_program_in_unit() {
 write_record() {
 	sed 's/^/file /' "$temporary/files"
 	{
-		[ ! -f "$prefix/$record" ] || grep '^directory ' "$prefix/$record" || true
+		[ ! -f "$prefix/$record" ] || grep -e '^directory ' -e '^link ' "$prefix/$record" || true
 		cat "$temporary/created"
+		# Before the links are there, so that an interrupted run leaves none that is not recorded.
+		for name in ${link_names:+$nix_names}; do
+			echo "link bin/$name"
+		done
 	} | sort -u
+}
+
+# Links floe under the names of Nix's programs. Beside a Nix, floe stays without links.
+link_nix_names() {
+	"$prefix/bin/floe" link-names "$prefix/bin" >/dev/null ||
+		fail "cannot link floe under the names of Nix's programs: see the message above; floe is installed without them"
+	say "Linked $prefix/bin/floe under the names $nix_names."
 }
 
 # Prints the files of the record. A path that leaves the prefix is not by this script.
 old_files() {
 	[ ! -f "$prefix/$record" ] ||
 		sed -n -e '/^file \.\.\//d' -e '/\/\.\.\//d' -e 's/^file //p' "$prefix/$record"
+}
+
+# Prints the links of the record.
+old_links() {
+	sed -n -e '/\.\.\//d' -e 's/^link //p' "$prefix/$record"
 }
 
 uninstall() {
@@ -344,6 +366,10 @@ uninstall() {
 		rm -f -- "$prefix/$file" "$prefix/$file".floe-new-*
 	done
 	rm -f -- "$prefix/$record".floe-new-*
+	old_links | while read -r link; do
+		# A link to a Nix that was installed later stays.
+		[ "$(readlink -- "$prefix/$link" 2>/dev/null)" != floe ] || rm -f -- "$prefix/$link"
+	done
 	directories=$(sed -n 's/^directory //p' "$prefix/$record" | sort -r)
 	rm -f -- "$prefix/$record"
 	printf '%s\n' "$directories" | while read -r directory; do
@@ -386,6 +412,7 @@ install_floe() {
 	*":$prefix/bin:"*) ;;
 	*) say "Add it to your PATH: export PATH=$(quoted "$prefix/bin"):\"\$PATH\"" ;;
 	esac
+	[ -z "$link_names" ] || link_nix_names
 }
 
 read_options "$@"

@@ -10,11 +10,14 @@ mod rpm;
 mod sums;
 mod upgrade;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{run, skip};
+use floe_testkit::{run, scratch, skip};
+
+use crate::support::floe;
 
 /// The top of the repository.
 fn repository() -> &'static Path {
@@ -51,6 +54,25 @@ pub(crate) fn unpack_static_binary(platform: &str, into: &Path) -> Option<PathBu
     tar.arg(tarball).arg("--directory").arg(into);
     run(tar.arg("*/bin/floe")).expect(0);
     Some(into.join("floe"))
+}
+
+/// Returns the names of the links that `floe link-names` creates.
+fn linked_names() -> BTreeSet<String> {
+    let scratch = scratch();
+    let directory = scratch.join("bin");
+    let mut link_names = floe(["link-names", directory.to_str().unwrap()]);
+    link_names.env("PATH", "/nonexistent");
+    run(link_names.env("HOME", scratch.path())).expect(0);
+    links_in(&directory)
+}
+
+/// Returns the names of the links in a directory.
+fn links_in(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let links = entries.filter(|entry| entry.file_type().unwrap().is_symlink());
+    links
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
 }
 
 /// Whether this process may mount file systems and change the root directory.

@@ -2,6 +2,7 @@
 //! installs the real release; otherwise a release with the floe of this build.
 
 mod leftovers;
+mod nix_names;
 mod servers;
 
 use std::collections::BTreeSet;
