@@ -3,6 +3,8 @@
   lib,
   rustPlatform,
   installShellFiles,
+  # Links to floe under the names of Nix's programs, for a profile that has no Nix.
+  withNixNames ? false,
 }:
 
 let
@@ -35,6 +37,11 @@ rustPlatform.buildRustPackage {
       --zsh <($out/bin/floe completions zsh)
     install -D -m 644 packaging/systemd/floe.service -t $out/lib/systemd/system
     substituteInPlace $out/lib/systemd/system/floe.service --replace-fail /usr/bin $out/bin
+  ''
+  + lib.optionalString withNixNames ''
+    for name in nix nix-collect-garbage nix-copy-closure nix-daemon nix-env nix-store; do
+      ln -s floe $out/bin/$name
+    done
   '';
 
   meta = {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use floe_testkit::{nixes, run, scratch};
 
-use super::repository;
+use super::{linked_names, links_in, repository};
 
 /// Functions of nixpkgs that return what they were given.
 const STUB: &str = r#"rec {
@@ -15,6 +15,7 @@ const STUB: &str = r#"rec {
       assert !filter (toString src + "/target") "directory";
       assert filter (toString src + "/crates") "directory";
       src;
+    optionalString = condition: text: if condition then text else "";
     licenses = { mit = "MIT"; asl20 = "Apache-2.0"; };
   };
   rustPlatform.buildRustPackage = attributes: attributes // { isBuilt = true; };
@@ -64,6 +65,38 @@ fn package_and_overlay_evaluate() {
             .current_dir(scratch.path());
         let ran = run(&mut command).expect(0);
         assert_package(&ran.stdout);
+    }
+}
+
+#[test]
+fn package_links_the_names_of_nix_on_demand() {
+    let package = repository().join("packaging/nix/package.nix");
+    let package = package.canonicalize().unwrap();
+    let expression = format!(
+        "let stub = {STUB}; \
+         make = withNixNames: stub.callPackage {} {{ inherit withNixNames; }}; \
+         in [ (make false).postInstall (make true).postInstall ]",
+        package.display()
+    );
+    for nix in nixes() {
+        let scratch = scratch();
+        let mut command = nix.command("nix-instantiate", ["--eval", "--strict", "--json"]);
+        command.args(["--expr", &expression]);
+        command
+            .args(["--store", "dummy://"])
+            .current_dir(scratch.path());
+        let ran = run(&mut command).expect(0);
+        let [plain, linking]: [String; 2] = serde_json::from_str(&ran.stdout).unwrap();
+        let bin = scratch.join("out/bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(bin.join("floe"), "").unwrap();
+        let mut link = Command::new("sh");
+        link.args(["-e", "-c", linking.strip_prefix(&plain).unwrap()]);
+        run(link.env("out", scratch.join("out"))).expect(0);
+        assert_eq!(links_in(&bin), linked_names());
+        for name in linked_names() {
+            assert!(bin.join(name).exists());
+        }
     }
 }
 
