@@ -11,6 +11,7 @@ mod documents;
 mod elf;
 mod files;
 mod libfloe;
+mod nix_names;
 mod notices;
 mod oci;
 mod packages;
@@ -148,6 +149,7 @@ impl Release {
                 made.extend(self.make_packages(&self.make_files(target, Some(&own.floe))?)?);
             }
         }
+        made.push(self.make_nix_names()?);
         made.push(self.signer.write_installer()?);
         let sums = self.signer.write_sums(&made)?;
         made.extend(sums);

@@ -7,13 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::platform::Target;
 use super::{HOME_PAGE, MAINTAINER, Release, archive, output};
 
 /// A package of Debian, while its files are collected.
 pub(super) struct Package<'a> {
     release: &'a Release,
-    target: &'a Target,
+    architecture: &'static str,
     name: &'static str,
     pub(super) directory: PathBuf,
 }
@@ -21,13 +20,13 @@ pub(super) struct Package<'a> {
 impl<'a> Package<'a> {
     pub(super) fn new(
         release: &'a Release,
-        target: &'a Target,
+        architecture: &'static str,
         stage: &Path,
         name: &'static str,
     ) -> Package<'a> {
         Package {
             release,
-            target,
+            architecture,
             name,
             directory: stage.join(name),
         }
@@ -76,13 +75,22 @@ impl<'a> Package<'a> {
         Ok(file)
     }
 
-    /// Adds the licences and the changes, as Debian wants them.
+    /// Adds the licences of floe and of other works, and the changes.
     pub(super) fn documents(&self, notices: &str) -> Result<()> {
+        self.licence_and_changes(self.name)?;
+        let notices = archive::gzip(notices.as_bytes())?;
+        let place = format!("usr/share/doc/{}/THIRD-PARTY.gz", self.name);
+        self.file(&place, &notices, 0o644)
+    }
+
+    /// Adds the licence of floe and the changes, as Debian wants them. The package `holder` has the
+    /// licences of other works.
+    pub(super) fn licence_and_changes(&self, holder: &str) -> Result<()> {
         let place = format!("usr/share/doc/{}", self.name);
         let copyright = self.release.root.join("packaging/deb/copyright");
         let text = fs::read_to_string(&copyright)
             .with_context(|| format!("cannot read {}", copyright.display()))?;
-        let text = text.replace("/doc/floe/", &format!("/doc/{}/", self.name));
+        let text = text.replace("/doc/floe/", &format!("/doc/{holder}/"));
         self.file(&format!("{place}/copyright"), text.as_bytes(), 0o644)?;
         let changes = archive::gzip(self.release.debian_changelog()?.as_bytes())?;
         self.file(&format!("{place}/changelog.Debian.gz"), &changes, 0o644)?;
@@ -93,9 +101,7 @@ impl<'a> Package<'a> {
             name = self.name
         );
         let file = format!("usr/share/lintian/overrides/{}", self.name);
-        self.file(&file, overrides.as_bytes(), 0o644)?;
-        let notices = archive::gzip(notices.as_bytes())?;
-        self.file(&format!("{place}/THIRD-PARTY.gz"), &notices, 0o644)
+        self.file(&file, overrides.as_bytes(), 0o644)
     }
 
     /// Returns the packages that a library needs, as dpkg-shlibdeps finds them.
@@ -110,7 +116,7 @@ impl<'a> Package<'a> {
                 .args(["-O", "--ignore-missing-info", "-e"])
                 .arg(self.directory.join(place))
                 .current_dir(&source)
-                .env("DEB_HOST_ARCH", self.target.debian)
+                .env("DEB_HOST_ARCH", self.architecture)
                 .stderr(std::process::Stdio::null()),
         )?;
         let depends = printed.strip_prefix("shlibs:Depends=");
@@ -132,10 +138,10 @@ impl<'a> Package<'a> {
             "Package: {name}\nSource: floe\nVersion: {}-1\nArchitecture: {}\n\
              Maintainer: {MAINTAINER}\nHomepage: {HOME_PAGE}\nInstalled-Size: {size}\n\
              Priority: optional\n{fields}",
-            release.version, self.target.debian,
+            release.version, self.architecture,
         );
         self.file("DEBIAN/control", control.as_bytes(), 0o644)?;
-        let deb = format!("{name}_{}-1_{}.deb", release.version, self.target.debian);
+        let deb = format!("{name}_{}-1_{}.deb", release.version, self.architecture);
         let deb = release.directory.join(deb);
         output(
             Command::new("dpkg-deb")

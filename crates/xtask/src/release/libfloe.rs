@@ -32,7 +32,7 @@ impl Release {
         stage: &Path,
         notices: &str,
     ) -> Result<PathBuf> {
-        let package = Package::new(self, target, stage, "libfloe1");
+        let package = Package::new(self, target.debian, stage, "libfloe1");
         let library = format!("usr/lib/{}", target.gnu);
         let name = format!("{library}/libfloe.so.{ABI}");
         package.copy(&built.join("libfloe.so"), &name, 0o644)?;
@@ -63,7 +63,7 @@ impl Release {
         stage: &Path,
         notices: &str,
     ) -> Result<PathBuf> {
-        let package = Package::new(self, target, stage, "libfloe-dev");
+        let package = Package::new(self, target.debian, stage, "libfloe-dev");
         let library = format!("usr/lib/{}", target.gnu);
         let archive = format!("{library}/libfloe.a");
         package.copy(&built.join("libfloe.a"), &archive, 0o644)?;

@@ -1,13 +1,14 @@
 //! The packages of Debian, installed in an empty Debian.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{find_tool, run, scratch, skip};
+use floe_testkit::{Scratch, find_tool, run, scratch, skip};
 use parking_lot::Mutex;
 
-use super::{full_release, in_copy_of, may_mount, release_file, repository};
+use super::{full_release, in_copy_of, linked_names, may_mount, release_file, repository};
 
 /// The architecture of this machine, as Debian names it.
 fn architecture() -> &'static str {
@@ -21,11 +22,23 @@ fn architecture() -> &'static str {
 /// Copies packages of the release into a directory.
 fn copy_packages(release: &Path, names: &[&str], into: &Path) {
     for name in names {
-        let suffix = format!("_{}.deb", architecture());
-        let deb = release_file(release, &format!("{name}_"), &suffix);
+        let deb = package(release, name);
         fs::copy(deb, into.join(format!("{name}.deb"))).unwrap();
     }
 }
+
+/// Returns the file of a package for this machine.
+fn package(release: &Path, name: &str) -> PathBuf {
+    let architecture = match name {
+        NIX_NAMES => "all",
+        _ => architecture(),
+    };
+    let suffix = format!("_{architecture}.deb");
+    release_file(release, &format!("{name}_"), &suffix)
+}
+
+/// The package with links under the names of Nix's programs.
+const NIX_NAMES: &str = "floe-nix-names";
 
 /// Returns an empty Debian, made once with the mirror of this machine.
 fn empty_debian() -> Option<PathBuf> {
@@ -102,10 +115,17 @@ fn package_installs_works_and_leaves_no_file() {
         ran.stdout
             .contains(&format!("floe {}", env!("CARGO_PKG_VERSION")))
     );
-    let read = |name: &str| fs::read_to_string(files.join(name)).unwrap();
     for demo in ["demo", "demo-of-user"] {
-        assert!(read(demo).contains("verified the store"), "{}", read(demo));
+        let printed = fs::read_to_string(files.join(demo)).unwrap();
+        assert!(printed.contains("verified the store"), "{printed}");
     }
+    assert_nothing_left(files.path());
+}
+
+/// Compares the lists of files in `before` and `after`.
+#[track_caller]
+fn assert_nothing_left(files: &Path) {
+    let read = |name: &str| fs::read_to_string(files.join(name)).unwrap();
     let (before, after) = (read("before"), read("after"));
     let left: Vec<&str> = after
         .lines()
@@ -115,6 +135,94 @@ fn package_installs_works_and_leaves_no_file() {
         .collect();
     assert!(before.lines().count() > 1000);
     assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn names_of_nix_need_floe_and_leave_no_file() {
+    let Some(files) = run_with_names(
+        "list_files > /files/before
+        dpkg --install /files/floe.deb /files/floe-nix-names.deb
+        cd /usr/bin
+        find * -lname floe > /files/links
+        for name in $(cat /files/links); do
+            $name --version > /files/version
+            grep -q '^floe' /files/version
+            test -s /usr/share/man/man1/$name.1.gz
+        done
+        # The links would lead nowhere.
+        refused dpkg --remove floe
+        nix-store --version
+        dpkg --purge floe-nix-names floe
+        list_files > /files/after",
+    ) else {
+        return;
+    };
+    let links = fs::read_to_string(files.join("links")).unwrap();
+    let links: BTreeSet<String> = links.lines().map(str::to_owned).collect();
+    assert_eq!(links, linked_names());
+    assert_nothing_left(files.path());
+}
+
+#[test]
+fn names_of_nix_are_refused_beside_nix() {
+    // The official installer, another directory of PATH, and a file that belongs to no package.
+    run_with_names(
+        "dpkg --install /files/floe.deb
+        # Links to floe are not Nix.
+        floe link-names /usr/local/bin
+        for place in /nix/var/nix/profiles/default/bin /usr/local/sbin /usr/bin; do
+            mkdir -p $place
+            echo other > $place/nix-env
+            refused dpkg --install /files/floe-nix-names.deb 2> /files/message
+            grep -q \"$place/nix-env is not floe\" /files/message
+            dpkg --status floe-nix-names | grep -q ' not-installed$'
+            grep -q other $place/nix-env
+            refused test -e /usr/bin/nix-store
+            rm $place/nix-env
+        done
+        dpkg --install /files/floe-nix-names.deb
+        # An upgrade that is refused keeps the old version.
+        echo other > /nix/var/nix/profiles/default/bin/nix-env
+        refused dpkg --install /files/floe-nix-names.deb
+        nix-store --version
+        dpkg --status floe-nix-names | grep -q '^Status: install ok installed'",
+    );
+}
+
+#[test]
+fn names_of_nix_conflict_with_the_package_of_nix() {
+    run_with_names(
+        "mkdir -p /tmp/nix-bin/DEBIAN
+        printf '%s\n' 'Package: nix-bin' 'Version: 2.8.0' 'Architecture: all' \\
+            'Maintainer: a <a@example.org>' 'Description: a package of this name' \\
+            > /tmp/nix-bin/DEBIAN/control
+        dpkg-deb --build /tmp/nix-bin /tmp/nix-bin.deb
+        dpkg --install /tmp/nix-bin.deb /files/floe.deb
+        refused dpkg --install /files/floe-nix-names.deb 2> /files/message
+        grep -q 'floe-nix-names conflicts with nix-bin' /files/message
+        dpkg --purge nix-bin
+        dpkg --install /files/floe-nix-names.deb
+        refused dpkg --install /tmp/nix-bin.deb",
+    );
+}
+
+/// Runs a script in an empty Debian, with the packages of floe and of the names, and two functions.
+/// `refused` succeeds if a command fails; after `!`, the shell would continue in any case.
+fn run_with_names(script: &str) -> Option<Scratch> {
+    let release = full_release()?;
+    if !may_mount() {
+        return None;
+    }
+    let debian = empty_debian()?;
+    let files = scratch();
+    copy_packages(&release, &["floe", NIX_NAMES], files.path());
+    let script = format!(
+        "refused() {{ if \"$@\"; then echo \"not refused: $*\" >&2; exit 9; fi; }}
+        list_files() {{ {LIST_FILES}; }}
+        {script}"
+    );
+    run(&mut in_copy_of(&debian, files.path(), &script)).expect(0);
+    Some(files)
 }
 
 #[test]
@@ -185,9 +293,8 @@ fn lintian_accepts_the_packages() {
     let Some(lintian) = find_tool("lintian", "lintian") else {
         return;
     };
-    for name in ["floe", "libfloe1", "libfloe-dev"] {
-        let suffix = format!("_{}.deb", architecture());
-        let deb = release_file(&release, &format!("{name}_"), &suffix);
+    for name in ["floe", NIX_NAMES, "libfloe1", "libfloe-dev"] {
+        let deb = package(&release, name);
         let mut check = Command::new(&lintian);
         check.args(["--fail-on", "error,warning", "--allow-root"]);
         let ran = run(check.arg(&deb));
@@ -204,8 +311,7 @@ fn symbols_file_lists_the_exported_functions() {
         return;
     };
     let files = scratch();
-    let suffix = format!("_{}.deb", architecture());
-    let deb = release_file(&release, "libfloe1_", &suffix);
+    let deb = package(&release, "libfloe1");
     let tree = files.join("tree");
     run(Command::new("dpkg-deb")
         .arg("--extract")
