@@ -43,7 +43,7 @@ impl Release {
 
 /// The names that `floe link-names` links, and floe's manual pages for them.
 const NAMES: [(&str, &str); 6] = [
-    ("nix", "floe"),
+    ("nix", "floe-nix"),
     ("nix-collect-garbage", "floe-nix-collect-garbage"),
     ("nix-copy-closure", "floe-nix-copy-closure"),
     ("nix-daemon", "floe-nix-daemon"),
