@@ -182,8 +182,7 @@ impl HostedStore {
     /// Protects the closures of those paths that are valid from collections, and returns their
     /// metadata.
     ///
-    /// Errors: [`HostError::Refused`] for too many paths. The client then queries their metadata one
-    /// by one.
+    /// Errors: [`HostError::Refused`] for too many paths. The client then queries one by one.
     pub(crate) fn rooted_closure(&self, paths: &[StorePath]) -> Result<Vec<PathInfo>, HostError> {
         let closure = self.reader.closure_paths(paths)?;
         if closure.len() > CLOSURE_LEN_MAX {
