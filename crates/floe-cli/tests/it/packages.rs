@@ -41,7 +41,7 @@ fn release_file(release: &Path, prefix: &str, suffix: &str) -> PathBuf {
 }
 
 /// As Nix names the machine that runs the tests.
-fn platform() -> String {
+pub(crate) fn platform() -> String {
     format!("{}-linux", std::env::consts::ARCH)
 }
 

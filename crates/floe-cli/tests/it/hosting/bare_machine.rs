@@ -8,8 +8,9 @@ use floe_testkit::{CommandOutput, Sshd, find_tool, sshd_with};
 use rustix::process::geteuid;
 
 use super::*;
+use crate::packages::{platform, unpack_static_binary};
 
-/// A directory with busybox and the libraries of floe, as the root of all sessions of a server.
+/// A directory with busybox and floe, with their libraries, as the root of all sessions of a server.
 struct BareMachine<'h> {
     host: &'h Host<'h>,
     root: PathBuf,
@@ -24,7 +25,7 @@ impl<'h> BareMachine<'h> {
         for directory in ["bin", "dev", "proc", "tmp", "root", "usr/local/bin"] {
             fs::create_dir_all(root.join(directory)).unwrap();
         }
-        let floe = PathBuf::from(floe([""; 0]).get_program());
+        let floe = program_of_release(host);
         for program in [busybox, &floe] {
             copy_libraries(program, &root);
         }
@@ -89,6 +90,20 @@ impl<'h> BareMachine<'h> {
 
     fn ssh(&self, words: &str) -> CommandOutput {
         self.sh(&format!("ssh root@127.0.0.1 '{words}'"))
+    }
+}
+
+/// Returns the static binary of the release if there is one, else the program under test.
+fn program_of_release(host: &Host<'_>) -> PathBuf {
+    let directory = host.scratch.join("release");
+    fs::create_dir(&directory).unwrap();
+    match unpack_static_binary(&platform(), &directory) {
+        Some(program) => {
+            let listed = run(Command::new("ldd").arg(&program));
+            assert!(!listed.stdout.contains("=>"), "{}", listed.stdout);
+            program
+        }
+        None => floe([""; 0]).get_program().into(),
     }
 }
 
