@@ -61,6 +61,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "remote_stores::nix_copy_closure::copies_both_ways_with_each_option_of_nix",
     ),
     (
+        "nix",
+        "hosting::nix_paths_names::path_infos_are_those_of_nix",
+    ),
+    (
         "nix_store",
         "hosting::serve_protocol::real_clients_copy_both_ways",
     ),

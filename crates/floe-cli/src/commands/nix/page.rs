@@ -33,7 +33,7 @@ pub(crate) const PAGES: &[Page] = &[
         ],
         examples: &[Example::new(
             "Check that a daemon of another machine answers",
-            "floe nix store-info --store ssh-ng://HOST",
+            "floe nix store-info --store ssh-ng://root@HOST",
         )],
         files: &[STORE, USER_STORE, NIX_CONF, NETRC],
         see_also: &["floe-config(1)", "nix3-store-info(1)"],
