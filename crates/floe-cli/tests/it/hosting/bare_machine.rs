@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 use super::*;
 use crate::packages::{platform, unpack_static_binary};
 
-/// A directory with busybox and floe, with their libraries, as the root of all sessions of a server.
+/// A directory with busybox, floe and their libraries, as the root of all sessions of a server.
 struct BareMachine<'h> {
     host: &'h Host<'h>,
     root: PathBuf,
