@@ -130,6 +130,7 @@ impl Home {
             ("/etc/floe/", ""),
             ("/nix/var/nix/profiles/system", "./profile"),
             ("--from /mnt", "--from demo/source"),
+            ("< /nix-path-registration", "< <(floe nix-store --dump-db)"),
             ("root=/mnt'", "root=$PWD/hosted' < /dev/null"),
             (
                 "--program jq ./result -- . file.json",
