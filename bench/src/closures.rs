@@ -211,9 +211,10 @@ Nix 2.35 uploads in any order; it is not measured here.
 
 const REMOTE: &str = "\
 Costs are medians; ratios are medians of the ratios of single rounds. The daemon is that of the
-newest Nix for all variants. With a delay, it runs in another network namespace behind a real sshd;
-the packets between the namespaces are delayed by half of the round trip in each direction. All
-stores are in memory, and the store that was written is checked after each run.
+newest Nix for all variants, or in rows with *each* that of the variant. With a delay, it runs in
+another network namespace behind a real sshd; the packets between the namespaces are delayed by half
+of the round trip in each direction. All stores are in memory, and the store that was written is
+checked after each run.
 ";
 
 const EXPLANATION: &str = "\

@@ -184,14 +184,14 @@ impl HostedStore {
     ///
     /// Errors: [`HostError::Refused`] for too many paths. The client then queries one by one.
     pub(crate) fn rooted_closure(&self, paths: &[StorePath]) -> Result<Vec<PathInfo>, HostError> {
-        let closure = self.reader.closure_paths(paths)?;
+        let closure = self.reader.closure_references(paths)?;
         if closure.len() > CLOSURE_LEN_MAX {
             return Err(HostError::Refused(format!(
                 "cannot send a closure at once: it has more than {CLOSURE_LEN_MAX} paths"
             )));
         }
         if let Some(writer) = &self.writer {
-            writer.add_temp_roots(closure.iter())?;
+            writer.add_temp_roots(closure.keys())?;
         }
         Ok(self.reader.closure(paths)?)
     }

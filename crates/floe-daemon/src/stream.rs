@@ -1,10 +1,10 @@
 //! The bytes of a connection.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Write};
 use std::os::fd::OwnedFd;
 
-use floe_wire::Compressor;
+use floe_wire::compressor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::HostError;
@@ -14,26 +14,20 @@ pub(crate) type ReadNar<'a> =
     dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), HostError>) -> Result<(), HostError> + 'a;
 
 /// The two directions of a connection: the standard streams of a program, or a socket twice.
-#[derive(Debug)]
 pub(crate) struct Stream {
     input: File,
-    output: File,
+    /// Compresses its bytes for another floe that has asked for it.
+    output: Box<dyn Write + Send>,
     /// The bytes that are not sent yet.
     pub(crate) unsent: Vec<u8>,
-    /// For another floe that has asked for compression.
-    compressor: Option<Compressor>,
-    /// Compressed bytes that are not sent yet.
-    compressed: Vec<u8>,
 }
 
 impl Stream {
     pub(crate) fn new(input: OwnedFd, output: OwnedFd) -> Stream {
         Stream {
             input: input.into(),
-            output: output.into(),
+            output: Box::new(File::from(output)),
             unsent: Vec::new(),
-            compressor: None,
-            compressed: Vec::new(),
         }
     }
 
@@ -62,45 +56,21 @@ impl Stream {
     /// Sends the bytes that are not sent yet.
     pub(crate) fn flush(&mut self) -> Result<(), HostError> {
         self.write_unsent()?;
-        let Some(compressor) = &mut self.compressor else {
-            return Ok(());
-        };
-        let flushed = compressor.flush(&mut self.compressed);
-        flushed.map_err(connection("compress the bytes of"))?;
-        self.write_compressed()
+        self.output.flush().map_err(connection("write to"))
     }
 
-    /// Compresses all bytes that are sent from now on.
+    /// Compresses all bytes that are sent from now on. After an error, nothing can be sent.
     pub(crate) fn compress(&mut self) -> Result<(), HostError> {
         self.flush()?;
-        let compressor = Compressor::new().map_err(connection("compress the bytes of"))?;
-        self.compressor = Some(compressor);
+        let output = std::mem::replace(&mut self.output, Box::new(io::sink()));
+        let compressor = compressor(output).map_err(connection("compress the bytes of"))?;
+        self.output = Box::new(compressor);
         Ok(())
     }
 
     fn write_unsent(&mut self) -> Result<(), HostError> {
-        let unsent = std::mem::take(&mut self.unsent);
-        let written = self.write(&unsent);
-        self.unsent = unsent;
+        let sent = self.output.write_all(&self.unsent);
         self.unsent.clear();
-        written
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), HostError> {
-        let Some(compressor) = &mut self.compressor else {
-            return self.output.write_all(bytes).map_err(connection("write to"));
-        };
-        let written = compressor.write(bytes, &mut self.compressed);
-        written.map_err(connection("compress the bytes of"))?;
-        if self.compressed.len() > SMALL {
-            self.write_compressed()?;
-        }
-        Ok(())
-    }
-
-    fn write_compressed(&mut self) -> Result<(), HostError> {
-        let sent = self.output.write_all(&self.compressed);
-        self.compressed.clear();
         sent.map_err(connection("write to"))
     }
 
@@ -120,7 +90,13 @@ impl Stream {
             return Ok(());
         }
         self.write_unsent()?;
-        self.write(bytes)
+        self.output.write_all(bytes).map_err(connection("write to"))
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes to send", self.unsent.len())
     }
 }
 

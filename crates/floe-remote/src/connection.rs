@@ -19,7 +19,7 @@ use std::time::Duration;
 use floe_format::{PathInfo, StoreDir};
 use floe_transfer::{Buffering, Cancel, Error, Session};
 use floe_wire::worker::{Reply, ReplyKind, Request, ServerInfo};
-use floe_wire::{ClientSession, Compressor, Protocol, frames, serve};
+use floe_wire::{ClientSession, Protocol, frames, serve};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use self::nar_body::NarBody;
@@ -318,13 +318,10 @@ impl Sender<'_> {
 
     /// Compresses all bytes that follow. The session decompresses those of the daemon.
     fn compress(&mut self) {
-        // Without memory for it, the bytes stay as they are.
-        let Ok(compressor) = Compressor::new() else {
-            return;
-        };
         self.send(&Request::Compress, Box::new(drop));
-        self.flush();
-        self.writer.compress(compressor);
+        if let Err(error) = self.writer.compress() {
+            self.end(&error);
+        }
     }
 
     fn send_to(&mut self, request: &Request, recipient: Recipient) {

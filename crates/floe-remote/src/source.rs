@@ -88,9 +88,10 @@ impl RemoteSource {
         let Some(Reply::PathInfos(infos)) = replies.pop() else {
             return Err(RemoteError::unexpected_reply(&self.name).into());
         };
-        let paths = infos.iter().map(|info| info.path.clone()).collect();
         let infos = infos.into_iter().map(|info| (info.path.clone(), info));
-        self.known.lock().extend(infos);
+        let closure = closure_within(paths, infos.collect());
+        let paths = closure.keys().cloned().collect();
+        self.known.lock().extend(closure);
         Ok(Some(paths))
     }
 
@@ -145,6 +146,23 @@ fn query_path_info(connection: &Connection, path: StorePath, reply: NarInfoCallb
         }),
     );
     sender.flush();
+}
+
+/// Returns the closure of some paths, as far as its metadata is here. A hostile daemon may send
+/// that of other paths.
+fn closure_within(
+    paths: &[StorePath],
+    mut infos: HashMap<StorePath, PathInfo>,
+) -> HashMap<StorePath, PathInfo> {
+    let mut open = paths.to_vec();
+    let mut closure = HashMap::new();
+    while let Some(path) = open.pop() {
+        if let Some(info) = infos.remove(&path) {
+            open.extend(info.references.iter().cloned());
+            closure.insert(path, info);
+        }
+    }
+    closure
 }
 
 /// Returns the metadata of a path in the form of a narinfo: that of a NAR without compression.
@@ -317,3 +335,41 @@ pub(crate) fn notify(opened: &mpsc::Sender<()>) -> impl FnOnce() + Send + 'stati
 
 /// How many connections are opened after the first one: enough for some paths that cannot be read.
 const REOPENS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use floe_format::Hash;
+
+    use super::*;
+
+    #[test]
+    fn closure_has_only_what_is_requested_and_refers() {
+        let path = |name: &str| {
+            StorePath::parse(&format!("7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{name}")).unwrap()
+        };
+        let info = |name: &str, references: &[&str]| {
+            let info = PathInfo {
+                path: path(name),
+                nar_hash: Hash::sha256([7; 32]),
+                nar_size: 120,
+                references: references.iter().map(|name| path(name)).collect(),
+                deriver: None,
+                signatures: [].into(),
+                ca: None,
+                registration_time: None,
+                ultimate: false,
+            };
+            (info.path.clone(), info)
+        };
+        let sent = [
+            info("root", &["a", "absent"]),
+            info("a", &["a", "b"]),
+            info("b", &[]),
+            info("other", &["root"]),
+        ];
+        let closure = closure_within(&[path("root")], sent.into());
+        let mut names: Vec<&str> = closure.keys().map(StorePath::name).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a", "b", "root"]);
+    }
+}

@@ -1,62 +1,24 @@
 //! The compression of a connection between two floes: one zstd frame for each direction, without an
 //! end.
 
-use std::io;
+use std::io::{self, Write};
 
-use zstd::stream::raw::{
-    CParameter, DParameter, Decoder, Encoder, InBuffer, Operation as _, OutBuffer,
-};
+use zstd::stream::raw::{CParameter, DParameter, Decoder, Operation as _};
+use zstd::stream::write::Encoder;
 
 use crate::error::WireError;
 
-/// Compresses the bytes of one direction, for the other side that has begun to decompress.
-pub struct Compressor(Encoder<'static>);
+/// Compresses the bytes of one direction.
+pub type Compressor<W> = Encoder<'static, W>;
 
-impl Compressor {
-    /// Makes a compressor.
-    ///
-    /// Errors: zstd has no memory.
-    pub fn new() -> io::Result<Compressor> {
-        let mut encoder = Encoder::new(LEVEL)?;
-        encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
-        Ok(Compressor(encoder))
-    }
-
-    /// Appends the compressed form of `bytes` to `output`. The last of them may wait for
-    /// [`Compressor::flush`].
-    ///
-    /// Errors: zstd has no memory.
-    pub fn write(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
-        let mut input = InBuffer::around(bytes);
-        while input.pos() < bytes.len() {
-            append(output, |output| self.0.run(&mut input, output))?;
-        }
-        Ok(())
-    }
-
-    /// Appends what the other side needs to read all bytes so far.
-    ///
-    /// Errors: zstd has no memory.
-    pub fn flush(&mut self, output: &mut Vec<u8>) -> io::Result<()> {
-        while append(output, |output| self.0.flush(output))? > 0 {}
-        Ok(())
-    }
-}
-
-impl std::fmt::Debug for Compressor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Compressor")
-    }
-}
-
-/// Lets zstd append bytes, and returns what it returns.
-fn append(
-    output: &mut Vec<u8>,
-    run: impl FnOnce(&mut OutBuffer<'_, Vec<u8>>) -> io::Result<usize>,
-) -> io::Result<usize> {
-    output.reserve(STEP_LEN);
-    let len = output.len();
-    run(&mut OutBuffer::around_pos(output, len))
+/// Returns a writer that compresses into `output`, for the other side that has begun to decompress.
+/// The other side can read all bytes before a flush.
+///
+/// Errors: zstd has no memory.
+pub fn compressor<W: Write>(output: W) -> io::Result<Compressor<W>> {
+    let mut encoder = Encoder::new(output, LEVEL)?;
+    encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+    Ok(encoder)
 }
 
 /// Decompresses the bytes of the other side, as far as they are needed.
@@ -91,8 +53,8 @@ impl Decompressor {
         self.bytes.copy_within(self.begin..self.end, 0);
         self.end -= self.begin;
         self.begin = 0;
-        if self.bytes.len() < self.end + STEP_LEN {
-            self.bytes.resize(self.end + STEP_LEN, 0);
+        if self.bytes.len() < self.end + SPACE_LEN {
+            self.bytes.resize(self.end + SPACE_LEN, 0);
         }
         &mut self.bytes[self.end..]
     }
@@ -144,5 +106,5 @@ const LEVEL: i32 = 1;
 /// memory. It is that of the level, and a peer must not demand more.
 const WINDOW_LOG: u32 = 19;
 
-/// The bytes of one step of zstd.
-const STEP_LEN: usize = 64 * 1024;
+/// The least space for compressed bytes.
+const SPACE_LEN: usize = 64 * 1024;

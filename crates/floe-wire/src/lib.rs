@@ -21,7 +21,7 @@ mod version;
 pub mod worker;
 
 pub use client::{ClientEvent, ClientSession};
-pub use compression::Compressor;
+pub use compression::{Compressor, compressor};
 pub use error::WireError;
 pub use input::Input;
 pub use protocol::Protocol;

@@ -2,15 +2,12 @@
 
 use std::io::{self, Write};
 
-use floe_wire::Compressor;
+use floe_wire::compressor;
 
 /// The bytes that go to the daemon.
 pub(super) struct Writer {
     input: Option<Box<dyn Write + Send>>,
     pub(super) buffer: Vec<u8>,
-    compressor: Option<Compressor>,
-    /// Compressed bytes that are not sent.
-    compressed: Vec<u8>,
 }
 
 impl Writer {
@@ -19,14 +16,15 @@ impl Writer {
         Writer {
             input: Some(input),
             buffer,
-            compressor: None,
-            compressed: Vec::new(),
         }
     }
 
-    /// Compresses all bytes that follow.
-    pub(super) fn compress(&mut self, compressor: Compressor) {
-        self.compressor = Some(compressor);
+    /// Compresses all bytes that follow. After an error, the input of the daemon has ended.
+    pub(super) fn compress(&mut self) -> io::Result<()> {
+        self.flush()?;
+        let input = self.input.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        self.input = Some(Box::new(compressor(input)?));
+        Ok(())
     }
 
     /// Ends the input of the daemon.
@@ -37,11 +35,7 @@ impl Writer {
     /// Sends everything, so that the daemon can read it now.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.write_buffer()?;
-        match &mut self.compressor {
-            Some(compressor) => compressor.flush(&mut self.compressed)?,
-            None => return Ok(()),
-        }
-        self.write_compressed()
+        self.input()?.flush()
     }
 
     pub(super) fn write_buffer(&mut self) -> io::Result<()> {
@@ -53,30 +47,13 @@ impl Writer {
     }
 
     pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        let Some(compressor) = &mut self.compressor else {
-            return write_to(&mut self.input, data);
-        };
-        compressor.write(data, &mut self.compressed)?;
-        if self.compressed.len() >= BUFFER_LEN {
-            self.write_compressed()?;
-        }
-        Ok(())
+        self.input()?.write_all(data)
     }
 
-    fn write_compressed(&mut self) -> io::Result<()> {
-        let written = write_to(&mut self.input, &self.compressed);
-        self.compressed.clear();
-        written
-    }
-}
-
-fn write_to(input: &mut Option<Box<dyn Write + Send>>, data: &[u8]) -> io::Result<()> {
-    match input {
-        Some(input) => {
-            input.write_all(data)?;
-            input.flush()
-        }
-        None => Err(io::ErrorKind::BrokenPipe.into()),
+    fn input(&mut self) -> io::Result<&mut Box<dyn Write + Send>> {
+        self.input
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 }
 

@@ -16,9 +16,9 @@ use super::temporary_tree::TemporaryTree;
 use super::unpack::TreeBuilder;
 use crate::error::{IoContext as _, StoreError};
 
-/// Unpacks a NAR at `place`, where nothing may exist. The files get the modes and times of others
-/// that the user creates. Reads nothing after the end of the NAR. The tree gets its name when it is
-/// complete, so that a damaged NAR leaves nothing.
+/// Unpacks a NAR at `place`, where nothing may exist. The files get the modes and times of new
+/// files of the user. The tree gets its name at the end of the NAR, so that a damaged NAR leaves
+/// nothing.
 ///
 /// Errors: those of the system, of `nar` and of a NAR that Nix would refuse.
 pub fn restore_path(place: &Path, nar: &mut dyn Read) -> Result<(), StoreError> {

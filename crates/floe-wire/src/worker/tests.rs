@@ -3,13 +3,15 @@
 mod compression;
 mod requests;
 
+use std::io::Write as _;
+
 use floe_format::nar::write as nar;
 use floe_format::{PathInfo, StoreDir, StorePath};
 use proptest::prelude::*;
 
 use super::*;
 use crate::client::{ClientEvent, ClientSession};
-use crate::compression::Compressor;
+use crate::compression::{Compressor, compressor};
 use crate::protocol::Protocol;
 use requests::{info, request};
 
@@ -149,23 +151,29 @@ fn parse_whole<T: std::fmt::Debug>(
 /// One direction of a connection, which compresses from some place on.
 #[derive(Default)]
 struct Direction {
+    /// The bytes before the compression.
     bytes: Vec<u8>,
-    compressor: Option<Compressor>,
+    compressor: Option<Compressor<Vec<u8>>>,
 }
 
 impl Direction {
     fn send(&mut self, bytes: &[u8]) {
         match &mut self.compressor {
             Some(compressor) => {
-                compressor.write(bytes, &mut self.bytes).unwrap();
-                compressor.flush(&mut self.bytes).unwrap();
+                compressor.write_all(bytes).unwrap();
+                compressor.flush().unwrap();
             }
             None => self.bytes.extend_from_slice(bytes),
         }
     }
 
     fn compress(&mut self) {
-        self.compressor = Some(Compressor::new().unwrap());
+        self.compressor = Some(compressor(Vec::new()).unwrap());
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        let compressed = self.compressor.iter().flat_map(|it| it.get_ref().iter());
+        self.bytes.iter().chain(compressed).copied().collect()
     }
 }
 
@@ -271,7 +279,7 @@ proptest! {
                 returned.compress();
             }
         };
-        for piece in sent.bytes.chunks(piece_len) {
+        for piece in sent.into_bytes().chunks(piece_len) {
             server.space()[..piece.len()].copy_from_slice(piece);
             server.fill(piece.len());
             loop {
@@ -307,7 +315,7 @@ proptest! {
 
         let (mut number, mut lines, mut is_open) = (0, 0, false);
         let mut nar_len = 0;
-        for piece in returned.bytes.chunks(piece_len) {
+        for piece in returned.into_bytes().chunks(piece_len) {
             client.space()[..piece.len()].copy_from_slice(piece);
             client.fill(piece.len());
             while let Some(event) = client.next_event().unwrap() {

@@ -60,7 +60,10 @@ impl Queried<'_> {
     pub(super) fn closure(&self, path: &StorePath) -> Vec<&NarInfo> {
         let (mut open, mut seen) = (vec![path], BTreeSet::from([path]));
         let mut closure = Vec::new();
-        while let Some(narinfo) = open.pop().and_then(|path| self.found.get(path)) {
+        while let Some(path) = open.pop() {
+            let Some(narinfo) = self.found.get(path) else {
+                continue;
+            };
             closure.push(narinfo);
             let references = narinfo.info.references.iter();
             open.extend(references.filter(|it| seen.insert(it)));

@@ -1,9 +1,10 @@
 //! `flake.nix`, the overlay and the package, evaluated by real Nix with a stub of nixpkgs.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{nixes, run, scratch};
+use floe_testkit::{Nix, nixes, run, scratch};
 
 use super::{linked_names, links_in, repository};
 
@@ -48,6 +49,13 @@ fn assert_package(json: &str) {
     assert_eq!(package["isBuilt"], true);
 }
 
+/// Evaluates an expression in a directory, and returns its value as JSON.
+fn evaluate(nix: &Nix, expression: &str, directory: &Path) -> String {
+    let mut command = nix.command("nix-instantiate", ["--eval", "--strict", "--json"]);
+    command.args(["--store", "dummy://", "--expr", expression]);
+    run(command.current_dir(directory)).expect(0).stdout
+}
+
 #[test]
 fn package_and_overlay_evaluate() {
     let overlay = repository().join("packaging/nix/overlay.nix");
@@ -58,13 +66,8 @@ fn package_and_overlay_evaluate() {
     );
     for nix in nixes() {
         let scratch = scratch();
-        let mut command = nix.command("nix-instantiate", ["--eval", "--strict", "--json"]);
-        command.args(["--expr", &expression]);
-        command
-            .args(["--store", "dummy://"])
-            .current_dir(scratch.path());
-        let ran = run(&mut command).expect(0);
-        assert_package(&ran.stdout);
+        let printed = evaluate(&nix, &expression, scratch.path());
+        assert_package(&printed);
     }
 }
 
@@ -80,13 +83,8 @@ fn package_links_the_names_of_nix_on_demand() {
     );
     for nix in nixes() {
         let scratch = scratch();
-        let mut command = nix.command("nix-instantiate", ["--eval", "--strict", "--json"]);
-        command.args(["--expr", &expression]);
-        command
-            .args(["--store", "dummy://"])
-            .current_dir(scratch.path());
-        let ran = run(&mut command).expect(0);
-        let [plain, linking]: [String; 2] = serde_json::from_str(&ran.stdout).unwrap();
+        let printed = evaluate(&nix, &expression, scratch.path());
+        let [plain, linking]: [String; 2] = serde_json::from_str(&printed).unwrap();
         let bin = scratch.join("out/bin");
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("floe"), "").unwrap();

@@ -24,8 +24,8 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Adds the closures of the new references, if the source has told only with its first reply
-    /// that it knows them.
+    /// Adds the closures of the new references, unless the source was asked for closures before: a
+    /// daemon tells only with its first reply that it is another floe.
     pub(super) fn add_closures_of_references(&mut self) -> Result<(), Error> {
         let mut sources = self.copy.sources.list.iter();
         if self.asked_for_closures

@@ -1,7 +1,5 @@
 //! Tests of compressed connections.
 
-use std::io::Write as _;
-
 use zstd::stream::raw::CParameter;
 
 use super::*;
@@ -29,6 +27,13 @@ fn compress_request() -> Vec<u8> {
     bytes
 }
 
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut compressor = compressor(Vec::new()).unwrap();
+    compressor.write_all(bytes).unwrap();
+    compressor.flush().unwrap();
+    compressor.get_ref().clone()
+}
+
 #[test]
 fn invalid_compressed_bytes_are_refused() {
     let window_of_16_mib = CParameter::WindowLog(24);
@@ -36,10 +41,7 @@ fn invalid_compressed_bytes_are_refused() {
     encoder.set_parameter(window_of_16_mib).unwrap();
     encoder.write_all(&[7; 100]).unwrap();
     encoder.flush().unwrap();
-    let mut again = Vec::new();
-    let mut compressor = Compressor::new().unwrap();
-    compressor.write(&compress_request(), &mut again).unwrap();
-    compressor.flush(&mut again).unwrap();
+    let again = compressed(&compress_request());
     for bytes in [
         b"no frame of zstd at all".to_vec(),
         encoder.get_ref().clone(),
@@ -57,8 +59,6 @@ fn invalid_compressed_bytes_are_refused() {
 #[test]
 fn compressed_bytes_are_passed_on_in_parts() {
     let mut server = server_after_greeting();
-    let mut bytes = compress_request();
-    let mut compressor = Compressor::new().unwrap();
     let mut message = Vec::new();
     let request = Request::AddToStore {
         name: "zeros".into(),
@@ -71,8 +71,7 @@ fn compressed_bytes_are_passed_on_in_parts() {
     message.extend_from_slice(&crate::frames::header(len));
     message.resize(message.len() + len, 0);
     message.extend_from_slice(&crate::frames::END);
-    compressor.write(&message, &mut bytes).unwrap();
-    compressor.flush(&mut bytes).unwrap();
+    let bytes = [compress_request(), compressed(&message)].concat();
     assert!(bytes.len() < 64 * 1024, "{}", bytes.len());
     feed(&mut server, &bytes);
     let (mut total, mut largest) = (0, 0);
