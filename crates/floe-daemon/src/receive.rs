@@ -237,7 +237,9 @@ impl<'s> Receiver<'s> {
             for (path, error) in outcome.refused {
                 failures.insert(path, error.into());
             }
-            for (staged, missing) in outcome.missing_references {
+            let (late, absent) =
+                split_missing_references(&outcome.busy, outcome.missing_references);
+            for (staged, missing) in absent {
                 let path = staged.info.path;
                 let error = HostError::MissingReferences {
                     path: path.clone(),
@@ -246,11 +248,36 @@ impl<'s> Receiver<'s> {
                 failures.insert(path, error);
             }
             batch = outcome.busy;
+            batch.extend(late);
             if !batch.is_empty() {
                 thread::sleep(BUSY_POLL);
             }
         }
         Ok(failures)
+    }
+}
+
+/// Splits paths with missing references into those whose references are all still to be registered,
+/// because another process holds a lock, and those with absent references.
+fn split_missing_references(
+    busy: &[StagedPath],
+    mut rest: Vec<(StagedPath, BTreeSet<StorePath>)>,
+) -> (Vec<StagedPath>, Vec<(StagedPath, BTreeSet<StorePath>)>) {
+    let mut unregistered: BTreeSet<StorePath> =
+        busy.iter().map(|staged| staged.info.path.clone()).collect();
+    let mut late = Vec::new();
+    loop {
+        let (found, others): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|(_, missing)| missing.is_subset(&unregistered));
+        rest = others;
+        if found.is_empty() {
+            return (late, rest);
+        }
+        for (staged, _) in found {
+            unregistered.insert(staged.info.path.clone());
+            late.push(staged);
+        }
     }
 }
 

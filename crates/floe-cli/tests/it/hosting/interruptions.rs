@@ -6,11 +6,15 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_testkit::wait_until;
+use rustix::fs::{FlockOperation, flock};
 
 use super::*;
+use crate::support::floe;
 use crate::tmpfs_mount::mount;
 
 /// The protocols with the programs and the words of their hosts.
@@ -230,6 +234,41 @@ fn full_disk_is_named_and_nothing_is_registered_in_part() {
             mount.remount("size=200m");
             run(host.nix_copy(&original, &uri).arg("--no-check-sigs")).expect(0);
             assert_eq!(mount.assert_store_valid().len(), host.corpus.paths.len());
+        }
+    });
+}
+
+/// Another process adds a reference at the same moment, and holds its lock.
+#[test]
+fn locked_reference_delays_its_referrers() {
+    with_hosts(|host| {
+        let original = host.corpus.store().display().to_string();
+        let reference = host.corpus.paths.iter().find(|it| **it != host.corpus.root);
+        let lock = format!("{}.lock", &reference.unwrap()[1..]);
+        for (scheme, program, _) in HOSTS {
+            let uri = host.uri(scheme, program);
+            let clients = [host.nix_copy(&original, &uri), {
+                let mut copy = floe(["copy", "--from", &original, "--to", &uri]);
+                copy.arg(&host.corpus.root);
+                copy
+            }];
+            for mut client in clients {
+                let lock = host.root().join(&lock);
+                fs::create_dir_all(lock.parent().unwrap()).unwrap();
+                let file = fs::File::create(&lock).unwrap();
+                flock(&file, FlockOperation::LockExclusive).unwrap();
+                client.arg("--no-check-sigs").stderr(Stdio::piped());
+                let mut client = client.spawn().unwrap();
+                // A client that does not wait ends within this second.
+                thread::sleep(Duration::from_secs(1));
+                let waited = client.try_wait().unwrap().is_none();
+                drop(file);
+                let output = client.wait_with_output().unwrap();
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert!(waited && output.status.success(), "{scheme}: {stderr}");
+                check_whole(host);
+                floe_store::tree::remove_tree(&host.root()).unwrap();
+            }
         }
     });
 }
