@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use floe_transfer::{Error, SMALL_LEN_MAX};
 use reqwest::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
@@ -164,8 +164,18 @@ impl Download<'_> {
         if self.validator.is_none() {
             self.request.rest_wait.wait_for_timeout();
         }
+        // A server without ranges sends the whole body again.
+        let mut known = if is_piece { 0 } else { self.len };
         let mut rate = ReceiveRate::default();
-        while let Some(bytes) = next_bytes(self.request, &mut response, &mut rate).await? {
+        while let Some(mut bytes) = next_bytes(self.request, &mut response, &mut rate).await? {
+            let repeated = bytes
+                .len()
+                .min(usize::try_from(known).unwrap_or(usize::MAX));
+            bytes.advance(repeated);
+            known -= repeated as u64;
+            if bytes.is_empty() {
+                continue;
+            }
             self.len += bytes.len() as u64;
             let permits = &self.cache.client.network.waiting_chunks;
             if send_chunk(self.chunks, permits, bytes).await.is_err() {
@@ -176,7 +186,8 @@ impl Download<'_> {
         Ok(range.map(|(_, len)| len).filter(|len| self.len < *len))
     }
 
-    /// Requests the rest of the same body. Returns `None` if the server does not have it any more.
+    /// Requests the rest of the same body. A server without ranges may reply with the whole body.
+    /// Returns `None` if the server does not have it any more.
     async fn request_rest(&mut self, validator: &str) -> Result<Option<Response>, Error> {
         let len = self.len;
         let asked = get(self.cache, self.request, |request| {
@@ -186,13 +197,19 @@ impl Download<'_> {
                 // An encoded body would have other bytes than those counted here.
                 .header(ACCEPT_ENCODING, "identity")
         });
-        let is_rest = |response: &Response| {
-            response.status() == StatusCode::PARTIAL_CONTENT
-                && !is_of_another_body(response.headers(), validator)
-                && (self.has_length || is_unencoded(response.headers()))
-                && content_range(response.headers()).is_some_and(|(first, _)| first == self.len)
+        let is_same = |response: &Response| {
+            let headers = response.headers();
+            let has_same_bytes = self.has_length || is_unencoded(headers);
+            let is_usable = match response.status() {
+                StatusCode::PARTIAL_CONTENT => {
+                    !is_of_another_body(headers, validator)
+                        && content_range(headers).is_some_and(|(first, _)| first == len)
+                }
+                _ => self::validator(headers).as_deref() == Some(validator),
+            };
+            has_same_bytes && is_usable
         };
-        Ok(asked.await?.ok().filter(is_rest))
+        Ok(asked.await?.ok().filter(is_same))
     }
 }
 

@@ -142,13 +142,17 @@ fn nar_changed_during_transfer_restarts_from_the_beginning() {
 }
 
 #[test]
-fn nar_restarts_if_the_server_ignores_the_range() {
+fn whole_body_instead_of_a_range_is_continued() {
     let Some((cache, server, nar)) = server_with_cut(&Fault::IgnoredRange) else {
         return;
     };
     cache.install(&server.url()).expect(0);
     assert_fault_count(&server, &nar, &Fault::IgnoredRange, 1);
-    assert_restarted(&server, &nar);
+    // The whole body was not requested a third time.
+    let requests = server.requests_for(&nar);
+    let statuses: Vec<u16> = requests.iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [200, 200]);
+    assert!(requests[1].fields.contains_key("range"));
     assert_verified(&cache.root, cache.corpus.paths.len());
 }
 
