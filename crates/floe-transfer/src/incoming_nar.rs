@@ -1,6 +1,8 @@
 //! One NAR between its source and its target: decoded, hashed and verified on a worker.
 //!
-//! 1. The worker reads a chunk of the body and hashes it as a part of the file.
+//! 1. The worker reads a chunk of the body, and hashes it as a part of the file if the user asked
+//!    for this: no signature covers the file hash, and each damage that changes the NAR changes the
+//!    NAR hash.
 //! 2. It decodes the chunk into a chunk of the NAR.
 //! 3. It hashes this chunk and writes it to the target's sink.
 //! 4. At the end of the NAR it reads the body to *its* end, and compares sizes and hashes.
@@ -181,7 +183,8 @@ impl<'a> IncomingNar<'a> {
         match file_check {
             Some((size, hash)) => {
                 self.fetched_bytes = size;
-                check_file(narinfo, &url, size, hash.or(Some(nar_hash)))
+                let is_nar = narinfo.compression == Compression::None;
+                check_file(narinfo, &url, size, hash.or(is_nar.then_some(nar_hash)))
             }
             None => Ok(()),
         }
@@ -202,7 +205,8 @@ impl<'a> IncomingNar<'a> {
         verifier.finish().map(|_| ())
     }
 
-    /// Decodes a body. Returns its size, and its hash unless that is the NAR hash.
+    /// Decodes a body. Returns its size, and its hash if the user wants it compared and it is not
+    /// the NAR hash.
     fn decode<S: NarSink>(
         &mut self,
         body: Body,
@@ -213,6 +217,7 @@ impl<'a> IncomingNar<'a> {
         let plain = narinfo.compression == Compression::None;
         let algorithm = narinfo
             .file_hash
+            .filter(|_| self.context.options.check_file_hash)
             .filter(|hash| !plain || hash.algorithm() != HashAlgorithm::Sha256)
             .map(|hash| hash.algorithm());
         let nar_size = narinfo.info.nar_size;

@@ -67,7 +67,7 @@ pub enum Body {
     },
 }
 
-/// Reads a body, counts its bytes, and hashes them if the narinfo has a file hash.
+/// Reads a body, counts its bytes, and hashes them on demand.
 pub(crate) struct BodyReader<'a> {
     /// `None` after the end and after an error.
     body: Option<Body>,
@@ -165,7 +165,7 @@ impl<'a> BodyReader<'a> {
     /// Reads and drops the rest of the body. Returns its length.
     ///
     /// A decoder may have all its output before its input ends. The rest must be read too, because
-    /// the file hash covers it, and because the connection can be reused only after it.
+    /// the file size covers it, and because the connection can be reused only after it.
     pub(crate) fn drain(&mut self) -> io::Result<u64> {
         let mut drained = 0;
         loop {

@@ -36,12 +36,16 @@ pub struct CopyOptions {
     pub check_space: bool,
     /// The NAR hashes that some paths must have, even if another one is signed.
     pub nar_hashes: BTreeMap<StorePath, Hash>,
+    /// Whether a file of a binary cache is compared with the FileHash of its narinfo. The NAR hash
+    /// is compared always.
+    pub check_file_hash: bool,
     /// The flag that cancels the copy.
     pub cancel: Cancel,
 }
 
 impl Default for CopyOptions {
-    /// All checks are on, no key is trusted, and no file is linked or reused.
+    /// All checks but that of the file hash are on, no key is trusted, and no file is linked or
+    /// reused.
     fn default() -> CopyOptions {
         CopyOptions {
             trusted_keys: TrustedKeys::default(),
@@ -54,6 +58,7 @@ impl Default for CopyOptions {
             closure_limit: ClosureLimit::default(),
             check_space: true,
             nar_hashes: BTreeMap::new(),
+            check_file_hash: false,
             cancel: Cancel::default(),
         }
     }

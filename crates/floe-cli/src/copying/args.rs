@@ -51,6 +51,9 @@ pub(crate) struct TransferArgs {
     /// Start even if the target's file system lacks space for everything
     #[arg(long)]
     pub(crate) no_check_space: bool,
+    /// Compare the files of binary caches with the FileHash of their narinfos, too
+    #[arg(long)]
+    pub(crate) check_file_hash: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -84,6 +87,7 @@ impl TransferArgs {
             dry_run: self.dry_run,
             closure_limit: settings.closure_limit(),
             check_space: !self.no_check_space,
+            check_file_hash: self.check_file_hash,
             ..request.options.clone()
         })
     }

@@ -12,7 +12,7 @@ use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, Sto
 use floe_testkit::fault_server::FaultServer;
 use floe_testkit::{nixes, run, scratch};
 
-use crate::faulty_cache::faulty_cache;
+use crate::faulty_cache::{assert_verified, faulty_cache};
 use crate::support::floe;
 
 /// Returns a hash that no NAR of the corpus has.
@@ -32,17 +32,38 @@ fn flipped_byte_is_detected_with_every_compression() {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(&nar, &bytes).unwrap();
-        cache.assert_install_fails_for(
-            &cache.file_url(),
-            &[&path],
-            3,
-            &[path.as_str(), "cannot accept"],
-        );
+        let file = nar.display().to_string();
+        cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &[path.as_str(), &file]);
         // FileHash and FileSize are optional, but the NAR is always verified.
         cache.edit(&path, |narinfo| {
             (narinfo.file_hash, narinfo.file_size) = (None, None)
         });
         cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &[path.as_str()]);
+    }
+}
+
+/// No signature covers the file hash, and the NAR hash finds each damage of the contents.
+#[test]
+fn file_hash_is_compared_on_demand() {
+    for compression in ["none", "zstd"] {
+        let Some(cache) = faulty_cache(compression) else {
+            return;
+        };
+        let path = cache.path("libonig5");
+        cache.edit(&path, |narinfo| narinfo.file_hash = Some(other_hash()));
+        let mut command = floe(["install", "--check-file-hash", "--from", &cache.file_url()]);
+        command.args(["--trusted-public-keys", &cache.corpus.key, "--root"]);
+        command.arg(&cache.root).arg(path.as_str());
+        let rejected = run(&mut command).expect(3);
+        rejected.stderr_contains("the file hash is");
+        if compression == "zstd" {
+            cache.install(&cache.file_url()).expect(0);
+            assert_verified(&cache.root, cache.corpus.paths.len());
+        } else {
+            // The NAR hash is that of the file, and costs nothing.
+            let rejected = cache.install(&cache.file_url()).expect(3);
+            rejected.stderr_contains("the file hash is");
+        }
     }
 }
 
@@ -227,9 +248,6 @@ fn validly_signed_narinfo_is_still_verified() {
         cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &[says]);
         cache.write(&path, &untouched.to_text(&StoreDir::default()));
     };
-    assert_rejected("the file hash is", &|narinfo| {
-        narinfo.file_hash = Some(other_hash())
-    });
     assert_rejected("the file size is", &|narinfo| {
         narinfo.file_size = Some(243_563)
     });

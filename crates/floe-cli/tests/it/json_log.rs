@@ -123,7 +123,10 @@ fn failure_event_has_path_url_and_kind() {
     let url = format!("{}/{}", server.url(), faulty.narinfo(&damaged).url);
     assert_eq!(failed[0]["url"], url);
     assert!(
-        failed[0]["message"].as_str().unwrap().contains("file hash"),
+        failed[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot decompress"),
         "{}",
         failed[0]
     );
