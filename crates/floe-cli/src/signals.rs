@@ -1,6 +1,6 @@
 //! Signals that end a command in an orderly way.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{fs, io, thread};
@@ -24,7 +24,7 @@ pub(crate) fn raise_on_signals(flag: &Arc<AtomicBool>) -> anyhow::Result<()> {
     // SIGINT.
     let signals = signals.into_iter().filter(|it| !ignores_signal(*it));
     let signals: Vec<i32> = signals.collect();
-    let is_watched = end_at_second_signal(&signals).is_ok();
+    let is_watched = end_at_second_signal(&signals, flag.clone()).is_ok();
     for signal in signals {
         if !is_watched {
             signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, flag.clone())?;
@@ -34,13 +34,18 @@ pub(crate) fn raise_on_signals(flag: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a thread that ends the process at the second signal, and says so.
-fn end_at_second_signal(signals: &[i32]) -> io::Result<()> {
+/// Starts a thread that ends the process at the second signal, and says so. It raises the flag at
+/// the first one, which may come before the flag is registered.
+fn end_at_second_signal(signals: &[i32], flag: Arc<AtomicBool>) -> io::Result<()> {
     // The default kind would count two signals that arrive together as one.
     let mut received = SignalsInfo::<WithRawSiginfo>::new(signals)?;
     let thread = thread::Builder::new().name("signals".into());
     thread.spawn(move || {
-        if received.forever().nth(1).is_some() {
+        let mut received = received.forever();
+        if received.next().is_some() {
+            flag.store(true, Ordering::SeqCst);
+        }
+        if received.next().is_some() {
             say_that_it_ends();
             signal_hook::low_level::exit(INTERRUPTED);
         }

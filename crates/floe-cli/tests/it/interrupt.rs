@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{corpus, nixes, ran_in_pid_namespace, run, scratch, wait_until};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::faults::assert_fetched_only_missing;
 use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
 use crate::support::floe;
@@ -128,6 +130,33 @@ fn signals_interrupt_unless_they_are_ignored() {
         }
         assert_eq!(child.wait().unwrap().code(), Some(130));
     }
+}
+
+#[test]
+fn signal_at_the_first_moment_is_not_lost() {
+    let Some(faulty) = faulty_cache("zstd") else {
+        return;
+    };
+    let server = FaultServer::start(&faulty.cache);
+    server.fail("nix-cache-info", Fault::Stalled(1));
+    for _ in 0..40 {
+        let mut install = floe(["install", "--from", &server.url(), "--root"]);
+        let install = install.arg(&faulty.root).arg(&faulty.corpus.root);
+        let mut child = install.stderr(Stdio::null()).spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        // The loop does not sleep: the moment is short.
+        while !catches_sigterm(&fs::read_to_string(&status).unwrap()) {}
+        let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
+        wait_until("the end", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+    }
+}
+
+fn catches_sigterm(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+    mask >> (Signal::TERM.as_raw() - 1) & 1 == 1
 }
 
 #[test]

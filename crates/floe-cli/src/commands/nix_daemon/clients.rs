@@ -39,9 +39,10 @@ pub(super) fn run(settings: &Settings, store: &Arc<dyn StoreConfig>) -> anyhow::
         allowed: settings.config.allowed_users.get().0.clone(),
     });
     let path = socket_path(settings, &hosting);
-    let socket = Socket::open(&path)?;
     let stop = Arc::new(AtomicBool::new(false));
+    // A client may see the socket at once, and then send a signal.
     signals::raise_on_signals(&stop)?;
+    let socket = Socket::open(&path)?;
     report_event("listening", &format!("listening at {}", path.display()));
     sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that floe is ready")?;
     while !stop.load(Ordering::Relaxed) {
