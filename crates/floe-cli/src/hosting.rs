@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow, bail};
 use floe_cache::Network;
 use floe_config::accounts;
 use floe_copy::{CopyRequest, RequestedPaths, SourceOrder, Sources};
-use floe_daemon::{Access, HostedStore, Substituter};
+use floe_daemon::{Access, ArrivingPaths, HostedStore, Substituter};
 use floe_format::{NarInfo, StorePath, TrustedKeys};
 use floe_store::{GcSettings, StoreError, StoreLayout, StoreReader, TempRoots, WriteOptions};
 use floe_transfer::{Cancel, CopyOptions, Error, Events, PathSpec, Session, StoreConfig};
@@ -34,6 +34,7 @@ pub(crate) struct Hosting {
     options: WriteOptions,
     substituters: Option<Arc<Substituters>>,
     gc_settings: GcSettings,
+    arriving: Arc<ArrivingPaths>,
 }
 
 impl Hosting {
@@ -89,6 +90,7 @@ impl Hosting {
             options,
             substituters,
             gc_settings: settings.gc_settings(&**store),
+            arriving: Arc::default(),
         })
     }
 
@@ -112,6 +114,7 @@ impl Hosting {
             hosted.set_substituter(substituters.clone());
         }
         hosted.set_gc_settings(self.gc_settings);
+        hosted.set_arriving_paths(self.arriving.clone());
         Ok(hosted)
     }
 

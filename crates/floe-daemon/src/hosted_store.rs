@@ -9,6 +9,7 @@ use floe_transfer::Cancel;
 use floe_wire::worker::CLOSURE_LEN_MAX;
 
 use crate::access::Access;
+use crate::arriving_paths::ArrivingPaths;
 use crate::error::HostError;
 
 /// A store and the rights of its client.
@@ -19,6 +20,7 @@ pub struct HostedStore {
     reader: StoreReader,
     substituter: Option<Arc<dyn Substituter>>,
     cancel: Cancel,
+    arriving: Arc<ArrivingPaths>,
     pub(crate) gc_settings: GcSettings,
     pub(crate) write_options: WriteOptions,
 }
@@ -61,6 +63,7 @@ impl HostedStore {
             reader: StoreReader::open_with(layout, options.lock_wait.clone())?,
             substituter: None,
             cancel: Cancel::default(),
+            arriving: Arc::default(),
             gc_settings: GcSettings::default(),
             write_options: options.clone(),
         })
@@ -74,6 +77,11 @@ impl HostedStore {
     /// Sets the flag that ends work whose client has gone.
     pub fn set_cancel(&mut self, cancel: Cancel) {
         self.cancel = cancel;
+    }
+
+    /// Sets the paths that other clients of this process are sending to the same store.
+    pub fn set_arriving_paths(&mut self, arriving: Arc<ArrivingPaths>) {
+        self.arriving = arriving;
     }
 
     /// Sets which paths a collection keeps.
@@ -99,6 +107,10 @@ impl HostedStore {
     /// Ends work whose client has gone.
     pub(crate) fn progress(&self) -> impl Progress + use<> {
         UntilCancelled(self.cancel.clone())
+    }
+
+    pub(crate) fn arriving_paths(&self) -> &ArrivingPaths {
+        &self.arriving
     }
 
     pub(crate) fn reader(&self) -> &StoreReader {

@@ -8,6 +8,7 @@
 
 mod access;
 mod adding;
+mod arriving_paths;
 mod builds;
 mod derivations;
 mod error;
@@ -21,6 +22,7 @@ mod worker;
 
 pub use access::Access;
 pub use adding::add;
+pub use arriving_paths::ArrivingPaths;
 pub use derivations::realise;
 pub use error::HostError;
 pub use floe_wire::worker::MissingPaths;

@@ -1,6 +1,7 @@
 //! Receives paths: hashes and unpacks their NARs, and registers them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use floe_transfer::{NarVerifier, PlannedPath};
 use floe_wire::serve::ImportedPath;
 
 use crate::access::CLIENT;
+use crate::arriving_paths::ArrivingPaths;
 use crate::error::HostError;
 use crate::hosted_store::HostedStore;
 use crate::spool::{spool, write_file_nar};
@@ -24,8 +26,11 @@ pub(crate) struct Receiver<'s> {
     store: &'s HostedStore,
     writer: &'s StoreWriter,
     worker: Worker,
-    staged: Vec<StagedPath>,
-    staged_paths: HashSet<StorePath>,
+    arriving: &'s ArrivingPaths,
+    /// The number of this connection.
+    connection: u64,
+    /// The paths that the client has sent since the last registration.
+    unregistered: BTreeSet<StorePath>,
 }
 
 impl<'s> Receiver<'s> {
@@ -35,20 +40,22 @@ impl<'s> Receiver<'s> {
     pub(crate) fn new(store: &'s HostedStore) -> Result<Receiver<'s>, HostError> {
         let pool = HashPool::sequential(1, None);
         let ticket = pool.tickets().next();
+        let arriving = store.arriving_paths();
         Ok(Receiver {
             store,
             writer: store.writer("add paths")?,
             worker: ticket
                 .ok_or(floe_transfer::Error::Internal("no worker"))?
                 .start(),
-            staged: Vec::new(),
-            staged_paths: HashSet::new(),
+            arriving,
+            connection: arriving.new_connection(),
+            unregistered: BTreeSet::new(),
         })
     }
 
-    /// Whether enough paths are staged for one registration.
+    /// Whether enough paths have arrived for one registration.
     pub(crate) fn is_full(&self) -> bool {
-        self.staged.len() >= BATCH_LEN
+        self.unregistered.len() >= BATCH_LEN
     }
 
     /// Receives a path. `is_trusted` tells whether the path needs no signature. The
@@ -72,20 +79,45 @@ impl<'s> Receiver<'s> {
         if self.is_present(&info)? {
             return read(&mut |_| Ok(()));
         }
+        let path = info.path.clone();
+        let Some(unpacked_bytes) = self.arriving.begin(&path, self.connection) else {
+            self.unregistered.insert(path);
+            return read(&mut |_| Ok(()));
+        };
         let planned = planned(info, relies_on_content_address);
-        let mut verifier = NarVerifier::new(&planned, CLIENT, &self.worker);
+        let unpacked = self.unpack(&planned, &mut |sink| {
+            read(&mut |chunk| {
+                unpacked_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                sink(chunk)
+            })
+        });
+        match unpacked {
+            Ok(tree) => {
+                let info = planned.narinfo.info;
+                self.stage(StagedPath { tree, info });
+                Ok(())
+            }
+            Err(error) => {
+                self.arriving.abandon(&path, self.connection);
+                Err(error)
+            }
+        }
+    }
+
+    /// Unpacks and verifies a NAR.
+    fn unpack(
+        &self,
+        planned: &PlannedPath,
+        read: &mut ReadNar<'_>,
+    ) -> Result<TemporaryTree, HostError> {
+        let mut verifier = NarVerifier::new(planned, CLIENT, &self.worker);
         let mut tree = self.writer.tree_writer(&planned.narinfo.info.path);
         read(&mut |chunk| {
             verifier.update(chunk)?;
             Ok(tree.write(chunk)?)
         })?;
         verifier.finish()?;
-        let tree = tree.finish()?;
-        self.stage(StagedPath {
-            tree,
-            info: planned.narinfo.info,
-        });
-        Ok(())
+        Ok(tree.finish()?)
     }
 
     /// Receives a path of an export, whose description follows its NAR. Returns the path.
@@ -207,16 +239,16 @@ impl<'s> Receiver<'s> {
     fn is_present(&self, info: &PathInfo) -> Result<bool, HostError> {
         self.writer
             .add_temp_roots([&info.path].into_iter().chain(&info.references))?;
-        let is_staged = self.staged_paths.contains(&info.path);
-        Ok(is_staged || self.writer.path_info(&info.path)?.is_some())
+        let has_arrived = self.unregistered.contains(&info.path);
+        Ok(has_arrived || self.writer.path_info(&info.path)?.is_some())
     }
 
     fn stage(&mut self, staged: StagedPath) {
-        self.staged_paths.insert(staged.info.path.clone());
-        self.staged.push(staged);
+        self.unregistered.insert(staged.info.path.clone());
+        self.arriving.add(staged, self.connection);
     }
 
-    /// Registers all staged paths.
+    /// Registers all paths that have arrived.
     ///
     /// Errors: those of the store, and [`HostError::MissingReferences`]. The other paths are
     /// registered.
@@ -225,59 +257,23 @@ impl<'s> Receiver<'s> {
         failures.into_values().next().map_or(Ok(()), Err)
     }
 
-    /// Registers all staged paths. Returns those that cannot be registered, with the reasons.
+    /// Registers all paths that have arrived. Returns those that cannot be registered, with the
+    /// reasons.
     ///
     /// Errors: those of the store that concern all paths.
     pub(crate) fn commit_each(&mut self) -> Result<BTreeMap<StorePath, HostError>, HostError> {
-        self.staged_paths.clear();
-        let mut batch = std::mem::take(&mut self.staged);
+        let mut paths = std::mem::take(&mut self.unregistered);
         let mut failures = BTreeMap::new();
-        while !batch.is_empty() {
-            let outcome = self.writer.register(batch)?;
-            for (path, error) in outcome.refused {
-                failures.insert(path, error.into());
-            }
-            let (late, absent) =
-                split_missing_references(&outcome.busy, outcome.missing_references);
-            for (staged, missing) in absent {
-                let path = staged.info.path;
-                let error = HostError::MissingReferences {
-                    path: path.clone(),
-                    missing,
-                };
-                failures.insert(path, error);
-            }
-            batch = outcome.busy;
-            batch.extend(late);
-            if !batch.is_empty() {
+        while !paths.is_empty() {
+            let (writer, connection) = (self.writer, self.connection);
+            let result = self.arriving.register(writer, &paths, connection)?;
+            failures.extend(result.failures);
+            paths = result.busy;
+            if !paths.is_empty() {
                 thread::sleep(BUSY_POLL);
             }
         }
         Ok(failures)
-    }
-}
-
-/// Splits paths with missing references into those whose references are all still to be registered,
-/// because another process holds a lock, and those with absent references.
-fn split_missing_references(
-    busy: &[StagedPath],
-    mut rest: Vec<(StagedPath, BTreeSet<StorePath>)>,
-) -> (Vec<StagedPath>, Vec<(StagedPath, BTreeSet<StorePath>)>) {
-    let mut unregistered: BTreeSet<StorePath> =
-        busy.iter().map(|staged| staged.info.path.clone()).collect();
-    let mut late = Vec::new();
-    loop {
-        let (found, others): (Vec<_>, Vec<_>) = rest
-            .into_iter()
-            .partition(|(_, missing)| missing.is_subset(&unregistered));
-        rest = others;
-        if found.is_empty() {
-            return (late, rest);
-        }
-        for (staged, _) in found {
-            unregistered.insert(staged.info.path.clone());
-            late.push(staged);
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
 
+use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{setpriv_to_nobody, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -284,6 +285,62 @@ fn floe_is_a_client_with_the_rights_of_its_user() {
                 }
             }
         }
+        daemon.stop();
+    });
+}
+
+/// Two connections never unpack the same path at once, unless a client is slow.
+#[test]
+fn clients_with_the_same_closure_wait_for_no_slow_one() {
+    with_hosts(|host| {
+        let daemon = Daemon::start(host, "");
+        let cache = host.corpus.file_url("none");
+        let directory = Path::new(cache.strip_prefix("file://").unwrap());
+        let libc = host
+            .corpus
+            .paths
+            .iter()
+            .find(|path| path.contains("-libc6-"));
+        let (hash_part, _) = libc.unwrap()["/nix/store/".len()..]
+            .split_once('-')
+            .unwrap();
+        let narinfo = fs::read_to_string(directory.join(format!("{hash_part}.narinfo"))).unwrap();
+        let nar = narinfo.lines().find_map(|line| line.strip_prefix("URL: "));
+        let server = FaultServer::start(directory);
+        server.fail(nar.unwrap(), Fault::Stalled(8_000_000));
+        let floe_copy = |from: &str| {
+            let mut copy = floe(["copy", "--from", from, "--to", &daemon.uri()]);
+            copy.arg(&host.corpus.root);
+            copy
+        };
+        let mut slow = floe_copy(&server.url());
+        let mut slow = slow.arg("--no-check-sigs").spawn().unwrap();
+        wait_until("a part of libc", || {
+            let names = fs::read_dir(host.root().join("nix/store"));
+            let mut names = names.into_iter().flatten();
+            names.any(|it| {
+                it.unwrap()
+                    .file_name()
+                    .to_str()
+                    .unwrap()
+                    .starts_with(hash_part)
+            })
+        });
+        let clients = (0..4).map(|number| {
+            let copy = if number % 2 == 0 {
+                &mut floe_copy(&cache)
+            } else {
+                &mut host.nix_copy(&cache, &daemon.uri())
+            };
+            copy.arg("--no-check-sigs").spawn().unwrap()
+        });
+        for mut client in clients.collect::<Vec<_>>() {
+            assert!(client.wait().unwrap().success());
+        }
+        assert!(slow.try_wait().unwrap().is_none());
+        slow.kill().unwrap();
+        slow.wait().unwrap();
+        host.nix.verify(&host.root(), host.corpus.paths.len());
         daemon.stop();
     });
 }
