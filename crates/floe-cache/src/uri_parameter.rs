@@ -103,11 +103,7 @@ impl<'a> UriParameter<'a> {
 /// The parameters of all binary caches that floe does not obey.
 const PARAMETERS: UriParameters = UriParameters {
     used: &[],
-    irrelevant: &[
-        "parallel-compression",
-        "path-info-cache-size",
-        "system-features",
-    ],
+    irrelevant: &["path-info-cache-size", "system-features"],
     unsupported: &["local-nar-cache", "store"],
 };
 

@@ -5,6 +5,7 @@
 
 mod budget;
 mod window;
+mod zstd_frames;
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -14,6 +15,7 @@ use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
 pub use window::window_len;
+pub use zstd_frames::{BusyCore, IdleCores, ZSTD_FRAME_LEN, ZstdFrames};
 
 /// Returns a decoder of a compressed body, or `None` if floe has none for the compression. The
 /// decoder keeps at most `window` bytes, but at least a small window, and fails if it needs more.
@@ -67,7 +69,7 @@ pub fn encoder<'a, W: Write + 'a>(
     Ok(Some(match compression {
         Compression::None => Box::new(Finishable(output, Ok)),
         Compression::Zstd => {
-            let encoder = zstd::stream::write::Encoder::new(output, within(-7, 22, 3))?;
+            let encoder = zstd::stream::write::Encoder::new(output, zstd_level(level))?;
             Box::new(Finishable(encoder, zstd::stream::write::Encoder::finish))
         }
         Compression::Xz => {
@@ -101,6 +103,11 @@ pub fn encoder<'a, W: Write + 'a>(
         }
         Compression::Lzma | Compression::Unsupported(_) => return Ok(None),
     }))
+}
+
+/// Returns the level of zstd for that of a store URI.
+fn zstd_level(level: Option<i32>) -> i32 {
+    level.unwrap_or(3).clamp(-7, 22)
 }
 
 /// Whether decoders of a compression usually need the largest window that needs no permit.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
@@ -12,7 +13,7 @@ use floe_format::{Compression, Hash, NarInfo, StorePath, nix32};
 use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
-use floe_transfer::codec::{self, Encoder};
+use floe_transfer::codec::{self, Encoder, IdleCores, ZSTD_FRAME_LEN, ZstdFrames};
 use floe_transfer::{
     Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk, random_number,
 };
@@ -45,10 +46,11 @@ impl StagedNar {
 
 /// Writes a NAR into a file of the cache.
 pub(super) fn write_nar_file(
-    storage: &dyn WriteStorage,
+    (storage, cores): (&dyn WriteStorage, &Arc<IdleCores>),
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
 ) -> Result<StagedNar, Error> {
+    let _core = cores.occupy();
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
     let plan = ObjectPlan {
@@ -65,7 +67,7 @@ pub(super) fn write_nar_file(
         hasher,
         len: 0,
     };
-    let tree = compress(options, nar, (&mut output, &place))?;
+    let tree = compress((options, cores), nar, (&mut output, &place))?;
     let object = output.object.into_inner();
     let object = object.map_err(|error| write_error(&place)(error.into_error()))?;
     let file_hash = Hash::sha256(output.hasher.finish());
@@ -107,12 +109,19 @@ fn nar_url(file_hash: &Hash, compression: Compression) -> String {
 
 /// Writes the NAR into `output`. Returns the tree if the options need it.
 fn compress(
-    options: &CacheWriteOptions,
+    (options, cores): (&CacheWriteOptions, &Arc<IdleCores>),
     nar: &mut IncomingNar<'_>,
     (output, path): (&mut HashedObject, &Path),
 ) -> Result<Option<Node>, Error> {
     let narinfo = nar.narinfo();
-    let encoder = codec::encoder(options.compression, options.level, output);
+    let has_frames =
+        options.compression == Compression::Zstd && narinfo.info.nar_size > ZSTD_FRAME_LEN as u64;
+    let encoder = if has_frames {
+        let frames = ZstdFrames::new(output, options.level, cores.clone());
+        frames.map(|frames| Some(Box::new(frames) as Box<dyn Encoder>))
+    } else {
+        codec::encoder(options.compression, options.level, output)
+    };
     let encoder = encoder.map_err(file_error("write", path))?;
     let encoder = encoder.ok_or_else(|| Error::Unsupported {
         path: narinfo.info.path.clone(),

@@ -16,6 +16,9 @@ pub struct CacheWriteOptions {
     pub compression: Compression,
     /// The level of the compression (`compression-level`); each compression has a default.
     pub level: Option<i32>,
+    /// Whether idle cores compress parts of a large NAR (`parallel-compression`). Only zstd bodies
+    /// have such parts.
+    pub parallel_compression: bool,
     /// The files of the keys that sign narinfos (`secret-key`, `secret-keys`).
     pub secret_keys: Vec<PathBuf>,
     /// Whether the target writes a listing for each path (`write-nar-listing`).
@@ -49,6 +52,7 @@ impl CacheWriteOptions {
             }
             Ok(())
         })?;
+        parameter.bool("parallel-compression", &mut self.parallel_compression)?;
         parameter.bool("index-debug-info", &mut self.index_debug_info)?;
         parameter.bool("write-nar-listing", &mut self.write_listings)
     }
@@ -105,6 +109,7 @@ impl Default for CacheWriteOptions {
             compression: Compression::Xz,
             level: None,
             secret_keys: Vec::new(),
+            parallel_compression: true,
             write_listings: false,
             index_debug_info: false,
             want_mass_query: true,

@@ -152,3 +152,49 @@ fn zstd_windows_up_to_128_mib_are_accepted() {
         rejected.stderr
     );
 }
+
+/// As Nix 2.35, floe writes independent frames, which several cores compress.
+#[test]
+fn large_path_becomes_frames_that_nix_reads() {
+    for nix in nixes() {
+        let scratch = scratch();
+        let file = scratch.join("large");
+        let contents: Vec<u8> = (0..10_000_000_u32)
+            .flat_map(|number| (number / 3).to_le_bytes())
+            .collect();
+        fs::write(&file, &contents).unwrap();
+        let (store, back) = (scratch.join("store"), scratch.join("back"));
+        let add = ["store", "add-file", "--store", store.to_str().unwrap()];
+        let added = run(nix.command("nix", add).arg(&file)).expect(0);
+        let path = added.stdout.trim();
+        let files = ["true", "false"].map(|parallel| {
+            let cache = scratch.join(&format!("cache-{parallel}"));
+            let uri = format!("file://{}", cache.display());
+            let to = format!("{uri}?compression=zstd&parallel-compression={parallel}");
+            let push = [
+                "push",
+                "--store",
+                store.to_str().unwrap(),
+                "--to",
+                &to,
+                path,
+            ];
+            run(&mut floe(push)).expect(0);
+            let _ = floe_store::tree::remove_tree(&back);
+            let copy = ["copy", "--no-check-sigs", "--from", &uri, "--to"];
+            run(nix.command("nix", copy).arg(&back).arg(path)).expect(0);
+            nix.verify(&back, 1);
+            assert!(fs::read(back.join(&path[1..])).unwrap() == contents);
+            let mut nars = fs::read_dir(cache.join("nar")).unwrap();
+            let nar = nars.next().unwrap().unwrap().path();
+            assert!(nars.next().is_none());
+            fs::read(nar).unwrap()
+        });
+        assert!(files[0] == files[1]);
+        // The magic number of a frame (RFC 8878, section 3.1.1).
+        let starts = files[0]
+            .windows(4)
+            .filter(|it| *it == [0x28, 0xb5, 0x2f, 0xfd]);
+        assert_eq!(starts.count(), 3);
+    }
+}
