@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_store::{StagedPath, StoreWriter};
@@ -20,7 +20,8 @@ use crate::error::HostError;
 /// The paths that the clients of one process send at this moment.
 #[derive(Debug, Default)]
 pub struct ArrivingPaths {
-    paths: Mutex<HashMap<StorePath, ArrivingPath>>,
+    /// By the fingerprints of the paths: two clients may describe a path differently.
+    paths: Mutex<HashMap<String, ArrivingPath>>,
     /// Signals that a path is complete, or that its connection has ended.
     changed: Condvar,
     /// Locked by the connection that registers paths.
@@ -58,33 +59,41 @@ impl ArrivingPaths {
     }
 
     /// Decides whether a connection unpacks a path that its client sends. Then returns the counter
-    /// of unpacked bytes. Waits while another connection unpacks the path, unless that is slow.
-    pub(crate) fn begin(&self, path: &StorePath, connection: u64) -> Option<Arc<AtomicU64>> {
+    /// of unpacked bytes. Waits while another connection unpacks the path, unless that is slow or
+    /// fails.
+    pub(crate) fn begin(&self, fingerprint: &str, connection: u64) -> Option<Arc<AtomicU64>> {
         let mut paths = self.paths.lock();
+        let mut awaited = None;
         let (mut seen_bytes, mut is_slow) = (0, false);
+        let mut deadline = Instant::now() + PROGRESS_TIME;
         loop {
-            let arriving = paths.entry(path.clone()).or_default();
+            let arriving = paths.entry(fingerprint.to_owned()).or_default();
             arriving.connections.insert(connection);
             if arriving.staged.is_some() || arriving.is_registering {
                 return None;
             }
-            if arriving.unpacking.is_empty() || is_slow {
+            // Others may fail one after the other, so it waits only for those of the beginning.
+            let awaited = awaited.get_or_insert_with(|| arriving.unpacking.clone());
+            if is_slow || awaited.is_disjoint(&arriving.unpacking) {
                 arriving.unpacking.insert(connection);
                 return Some(arriving.unpacked_bytes.clone());
             }
             let bytes = arriving.unpacked_bytes.clone();
-            if self.changed.wait_for(&mut paths, PROGRESS_TIME).timed_out() {
+            self.changed.wait_until(&mut paths, deadline);
+            // Each change of any path ends the wait.
+            if Instant::now() >= deadline {
                 let bytes = bytes.load(Ordering::Relaxed);
                 is_slow = bytes.saturating_sub(seen_bytes) < PROGRESS_LEN;
                 seen_bytes = bytes;
+                deadline += PROGRESS_TIME;
             }
         }
     }
 
     /// Adds a path that a connection has unpacked. If another one was faster, removes the tree.
-    pub(crate) fn add(&self, staged: StagedPath, connection: u64) {
+    pub(crate) fn add(&self, staged: StagedPath, fingerprint: &str, connection: u64) {
         let mut paths = self.paths.lock();
-        let arriving = paths.entry(staged.info.path.clone()).or_default();
+        let arriving = paths.entry(fingerprint.to_owned()).or_default();
         arriving.connections.insert(connection);
         arriving.unpacking.remove(&connection);
         if arriving.staged.is_none() && !arriving.is_registering {
@@ -94,30 +103,33 @@ impl ArrivingPaths {
     }
 
     /// Notes that a connection does not unpack a path to its end. A waiting one unpacks it.
-    pub(crate) fn abandon(&self, path: &StorePath, connection: u64) {
+    pub(crate) fn abandon(&self, fingerprint: &str, connection: u64) {
         let mut paths = self.paths.lock();
-        if let Some(arriving) = paths.get_mut(path) {
+        if let Some(arriving) = paths.get_mut(fingerprint) {
             arriving.unpacking.remove(&connection);
             arriving.connections.remove(&connection);
             if arriving.connections.is_empty() {
-                paths.remove(path);
+                paths.remove(fingerprint);
             }
         }
         self.changed.notify_all();
     }
 
-    /// Registers paths that the client of a connection has sent.
+    /// Registers paths that the client of a connection has sent, given with their fingerprints. If
+    /// the client is away, leaves those that other clients have sent to their connections.
     ///
     /// Errors: those of the store that concern all paths.
     pub(crate) fn register(
         &self,
         writer: &StoreWriter,
-        wanted: &BTreeSet<StorePath>,
-        connection: u64,
+        wanted: &BTreeMap<StorePath, String>,
+        (connection, is_away): (u64, bool),
     ) -> Result<Registration, HostError> {
         let _registration = self.registration.lock();
-        let (batch, gone) = self.take(wanted);
+        let _end = EndOfRegistration(self, wanted);
+        let (batch, gone) = self.take(wanted, is_away.then_some(connection));
         let mut result = Registration::default();
+        let outcome = writer.register(batch)?;
         // Another connection has registered them, or has failed to.
         for path in gone {
             if writer.path_info(&path)?.is_none() {
@@ -128,44 +140,50 @@ impl ArrivingPaths {
                 result.failures.insert(path, error);
             }
         }
-        let outcome = match writer.register(batch) {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                self.finish(wanted);
-                return Err(error.into());
-            }
-        };
         let (late, absent) = split_missing_references(&outcome.busy, outcome.missing_references);
         for (path, error) in outcome.refused {
             result.failures.insert(path, error.into());
         }
         for staged in outcome.busy.into_iter().chain(late) {
             result.busy.insert(staged.info.path.clone());
-            self.put_back(staged, None);
+            self.put_back(staged, wanted, None);
         }
         for (staged, missing) in absent {
             let path = staged.info.path.clone();
             // The client of another connection may have sent them.
-            self.put_back(staged, Some(connection));
+            self.put_back(staged, wanted, Some(connection));
             let error = HostError::MissingReferences {
                 path: path.clone(),
                 missing,
             };
             result.failures.insert(path, error);
         }
-        self.finish(wanted);
         Ok(result)
     }
 
-    /// Takes the trees of paths for a registration. Also returns those without a tree.
-    fn take(&self, wanted: &BTreeSet<StorePath>) -> (Vec<StagedPath>, Vec<StorePath>) {
+    /// Takes the trees of paths for a registration. Also returns those without a tree. If the
+    /// client of a connection is away, takes only the paths that no other one has sent.
+    fn take(
+        &self,
+        wanted: &BTreeMap<StorePath, String>,
+        away: Option<u64>,
+    ) -> (Vec<StagedPath>, Vec<StorePath>) {
         let mut paths = self.paths.lock();
         let (mut batch, mut gone) = (Vec::new(), Vec::new());
-        for path in wanted {
-            let arriving = paths.get_mut(path);
-            match arriving.and_then(|it| Some((it.staged.take()?, &mut it.is_registering))) {
-                Some((staged, is_registering)) => {
-                    *is_registering = true;
+        for (path, fingerprint) in wanted {
+            let Some(arriving) = paths.get_mut(fingerprint) else {
+                gone.push(path.clone());
+                continue;
+            };
+            if let Some(away) = away {
+                arriving.connections.remove(&away);
+                if !arriving.connections.is_empty() {
+                    continue;
+                }
+            }
+            match arriving.staged.take() {
+                Some(staged) => {
+                    arriving.is_registering = true;
                     batch.push(staged);
                 }
                 None => gone.push(path.clone()),
@@ -175,26 +193,36 @@ impl ArrivingPaths {
     }
 
     /// Keeps a tree for a later registration, if a connection other than `failed` still wants it.
-    fn put_back(&self, staged: StagedPath, failed: Option<u64>) {
+    fn put_back(
+        &self,
+        staged: StagedPath,
+        wanted: &BTreeMap<StorePath, String>,
+        failed: Option<u64>,
+    ) {
         let mut paths = self.paths.lock();
-        if let Some(arriving) = paths.get_mut(&staged.info.path) {
+        let fingerprint = wanted.get(&staged.info.path);
+        if let Some(arriving) = fingerprint.and_then(|it| paths.get_mut(it)) {
             arriving.connections.retain(|it| Some(*it) != failed);
-            if !arriving.connections.is_empty() {
+            if failed.is_none() || !arriving.connections.is_empty() {
                 arriving.is_registering = false;
                 arriving.staged = Some(staged);
             }
         }
     }
+}
 
-    /// Forgets those of some paths whose registration has ended.
-    fn finish(&self, wanted: &BTreeSet<StorePath>) {
-        let mut paths = self.paths.lock();
-        for path in wanted {
-            if paths.get(path).is_some_and(|it| it.is_registering) {
-                paths.remove(path);
+/// Ends a registration, also after an error or a panic: forgets the paths that were not put back.
+struct EndOfRegistration<'a>(&'a ArrivingPaths, &'a BTreeMap<StorePath, String>);
+
+impl Drop for EndOfRegistration<'_> {
+    fn drop(&mut self) {
+        let mut paths = self.0.paths.lock();
+        for fingerprint in self.1.values() {
+            if paths.get(fingerprint).is_some_and(|it| it.is_registering) {
+                paths.remove(fingerprint);
             }
         }
-        self.changed.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
@@ -239,32 +267,32 @@ mod tests {
 
     use super::*;
 
-    fn path() -> StorePath {
-        StorePath::parse("00000000000000000000000000000000-a").unwrap()
-    }
+    const PATH: &str = "the fingerprint of a path";
 
     #[test]
     fn connection_waits_while_another_one_unpacks() {
         let arriving = ArrivingPaths::default();
         let [first, second] = [(); 2].map(|()| arriving.new_connection());
-        let bytes = arriving.begin(&path(), first).unwrap();
+        let bytes = arriving.begin(PATH, first).unwrap();
         let (sender, begun) = channel();
         thread::scope(|scope| {
             let arriving = &arriving;
             scope.spawn(move || {
-                let bytes = arriving.begin(&path(), second);
+                let bytes = arriving.begin(PATH, second);
                 sender.send(bytes.is_some()).unwrap();
             });
             // Five times as long as the other one waits for a slow client.
             for _ in 0..50 {
+                // Changes of other paths end no wait.
+                arriving.abandon("another path", first);
                 bytes.fetch_add(PROGRESS_LEN, Ordering::Relaxed);
                 assert!(begun.recv_timeout(PROGRESS_TIME / 10).is_err());
             }
             // The client ends, so the other one unpacks the path.
-            arriving.abandon(&path(), first);
+            arriving.abandon(PATH, first);
             assert!(begun.recv().unwrap());
         });
-        arriving.abandon(&path(), second);
+        arriving.abandon(PATH, second);
         assert!(arriving.paths.lock().is_empty());
     }
 
@@ -272,7 +300,17 @@ mod tests {
     fn connection_does_not_wait_for_a_slow_client() {
         let arriving = ArrivingPaths::default();
         let [first, second] = [(); 2].map(|()| arriving.new_connection());
-        assert!(arriving.begin(&path(), first).is_some());
-        assert!(arriving.begin(&path(), second).is_some());
+        assert!(arriving.begin(PATH, first).is_some());
+        thread::scope(|scope| {
+            let (end, ended) = channel::<()>();
+            let arriving = &arriving;
+            scope.spawn(move || {
+                while ended.recv_timeout(PROGRESS_TIME / 10).is_err() {
+                    arriving.abandon("another path", first);
+                }
+            });
+            assert!(arriving.begin(PATH, second).is_some());
+            end.send(()).unwrap();
+        });
     }
 }

@@ -30,7 +30,8 @@ pub(crate) struct Receiver<'s> {
     /// The number of this connection.
     connection: u64,
     /// The paths that the client has sent since the last registration.
-    unregistered: BTreeSet<StorePath>,
+    /// With their fingerprints.
+    unregistered: BTreeMap<StorePath, String>,
 }
 
 impl<'s> Receiver<'s> {
@@ -49,7 +50,7 @@ impl<'s> Receiver<'s> {
                 .start(),
             arriving,
             connection: arriving.new_connection(),
-            unregistered: BTreeSet::new(),
+            unregistered: BTreeMap::new(),
         })
     }
 
@@ -80,8 +81,9 @@ impl<'s> Receiver<'s> {
             return read(&mut |_| Ok(()));
         }
         let path = info.path.clone();
-        let Some(unpacked_bytes) = self.arriving.begin(&path, self.connection) else {
-            self.unregistered.insert(path);
+        let fingerprint = info.fingerprint(dir);
+        let Some(unpacked_bytes) = self.arriving.begin(&fingerprint, self.connection) else {
+            self.unregistered.insert(path, fingerprint);
             return read(&mut |_| Ok(()));
         };
         let planned = planned(info, relies_on_content_address);
@@ -98,7 +100,7 @@ impl<'s> Receiver<'s> {
                 Ok(())
             }
             Err(error) => {
-                self.arriving.abandon(&path, self.connection);
+                self.arriving.abandon(&fingerprint, self.connection);
                 Err(error)
             }
         }
@@ -239,13 +241,15 @@ impl<'s> Receiver<'s> {
     fn is_present(&self, info: &PathInfo) -> Result<bool, HostError> {
         self.writer
             .add_temp_roots([&info.path].into_iter().chain(&info.references))?;
-        let has_arrived = self.unregistered.contains(&info.path);
+        let has_arrived = self.unregistered.contains_key(&info.path);
         Ok(has_arrived || self.writer.path_info(&info.path)?.is_some())
     }
 
     fn stage(&mut self, staged: StagedPath) {
-        self.unregistered.insert(staged.info.path.clone());
-        self.arriving.add(staged, self.connection);
+        let fingerprint = staged.info.fingerprint(self.store.store_dir());
+        let path = staged.info.path.clone();
+        self.arriving.add(staged, &fingerprint, self.connection);
+        self.unregistered.insert(path, fingerprint);
     }
 
     /// Registers all paths that have arrived.
@@ -262,13 +266,19 @@ impl<'s> Receiver<'s> {
     ///
     /// Errors: those of the store that concern all paths.
     pub(crate) fn commit_each(&mut self) -> Result<BTreeMap<StorePath, HostError>, HostError> {
+        self.commit_all(false)
+    }
+
+    /// As [`Receiver::commit_each`]. If the client is away, leaves those paths to other connections
+    /// that their clients have sent, too.
+    fn commit_all(&mut self, is_away: bool) -> Result<BTreeMap<StorePath, HostError>, HostError> {
         let mut paths = std::mem::take(&mut self.unregistered);
         let mut failures = BTreeMap::new();
         while !paths.is_empty() {
-            let (writer, connection) = (self.writer, self.connection);
+            let (writer, connection) = (self.writer, (self.connection, is_away));
             let result = self.arriving.register(writer, &paths, connection)?;
             failures.extend(result.failures);
-            paths = result.busy;
+            paths.retain(|path, _| result.busy.contains(path));
             if !paths.is_empty() {
                 thread::sleep(BUSY_POLL);
             }
@@ -281,7 +291,7 @@ impl Drop for Receiver<'_> {
     /// Registers what has arrived whole, so that a client that comes back need not send it again.
     fn drop(&mut self) {
         // The client is away, or gets another error.
-        let _: Result<(), HostError> = self.commit();
+        let _: Result<_, HostError> = self.commit_all(true);
     }
 }
 

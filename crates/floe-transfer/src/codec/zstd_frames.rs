@@ -21,7 +21,6 @@ use super::Encoder;
 pub struct IdleCores {
     /// Less than 0 if more threads work than there are cores.
     idle: AtomicIsize,
-    cores: usize,
 }
 
 /// A core with a thread that works. Dropping it makes the core idle.
@@ -44,7 +43,6 @@ impl IdleCores {
     fn new(cores: usize) -> IdleCores {
         IdleCores {
             idle: AtomicIsize::new(isize::try_from(cores).unwrap_or(isize::MAX)),
-            cores,
         }
     }
 
@@ -136,7 +134,9 @@ impl<W: Write> ZstdFrames<W> {
         // One waits for a thread that ends its frame, if there is a thread.
         let waiting_max = usize::from(Arc::strong_count(&self.waiting) > 1);
         while self.waiting.lock().len() > waiting_max && self.compress_waiting() {}
-        self.write_frames(self.cores.cores.min(FRAMES_MAX))?;
+        // One for each thread and two that wait, so that a slow frame does not collect others.
+        let threads = Arc::strong_count(&self.waiting) - 1;
+        self.write_frames((threads * 2).min(FRAMES_MAX))?;
         let spare = self.spare.take();
         self.contents = spare.unwrap_or_else(|| Vec::with_capacity(ZSTD_FRAME_LEN));
         Ok(())
@@ -233,9 +233,9 @@ const FRAMES_MAX: usize = 16;
 mod tests {
     use super::*;
 
-    fn encode(contents: &[u8], cores: usize) -> Vec<u8> {
+    fn encode(contents: &[u8], count: usize) -> Vec<u8> {
         let mut output = Vec::new();
-        let cores = Arc::new(IdleCores::new(cores));
+        let cores = Arc::new(IdleCores::new(count));
         let mut encoder = ZstdFrames::new(&mut output, None, cores.clone()).unwrap();
         // Pieces that do not divide the length of a frame.
         for piece in contents.chunks(999_983) {
@@ -246,7 +246,7 @@ mod tests {
         while Arc::strong_count(&cores) > 1 {
             thread::yield_now();
         }
-        assert_eq!(cores.idle.load(Ordering::Relaxed), cores.cores as isize);
+        assert_eq!(cores.idle.load(Ordering::Relaxed), count as isize);
         output
     }
 
