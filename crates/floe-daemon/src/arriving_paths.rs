@@ -72,7 +72,7 @@ impl ArrivingPaths {
             if arriving.staged.is_some() || arriving.is_registering {
                 return None;
             }
-            // Others may fail one after the other, so it waits only for those of the beginning.
+            // A connection that begins later may fail as well, so nothing waits for it.
             let awaited = awaited.get_or_insert_with(|| arriving.unpacking.clone());
             if is_slow || awaited.is_disjoint(&arriving.unpacking) {
                 arriving.unpacking.insert(connection);
@@ -116,7 +116,7 @@ impl ArrivingPaths {
     }
 
     /// Registers paths that the client of a connection has sent, given with their fingerprints. If
-    /// the client is away, leaves those that other clients have sent to their connections.
+    /// the client is away, the connections of other clients register the paths of both.
     ///
     /// Errors: those of the store that concern all paths.
     pub(crate) fn register(

@@ -269,8 +269,8 @@ impl<'s> Receiver<'s> {
         self.commit_all(false)
     }
 
-    /// As [`Receiver::commit_each`]. If the client is away, leaves those paths to other connections
-    /// that their clients have sent, too.
+    /// As [`Receiver::commit_each`]. If the client is away, the connections of other clients
+    /// register the paths of both.
     fn commit_all(&mut self, is_away: bool) -> Result<BTreeMap<StorePath, HostError>, HostError> {
         let mut paths = std::mem::take(&mut self.unregistered);
         let mut failures = BTreeMap::new();

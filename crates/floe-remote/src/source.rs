@@ -148,8 +148,8 @@ fn query_path_info(connection: &Connection, path: StorePath, reply: NarInfoCallb
     sender.flush();
 }
 
-/// Returns the closure of some paths, as far as its metadata is here. A hostile daemon may send
-/// that of other paths.
+/// Returns the closure of some paths, as far as its metadata is here. A hostile daemon may send the
+/// metadata of other paths, too.
 fn closure_within(
     paths: &[StorePath],
     mut infos: HashMap<StorePath, PathInfo>,

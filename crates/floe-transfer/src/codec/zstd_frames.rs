@@ -134,7 +134,7 @@ impl<W: Write> ZstdFrames<W> {
         // One waits for a thread that ends its frame, if there is a thread.
         let waiting_max = usize::from(Arc::strong_count(&self.waiting) > 1);
         while self.waiting.lock().len() > waiting_max && self.compress_waiting() {}
-        // One for each thread and two that wait, so that a slow frame does not collect others.
+        // Without this limit, many frames would collect behind a slow one.
         let threads = Arc::strong_count(&self.waiting) - 1;
         self.write_frames((threads * 2).min(FRAMES_MAX))?;
         let spare = self.spare.take();
