@@ -127,18 +127,21 @@ impl HostedStore {
         })
     }
 
-    /// Returns which of some paths are valid. With `lock`, they are protected from collections
-    /// first. With `substitute`, missing ones are fetched first. A client that may only read gets
-    /// neither, as from Nix.
+    /// Returns which of some paths are valid. If the client may write, its connection protects them
+    /// from collections: Nix's `copy` sends neither the valid paths nor roots for them. With
+    /// `lock`, the reply also waits for a collection of an older Nix. With `substitute`, missing
+    /// paths are fetched first. A client that may only read gets neither, as from Nix.
     pub(crate) fn query_valid(
         &self,
         mut paths: BTreeSet<StorePath>,
         (lock, substitute): (bool, bool),
     ) -> Result<BTreeSet<StorePath>, HostError> {
-        if let (Some(writer), true) = (&self.writer, lock || substitute) {
+        if let Some(writer) = &self.writer {
             writer.add_temp_roots(paths.iter())?;
-            // A collection that began before may not know these roots.
-            writer.wait_for_gc()?;
+            if lock || substitute {
+                // A collection that began before may not know these roots.
+                writer.wait_for_gc()?;
+            }
         }
         if substitute {
             // The client sends what is missing. An unreachable cache must not prevent that.

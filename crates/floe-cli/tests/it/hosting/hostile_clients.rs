@@ -1,6 +1,7 @@
 //! Clients that a host must survive: they send without reading, add while a collection runs, and
 //! query files that are not theirs.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, Stdio};
@@ -9,23 +10,33 @@ use std::time::Duration;
 use floe_format::{StoreDir, StorePath, nar::write as nar};
 use floe_testkit::{setpriv_to_nobody, wait_until};
 use floe_wire::worker::{BuildMode, PathQuery, Reply, Request};
-use floe_wire::{ClientEvent, ClientSession, Protocol, frames};
+use floe_wire::{ClientEvent, ClientSession, Protocol, frames, serve};
 
 use super::worker_protocol::{chmod_all, wrapper};
 use super::*;
 
-/// A client of `nix-daemon --stdio`.
+/// A client of `nix-daemon --stdio`, or of `nix-store --serve`.
 struct Client {
     child: Child,
     input: Option<ChildStdin>,
+    protocol: Protocol,
     session: ClientSession,
 }
 
 impl Client {
     fn start(host: &Host<'_>) -> Client {
-        let mut command = Command::new(host.program("nix-daemon"));
+        Client::start_with(host, Protocol::Worker)
+    }
+
+    fn start_with(host: &Host<'_>, protocol: Protocol) -> Client {
+        let (program, words): (_, &[_]) = match protocol {
+            Protocol::Worker => ("nix-daemon", &["--stdio"]),
+            Protocol::Serve => ("nix-store", &["--serve", "--write"]),
+        };
+        let mut command = Command::new(host.program(program));
         hide_nix_conf(&mut command);
-        Client::of(command, &host.root())
+        command.args(words);
+        Client::of(command, &host.root(), protocol)
     }
 
     /// Starts a client of a user who does not own the store.
@@ -37,20 +48,23 @@ impl Client {
         let wrapper = wrapper(host, "nix-daemon", &conf, false);
         let scratch = host.scratch.path();
         run(Command::new("chmod").args(["-R", "a+rX"]).arg(scratch)).expect(0);
-        Client::of(Command::new(wrapper), &host.root())
+        let mut command = Command::new(wrapper);
+        command.arg("--stdio");
+        Client::of(command, &host.root(), Protocol::Worker)
     }
 
-    fn of(mut command: Command, root: &Path) -> Client {
-        command.args(["--stdio", "--store"]).arg(root);
+    fn of(mut command: Command, root: &Path, protocol: Protocol) -> Client {
+        command.arg("--store").arg(root);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut greeting = Vec::new();
-        let session = ClientSession::new(Protocol::Worker, StoreDir::default(), &mut greeting);
+        let session = ClientSession::new(protocol, StoreDir::default(), &mut greeting);
         let mut input = child.stdin.take().unwrap();
         input.write_all(&greeting).unwrap();
         Client {
             child,
             input: Some(input),
+            protocol,
             session,
         }
     }
@@ -61,7 +75,11 @@ impl Client {
 
     fn send_request(&mut self, request: &Request) {
         let mut bytes = Vec::new();
-        assert!(request.write(&mut bytes, &StoreDir::default()));
+        let dir = StoreDir::default();
+        assert!(match self.protocol {
+            Protocol::Worker => request.write(&mut bytes, &dir),
+            Protocol::Serve => serve::write_request(request, &mut bytes, &dir),
+        });
         self.session.expect(request.reply_kind());
         self.send(&bytes);
     }
@@ -103,6 +121,37 @@ fn add_tree(name: &str) -> Request {
         references: [].into(),
         repair: false,
     }
+}
+
+/// Nix's `copy` asks which paths are valid, and later sends the others. It protects none of them.
+#[test]
+fn collection_spares_paths_whose_validity_was_queried() {
+    with_hosts(|host| {
+        for protocol in [Protocol::Worker, Protocol::Serve] {
+            let original = host.corpus.store().display().to_string();
+            let uri = host.uri("ssh-ng", "nix-daemon");
+            run(host.nix_copy(&original, &uri).arg("--no-check-sigs")).expect(0);
+            let mut client = Client::start_with(host, protocol);
+            let paths = host.corpus.paths.iter();
+            let paths: BTreeSet<_> = paths
+                .map(|it| StoreDir::default().parse(it).unwrap())
+                .collect();
+            client.send_request(&Request::QueryValidPaths {
+                paths: paths.clone(),
+                substitute: false,
+                lock: false,
+            });
+            assert_eq!(client.reply(), Ok(Reply::Paths(paths.clone())));
+            host.nix.store(&host.root(), ["--gc"]);
+            host.nix.verify(&host.root(), paths.len());
+            drop(client);
+            let freed = host.nix.store(&host.root(), ["--gc"]);
+            assert!(
+                freed.contains(&format!("{} store paths deleted", paths.len())),
+                "{freed}"
+            );
+        }
+    });
 }
 
 #[test]
