@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
-use floe_transfer::codec::{self, IdleCores};
+use floe_transfer::codec;
 use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
     ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts,
@@ -49,8 +49,6 @@ pub struct BinaryCacheWriter {
     keys: Vec<SecretKey>,
     /// Ends the examination of paths, and not a commit: staged paths still become valid.
     cancel: Cancel,
-    /// The cores that may compress frames.
-    cores: Arc<IdleCores>,
     /// Whether the cache existed when it was opened.
     existed: bool,
     /// NARs that are in the cache or on their way to it, until their narinfos are published.
@@ -127,11 +125,6 @@ impl BinaryCacheWriter {
         })?;
         Ok(BinaryCacheWriter {
             storage,
-            cores: Arc::new(if options.parallel_compression {
-                IdleCores::default()
-            } else {
-                IdleCores::none()
-            }),
             options: options.clone(),
             existed: info.is_some(),
             store_dir: info.map_or(store_dir, |info| info.store_dir),
@@ -261,7 +254,7 @@ impl Target for BinaryCacheWriter {
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
-        let mut staged = write_nar_file((&*self.storage, &self.cores), &self.options, nar)?;
+        let mut staged = write_nar_file(&*self.storage, &self.options, nar)?;
         if self.has_records() {
             staged.wait_until_whole()?;
             let record = staged.narinfo.to_text(&self.store_dir);

@@ -14,9 +14,11 @@
 //!    second thread hashes such a message (*offloaded*), while the worker decodes and writes it.
 //!
 //! On other CPUs, and if the caller chooses the number of messages at once, there are only
-//! sequential workers.
+//! sequential workers. A second thread then hashes a large message as soon as a core is idle: at
+//! the end of a copy, fewer messages than cores are left.
 
 mod batched;
+mod large;
 mod offloaded;
 mod scheduler;
 
@@ -25,9 +27,11 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::Sha256;
+use crate::idle_cores::{BusyCore, IdleCores};
 use crate::lanes;
 
 use batched::BatchedStream;
+use large::LargeStream;
 use offloaded::OffloadedStream;
 use scheduler::LaneScheduler;
 
@@ -39,19 +43,24 @@ pub struct HashPool {
     scheduler: Option<Arc<LaneScheduler>>,
     /// A message that is longer, in bytes, is hashed by a second thread.
     offload_above: u64,
+    /// The cores without a worker. The batched workers together have one.
+    idle_cores: Arc<IdleCores>,
 }
 
 /// The right to start one worker, on the thread that will run it.
 #[derive(Debug)]
 pub struct WorkerTicket(Worker);
 
-/// A running worker. Dropping it gives its core to the batched workers.
+/// A running worker. Dropping it gives its core to the batched workers, or makes the core idle.
 #[derive(Debug)]
 pub struct Worker {
     scheduler: Option<Arc<LaneScheduler>>,
     /// The slot of a batched worker.
     slot: Option<usize>,
     offload_above: u64,
+    idle_cores: Arc<IdleCores>,
+    /// The core of a running worker, or of all batched ones.
+    core: Option<Arc<BusyCore>>,
 }
 
 impl HashPool {
@@ -83,11 +92,14 @@ impl HashPool {
 
     /// Makes a pool of `jobs` sequential workers; `None` means one for each core.
     pub fn sequential(messages: usize, jobs: Option<NonZeroUsize>) -> HashPool {
+        let machine = cores();
+        let cores = jobs.unwrap_or(machine);
         HashPool {
             messages,
-            cores: jobs.unwrap_or_else(cores).get(),
+            cores: cores.get(),
             scheduler: None,
             offload_above: u64::MAX,
+            idle_cores: Arc::new(IdleCores::new(cores.min(machine).get())),
         }
     }
 
@@ -140,11 +152,14 @@ impl HashPool {
             }
         };
         let slots = (0..sequential).map(|_| None).chain((0..batched).map(Some));
-        slots.map(|slot| {
+        let batched_core = (batched > 0).then(|| Arc::new(self.idle_cores.occupy()));
+        slots.map(move |slot| {
             WorkerTicket(Worker {
                 scheduler: self.scheduler.clone(),
                 slot,
                 offload_above: self.offload_above,
+                idle_cores: self.idle_cores.clone(),
+                core: slot.and(batched_core.clone()),
             })
         })
     }
@@ -156,7 +171,9 @@ fn cores() -> NonZeroUsize {
 
 impl WorkerTicket {
     /// Starts the worker on the calling thread. A batched worker waits for the processor first.
-    pub fn start(self) -> Worker {
+    pub fn start(mut self) -> Worker {
+        let core = self.0.core.take();
+        self.0.core = core.or_else(|| Some(self.0.idle_cores.occupy().into()));
         if let (Some(scheduler), Some(slot)) = (&self.0.scheduler, self.0.slot) {
             scheduler.acquire_processor(slot);
         }
@@ -168,6 +185,11 @@ impl Worker {
     /// Whether the worker takes the smallest messages, not the largest.
     pub fn takes_smallest(&self) -> bool {
         self.slot.is_some()
+    }
+
+    /// The cores that the other workers do not need.
+    pub fn idle_cores(&self) -> &Arc<IdleCores> {
+        &self.idle_cores
     }
 
     /// Returns the stream for a message of `len` bytes.
@@ -186,7 +208,11 @@ impl Worker {
                 StreamKind::Batched(BatchedStream::new(scheduler, slot, buffer_len))
             }
             _ if len > self.offload_above => {
-                OffloadedStream::start().map_or_else(StreamKind::direct, StreamKind::Offloaded)
+                OffloadedStream::start(Sha256::new(), self.idle_cores.occupy())
+                    .map_or_else(StreamKind::direct, StreamKind::Offloaded)
+            }
+            _ if len > OFFLOAD_LEN_MIN => {
+                StreamKind::Large(LargeStream::new(len, &self.idle_cores))
             }
             _ => StreamKind::direct(),
         })
@@ -217,6 +243,7 @@ pub struct Stream(StreamKind);
 #[derive(Debug)]
 enum StreamKind {
     Direct(Sha256),
+    Large(LargeStream),
     Offloaded(OffloadedStream),
     Batched(BatchedStream),
 }
@@ -238,6 +265,7 @@ impl Stream {
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             StreamKind::Direct(hasher) => hasher.update(bytes),
+            StreamKind::Large(stream) => stream.update(bytes),
             StreamKind::Offloaded(stream) => stream.update(bytes),
             StreamKind::Batched(stream) => stream.update(bytes),
         }
@@ -247,6 +275,7 @@ impl Stream {
     pub fn finish(self) -> [u8; 32] {
         match self.0 {
             StreamKind::Direct(hasher) => hasher.finish(),
+            StreamKind::Large(stream) => stream.finish(),
             StreamKind::Offloaded(stream) => stream.finish(),
             StreamKind::Batched(stream) => stream.finish(),
         }

@@ -11,6 +11,7 @@
 //! - `blake3`, the reference implementation.
 
 pub mod hash_pool;
+pub mod idle_cores;
 pub mod lanes;
 
 use md5::Digest as _;

@@ -3,9 +3,14 @@
 //! A decoder reads all frames, blocks, streams or members of a body, not only the first, and fails
 //! on any other data.
 
+mod arriving_frame;
 mod budget;
+mod frame_queue;
 mod window;
+mod zstd_decoder;
 mod zstd_frames;
+mod zstd_header;
+mod zstd_stream;
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -15,7 +20,9 @@ use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
 pub use window::window_len;
-pub use zstd_frames::{BusyCore, IdleCores, ZSTD_FRAME_LEN, ZstdFrames};
+pub use zstd_decoder::ZstdDecoder;
+pub(crate) use zstd_decoder::has_zstd_frames;
+pub use zstd_frames::{ZSTD_FRAME_LEN, ZstdFrames};
 
 /// Returns a decoder of a compressed body, or `None` if floe has none for the compression. The
 /// decoder keeps at most `window` bytes, but at least a small window, and fails if it needs more.
@@ -24,12 +31,13 @@ pub fn decoder<'a, R: BufRead + 'a>(
     mut body: R,
     window: u64,
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
-    let window = window.clamp(SMALL_WINDOW_LEN, WINDOW_LEN_MAX);
+    let window_log = zstd_window_log(window);
+    let window = usable_window(window);
     Ok(Some(match compression {
         Compression::None => Box::new(body),
         Compression::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
-            decoder.window_log_max(window.next_power_of_two().ilog2())?;
+            decoder.window_log_max(window_log)?;
             Box::new(decoder)
         }
         Compression::Xz => {
@@ -56,6 +64,15 @@ pub fn decoder<'a, R: BufRead + 'a>(
         Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(body))),
         Compression::Unsupported(_) => return Ok(None),
     }))
+}
+
+fn usable_window(window: u64) -> u64 {
+    window.clamp(SMALL_WINDOW_LEN, WINDOW_LEN_MAX)
+}
+
+/// Returns the logarithm of a window for a decoder of zstd.
+fn zstd_window_log(window: u64) -> u32 {
+    usable_window(window).next_power_of_two().ilog2()
 }
 
 /// Returns an encoder that writes to `output`, or `None` if floe has none for the compression.

@@ -7,16 +7,18 @@
 //! 3. It hashes this chunk and writes it to the target's sink.
 //! 4. At the end of the NAR it reads the body to *its* end, and compares sizes and hashes.
 //!
-//! All steps run on one thread, chunk by chunk, so that a chunk stays in the processor's cache.
+//! All steps run on one thread, chunk by chunk, so that a chunk stays in the processor's cache. At
+//! the end of a copy, when cores are idle, other threads decompress frames of zstd and hash large
+//! NARs.
 
-use std::io::{self, BufRead as _, Read as _};
+use std::io::{self, BufRead, Read as _};
 use std::path::Path;
 
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
 use floe_hash::hash_pool::Worker;
 use floe_store::StoreError;
 
-use crate::codec::{self, DecoderBudget};
+use crate::codec::{self, DecoderBudget, ZstdDecoder, has_zstd_frames};
 use crate::error::Error;
 use crate::events::{Event, EventSink};
 use crate::nar_stream::{Body, BodyReader, NarStream, WriteChunk};
@@ -289,15 +291,22 @@ impl<'a> IncomingNar<'a> {
         self.check_format(head)?;
         // A body that does not declare its window may need the largest one.
         let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
+        let nar_size = self.path.narinfo.info.nar_size;
+        let has_frames = compression == Compression::Zstd && has_zstd_frames(head, nar_size);
         let NarContext {
             decoder_budget,
             worker,
             ..
         } = self.context;
-        let nar_size = self.path.narinfo.info.nar_size;
         let wait = || worker.yield_core_while(|| decoder_budget.acquire(window, nar_size));
         let permit = decoder_budget.try_acquire(window, nar_size);
         let _permit = permit.unwrap_or_else(wait);
+        if has_frames {
+            let cores = worker.idle_cores().clone();
+            let limits = (window, nar_size);
+            let decoder = ZstdDecoder::new(reader, limits, decoder_budget, cores);
+            return self.write_pieces(decoder, verifier, sink);
+        }
         let decoder = codec::decoder(compression, reader, window);
         let decoder = decoder.map_err(|e| self.decode_error(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::Unsupported {
@@ -319,6 +328,25 @@ impl<'a> IncomingNar<'a> {
         };
         std::mem::swap(&mut self.scratch, &mut scratch);
         written
+    }
+
+    /// Writes the pieces of a decoder that has them in its own memory.
+    fn write_pieces<S: NarSink>(
+        &mut self,
+        mut decoder: impl BufRead,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut S,
+    ) -> Result<(), Error> {
+        loop {
+            let piece = timed(&mut self.times.decode, || decoder.fill_buf());
+            let piece = piece.map_err(|error| self.decode_error(error))?;
+            let len = piece.len();
+            if len == 0 {
+                return Ok(());
+            }
+            self.write_chunk(piece, verifier, sink)?;
+            decoder.consume(len);
+        }
     }
 
     /// Fails if a body begins like a file of another compression than the narinfo says.

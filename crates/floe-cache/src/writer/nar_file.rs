@@ -12,8 +12,9 @@ use floe_format::nar::read::{NarError, NarEvent, NarReader};
 use floe_format::{Compression, Hash, NarInfo, StorePath, nix32};
 use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
+use floe_hash::idle_cores::IdleCores;
 use floe_store::StoreError;
-use floe_transfer::codec::{self, Encoder, IdleCores, ZSTD_FRAME_LEN, ZstdFrames};
+use floe_transfer::codec::{self, Encoder, ZSTD_FRAME_LEN, ZstdFrames};
 use floe_transfer::{
     Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk, random_number,
 };
@@ -46,11 +47,10 @@ impl StagedNar {
 
 /// Writes a NAR into a file of the cache.
 pub(super) fn write_nar_file(
-    (storage, cores): (&dyn WriteStorage, &Arc<IdleCores>),
+    storage: &dyn WriteStorage,
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
 ) -> Result<StagedNar, Error> {
-    let _core = cores.occupy();
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
     let plan = ObjectPlan {
@@ -67,7 +67,7 @@ pub(super) fn write_nar_file(
         hasher,
         len: 0,
     };
-    let tree = compress((options, cores), nar, (&mut output, &place))?;
+    let tree = compress(options, nar, (&mut output, &place))?;
     let object = output.object.into_inner();
     let object = object.map_err(|error| write_error(&place)(error.into_error()))?;
     let file_hash = Hash::sha256(output.hasher.finish());
@@ -109,7 +109,7 @@ fn nar_url(file_hash: &Hash, compression: Compression) -> String {
 
 /// Writes the NAR into `output`. Returns the tree if the options need it.
 fn compress(
-    (options, cores): (&CacheWriteOptions, &Arc<IdleCores>),
+    options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
     (output, path): (&mut HashedObject, &Path),
 ) -> Result<Option<Node>, Error> {
@@ -117,7 +117,12 @@ fn compress(
     let has_frames =
         options.compression == Compression::Zstd && narinfo.info.nar_size > ZSTD_FRAME_LEN as u64;
     let encoder = if has_frames {
-        let frames = ZstdFrames::new(output, options.level, cores.clone());
+        let cores = if options.parallel_compression {
+            nar.worker().idle_cores().clone()
+        } else {
+            Arc::new(IdleCores::none())
+        };
+        let frames = ZstdFrames::new(output, options.level, cores);
         frames.map(|frames| Some(Box::new(frames) as Box<dyn Encoder>))
     } else {
         codec::encoder(options.compression, options.level, output)

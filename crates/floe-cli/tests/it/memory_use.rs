@@ -5,12 +5,14 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir};
+use floe_hash::idle_cores::IdleCores;
 use floe_testkit::{XorShift, corpora, nars, nginx, run, scratch, synthetic_cache};
-use floe_transfer::codec;
+use floe_transfer::codec::{self, Encoder as _, ZstdFrames};
 
 use crate::support::floe;
 
@@ -69,21 +71,35 @@ fn install_uses_less_than_160_mib() {
 /// Creates a cache of `count` paths with the same large contents, whose bodies workers decode more
 /// slowly than a local server sends them. Their windows have 8 MiB.
 fn create_cache_of_large_paths(directory: &Path, count: usize) {
-    let mut random = XorShift(1);
-    let mut word = |_| random.below(usize::MAX).to_le_bytes();
-    let words: Vec<[u8; 8]> = (0..1 << 13).map(&mut word).collect();
-    // The encoder finds each word shortly before, so this is fast.
-    let word = |_| words[random.below(words.len())];
-    let contents: Vec<u8> = (0..NAR_LEN / 8).flat_map(word).collect();
+    let contents = contents(NAR_LEN);
     let (nar, mut body) = (nars::file(&contents), Vec::new());
     let mut encoder = codec::encoder(Compression::Xz, Some(5), &mut body)
         .unwrap()
         .unwrap();
     encoder.write_all(&nar).unwrap();
     encoder.finish().unwrap();
+    create_cache(directory, count, (&nar, &body, Compression::Xz));
+}
+
+/// Returns contents that an encoder compresses fast.
+fn contents(len: usize) -> Vec<u8> {
+    let mut random = XorShift(1);
+    let mut word = |_| random.below(usize::MAX).to_le_bytes();
+    let words: Vec<[u8; 8]> = (0..1 << 13).map(&mut word).collect();
+    // The encoder finds each word shortly before, so this is fast.
+    let word = |_| words[random.below(words.len())];
+    (0..len / 8).flat_map(word).collect()
+}
+
+/// Creates a cache of `count` paths, each with the same NAR. Each refers to the one before it.
+fn create_cache(
+    directory: &Path,
+    count: usize,
+    (nar, body, compression): (&[u8], &[u8], Compression),
+) {
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
-    fs::write(directory.join("nar.xz"), &body).unwrap();
+    fs::write(directory.join("nar"), body).unwrap();
     for number in 0..count {
         let path = synthetic_cache::path(number);
         let reference = number.checked_sub(1).map(synthetic_cache::path);
@@ -91,7 +107,7 @@ fn create_cache_of_large_paths(directory: &Path, count: usize) {
         let narinfo = NarInfo {
             info: PathInfo {
                 path,
-                nar_hash: Hash::sha256(floe_hash::sha256(&nar)),
+                nar_hash: Hash::sha256(floe_hash::sha256(nar)),
                 nar_size: nar.len() as u64,
                 references: reference.into_iter().collect(),
                 deriver: None,
@@ -100,9 +116,9 @@ fn create_cache_of_large_paths(directory: &Path, count: usize) {
                 registration_time: None,
                 ultimate: false,
             },
-            url: "nar.xz".into(),
-            compression: Compression::Xz,
-            file_hash: Some(Hash::sha256(floe_hash::sha256(&body))),
+            url: "nar".into(),
+            compression,
+            file_hash: Some(Hash::sha256(floe_hash::sha256(body))),
             file_size: Some(body.len() as u64),
         };
         fs::write(file, narinfo.to_text(&StoreDir::default())).unwrap();
@@ -122,6 +138,31 @@ fn install_with_16_jobs_uses_less_than_240_mib() {
     command.arg("--root").arg(&root).arg(last.as_str());
     let max = run_and_measure(&mut command);
     assert!(max < 240 * MIB, "{max}");
+}
+
+/// Idle cores decompress the frames of the last path.
+#[test]
+fn install_of_large_frames_uses_what_the_documents_say() {
+    let scratch = scratch();
+    let (cache, root) = (scratch.join("cache"), scratch.join("root"));
+    let (nar, mut body) = (
+        nars::file(&contents(12 * codec::ZSTD_FRAME_LEN)),
+        Vec::new(),
+    );
+    let no_cores = Arc::new(IdleCores::none());
+    let mut encoder = Box::new(ZstdFrames::new(&mut body, Some(1), no_cores).unwrap());
+    encoder.write_all(&nar).unwrap();
+    encoder.finish().unwrap();
+    create_cache(&cache, 2, (&nar, &body, Compression::Zstd));
+    let from = format!("file://{}", cache.display());
+    let mut command = floe(["install", "--from", &from, "--no-check-sigs", "--root"]);
+    command.arg(&root).arg(synthetic_cache::path(1).as_str());
+    let max = run_and_measure(&mut command);
+    let cores = thread::available_parallelism().unwrap().get() as u64;
+    let frames = (64 + 24 * cores).min(512) * MIB;
+    assert!(max < 160 * MIB + frames, "{max}");
+    // At least one frame was in memory as a whole.
+    assert!(cores == 1 || max > 32 * MIB, "{max}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! A stream that a second thread hashes, so that a large message uses two cores.
 
 use std::mem;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use crate::Sha256;
+use crate::idle_cores::BusyCore;
 
 use super::{BUFFER_LEN, fill_buffers};
 
@@ -17,20 +18,12 @@ pub(super) struct OffloadedStream {
 }
 
 impl OffloadedStream {
-    /// Starts the second thread. Returns `None` if the system refuses it.
-    pub(super) fn start() -> Option<OffloadedStream> {
-        let (full, to_hash) = mpsc::sync_channel::<Vec<u8>>(QUEUED_BUFFERS_MAX);
+    /// Starts the second thread, which continues with `hasher`. Returns `None` if the system
+    /// refuses it.
+    pub(super) fn start(hasher: Sha256, core: BusyCore) -> Option<OffloadedStream> {
+        let (full, to_hash) = mpsc::sync_channel(QUEUED_BUFFERS_MAX);
         let (return_buffer, empty) = mpsc::channel();
-        let hash = move || {
-            let mut hasher = Sha256::new();
-            for mut buffer in to_hash {
-                hasher.update(&buffer);
-                buffer.clear();
-                // At the end the stream does not need its buffers back.
-                let _ = return_buffer.send(buffer);
-            }
-            hasher
-        };
+        let hash = move || hash_buffers(hasher, core, &to_hash, &return_buffer);
         let thread = thread::Builder::new().name("floe-hash".into()).spawn(hash);
         Some(OffloadedStream {
             full,
@@ -60,6 +53,32 @@ impl OffloadedStream {
         drop(self.full);
         // The thread does not panic. If it did, the digest would match no message.
         self.thread.join().unwrap_or_default().finish()
+    }
+}
+
+/// Hashes buffers until there are no more. While the thread waits, its core is idle.
+fn hash_buffers(
+    mut hasher: Sha256,
+    core: BusyCore,
+    to_hash: &Receiver<Vec<u8>>,
+    return_buffer: &Sender<Vec<u8>>,
+) -> Sha256 {
+    let idle_cores = core.idle_cores().clone();
+    let mut core = Some(core);
+    loop {
+        let next = to_hash.try_recv().or_else(|_| {
+            drop(core.take());
+            let next = to_hash.recv();
+            core = Some(idle_cores.occupy());
+            next
+        });
+        let Ok(mut buffer) = next else {
+            return hasher;
+        };
+        hasher.update(&buffer);
+        buffer.clear();
+        // At the end the stream does not need its buffers back.
+        let _ = return_buffer.send(buffer);
     }
 }
 

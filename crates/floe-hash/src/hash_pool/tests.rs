@@ -14,7 +14,19 @@ fn with_scheduler(messages: usize, cores: usize) -> HashPool {
 }
 
 fn sequential(messages: usize, cores: usize) -> HashPool {
-    HashPool::sequential(messages, NonZeroUsize::new(cores))
+    HashPool {
+        // As on a machine with so many cores.
+        idle_cores: Arc::new(IdleCores::new(cores)),
+        ..HashPool::sequential(messages, NonZeroUsize::new(cores))
+    }
+}
+
+#[test]
+fn more_jobs_than_cores_leave_no_core_idle() {
+    let pool = HashPool::sequential(40, NonZeroUsize::new(cores().get() + 1));
+    let workers: Vec<Worker> = pool.tickets().map(WorkerTicket::start).collect();
+    assert_eq!(workers.len(), cores().get() + 1);
+    assert_eq!(pool.idle_cores.count(), -1);
 }
 
 fn suited<const N: usize>(lens: [u64; N], cores: usize) -> HashPool {
@@ -148,4 +160,45 @@ fn message_above_core_share_is_offloaded() {
     assert_eq!(suited([large, 1000], 1).offload_above, u64::MAX);
     let is_offloaded = suited([large, 1000], 2).offload_above < large;
     assert_eq!(is_offloaded, lanes::are_preferred());
+}
+
+#[test]
+fn idle_core_hashes_the_rest_of_a_large_message() {
+    let len = 3 * OFFLOAD_LEN_MIN as usize + 77;
+    let message = message(len, 5);
+    let pool = sequential(2, 2);
+    let mut workers = pool.tickets().map(WorkerTicket::start);
+    let (worker, other) = (workers.next().unwrap(), workers.next().unwrap());
+    let mut stream = LargeStream::new(len as u64, worker.idle_cores());
+    let (first, rest) = message.split_at(OFFLOAD_LEN_MIN as usize);
+    for part in first.chunks(30_001) {
+        stream.update(part);
+    }
+    assert!(!stream.is_offloaded(), "both cores have a worker");
+    drop(other);
+    for part in rest.chunks(30_001) {
+        stream.update(part);
+    }
+    assert!(stream.is_offloaded());
+    assert_eq!(stream.finish(), crate::sha256(&message));
+    assert_eq!(pool.idle_cores.count(), 1);
+    drop(worker);
+    assert_eq!(pool.idle_cores.count(), 2);
+    // With one core, a second thread would not help.
+    let pool = sequential(1, 1);
+    let worker = pool.tickets().next().unwrap().start();
+    let mut stream = LargeStream::new(len as u64, worker.idle_cores());
+    stream.update(&message);
+    stream.update(&message);
+    assert!(!stream.is_offloaded());
+}
+
+#[test]
+fn batched_workers_have_one_core_together() {
+    let pool = with_scheduler(40, 3);
+    let workers: Vec<Worker> = pool.tickets().take(3).map(WorkerTicket::start).collect();
+    assert_eq!(pool.idle_cores.count(), 0);
+    assert_eq!(workers.iter().filter(|it| it.takes_smallest()).count(), 1);
+    drop(workers);
+    assert_eq!(pool.idle_cores.count(), 3);
 }

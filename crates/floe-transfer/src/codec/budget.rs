@@ -4,6 +4,12 @@
 //! windows of all workers of a copy without `--jobs`. With more workers, those that decode large
 //! NARs wait for each other. Larger windows share a second budget, so that a cache that declares
 //! them does not fill the memory.
+//!
+//! A third budget is for the frames that several cores decompress at once. A decoder that finds no
+//! room there decompresses its frames one after the other.
+
+use std::sync::Arc;
+use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -14,12 +20,20 @@ use super::WINDOW_LEN_MAX;
 pub struct DecoderBudget {
     small: Budget,
     large: Budget,
+    frames: Arc<Budget>,
 }
 
 /// A part of the budget. Dropping it returns the part.
 #[derive(Debug)]
 pub struct BudgetPermit<'a> {
     budget: &'a Budget,
+    len: u64,
+}
+
+/// A part of the budget of frames, which a thread may keep.
+#[derive(Debug)]
+pub(super) struct FramePermit {
+    budget: Arc<Budget>,
     len: u64,
 }
 
@@ -31,7 +45,16 @@ impl DecoderBudget {
         DecoderBudget {
             small: Budget::new(workers * SMALL_WINDOW_LEN),
             large: Budget::new(WINDOW_LEN_MAX),
+            frames: Arc::new(Budget::new(frames_len_max())),
         }
+    }
+
+    /// Returns a permit for a frame of `len` bytes, compressed and decompressed, if there is room.
+    pub(super) fn try_acquire_frame(&self, len: u64) -> Option<FramePermit> {
+        self.frames.try_take(len).then(|| FramePermit {
+            budget: self.frames.clone(),
+            len,
+        })
     }
 
     /// Returns a permit for a decoder with a window of `window` bytes and an output of `output`
@@ -76,9 +99,20 @@ impl Budget {
     }
 
     fn try_acquire(&self, len: u64) -> Option<BudgetPermit<'_>> {
+        self.try_take(len)
+            .then(|| BudgetPermit { budget: self, len })
+    }
+
+    fn try_take(&self, len: u64) -> bool {
         let mut free = self.free.lock();
-        *free = free.checked_sub(len)?;
-        Some(BudgetPermit { budget: self, len })
+        let rest = free.checked_sub(len);
+        *free = rest.unwrap_or(*free);
+        rest.is_some()
+    }
+
+    fn give_back(&self, len: u64) {
+        *self.free.lock() += len;
+        self.released.notify_all();
     }
 
     fn acquire(&self, len: u64) -> BudgetPermit<'_> {
@@ -91,10 +125,39 @@ impl Budget {
 
 impl Drop for BudgetPermit<'_> {
     fn drop(&mut self) {
-        *self.budget.free.lock() += self.len;
-        self.budget.released.notify_all();
+        self.budget.give_back(self.len);
     }
 }
+
+impl FramePermit {
+    /// Gives back all but `len` bytes.
+    pub(super) fn shrink(&mut self, len: u64) {
+        let unused = self.len.saturating_sub(len);
+        self.budget.give_back(unused);
+        self.len -= unused;
+    }
+}
+
+#[cfg(test)]
+impl DecoderBudget {
+    pub(super) fn free_for_frames(&self) -> u64 {
+        *self.frames.free.lock()
+    }
+}
+
+impl Drop for FramePermit {
+    fn drop(&mut self) {
+        self.budget.give_back(self.len);
+    }
+}
+
+/// The memory for frames on this machine: 64 MiB and 24 MiB for each core, at most 512 MiB.
+fn frames_len_max() -> u64 {
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    (64 * MIB + cores * 24 * MIB).min(512 * MIB)
+}
+
+const MIB: u64 = 1024 * 1024;
 
 /// The largest window that needs no permit of the large budget, in bytes: that of `xz -6` and
 /// `zstd -19`, and so of all caches that Nix writes.
@@ -110,7 +173,6 @@ mod tests {
 
     use super::*;
 
-    const MIB: u64 = 1024 * 1024;
     const MANY: u64 = u64::MAX;
 
     #[test]

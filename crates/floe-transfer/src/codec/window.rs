@@ -1,34 +1,22 @@
 //! The window of a compressed body, from its first bytes.
 //!
-//! Sources: RFC 8878, section 3.1.1.1 (zstd); the .xz file format 1.2.1, sections 2.1.1, 3.1 and
+//! Sources: `zstd_header`; the .xz file format 1.2.1, sections 2.1.1, 3.1 and
 //! 5.3.1; the header of .lzma as liblzma documents it; RFC 7932, section 9.1 (brotli).
 
 use floe_format::Compression;
+
+use super::zstd_header::{ZstdHeader, little_endian};
 
 /// Returns the window of the first frame, block or stream of a body, in bytes: 0 for compressions
 /// whose windows are always small, `None` if the bytes do not contain it or are invalid.
 pub fn window_len(compression: Compression, head: &[u8]) -> Option<u64> {
     match compression {
-        Compression::Zstd => zstd(head),
+        Compression::Zstd => ZstdHeader::parse(head).map(|header| header.window),
         Compression::Xz => xz(head),
         Compression::Lzma => lzma(head),
         Compression::Brotli => brotli(head),
         _ => Some(0),
     }
-}
-
-fn zstd(head: &[u8]) -> Option<u64> {
-    let (descriptor, rest) = head.strip_prefix(&ZSTD_MAGIC)?.split_first()?;
-    if descriptor & ZSTD_SINGLE_SEGMENT == 0 {
-        let window = rest.first()?;
-        let base = 1 << (10 + (window >> 3));
-        return Some(base + base / 8 * u64::from(window & 7));
-    }
-    // The window is as large as the content. The size follows the dictionary ID.
-    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
-    let (size_len, offset) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
-    let size = rest.get(dictionary_len..)?.get(..size_len)?;
-    Some(little_endian(size) + offset)
 }
 
 fn xz(head: &[u8]) -> Option<u64> {
@@ -85,13 +73,6 @@ fn brotli(head: &[u8]) -> Option<u64> {
     Some((1 << bits) - 16)
 }
 
-fn little_endian(bytes: &[u8]) -> u64 {
-    let bytes = bytes.iter().rev();
-    bytes.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-}
-
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-const ZSTD_SINGLE_SEGMENT: u8 = 0x20;
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 /// The length of the stream flags with their checksum.
 const XZ_FLAGS_LEN: usize = 6;

@@ -7,62 +7,14 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
+use floe_hash::idle_cores::{BusyCore, IdleCores};
 use parking_lot::Mutex;
 use zstd::bulk::Compressor;
 
 use super::Encoder;
-
-/// The cores that have nothing else to do.
-#[derive(Debug)]
-pub struct IdleCores {
-    /// Less than 0 if more threads work than there are cores.
-    idle: AtomicIsize,
-}
-
-/// A core with a thread that works. Dropping it makes the core idle.
-#[derive(Debug)]
-pub struct BusyCore(Arc<IdleCores>);
-
-impl Default for IdleCores {
-    /// All cores of this machine.
-    fn default() -> IdleCores {
-        IdleCores::new(thread::available_parallelism().map_or(1, usize::from))
-    }
-}
-
-impl IdleCores {
-    /// No core: the calling thread compresses all frames.
-    pub fn none() -> IdleCores {
-        IdleCores::new(0)
-    }
-
-    fn new(cores: usize) -> IdleCores {
-        IdleCores {
-            idle: AtomicIsize::new(isize::try_from(cores).unwrap_or(isize::MAX)),
-        }
-    }
-
-    /// Notes that the calling thread works, also if no core is idle.
-    pub fn occupy(self: &Arc<IdleCores>) -> BusyCore {
-        self.idle.fetch_sub(1, Ordering::Relaxed);
-        BusyCore(self.clone())
-    }
-
-    fn try_occupy(self: &Arc<IdleCores>) -> Option<BusyCore> {
-        let core = self.occupy();
-        (self.idle.load(Ordering::Relaxed) >= 0).then_some(core)
-    }
-}
-
-impl Drop for BusyCore {
-    fn drop(&mut self) {
-        self.0.idle.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Compresses frames on idle cores and on the calling thread.
 pub struct ZstdFrames<W> {
@@ -246,7 +198,7 @@ mod tests {
         while Arc::strong_count(&cores) > 1 {
             thread::yield_now();
         }
-        assert_eq!(cores.idle.load(Ordering::Relaxed), count as isize);
+        assert_eq!(cores.count(), count as isize);
         output
     }
 
