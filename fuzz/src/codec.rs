@@ -17,8 +17,8 @@ pub fn check_zstd_frames(data: &[u8]) {
     for (cores, piece_len) in [(0, 1), (1, 7), (3, data.len().max(1))] {
         match (decode(data, cores, piece_len), &alone) {
             (Ok(contents), Ok(expected)) => assert!(contents == *expected, "{cores} cores"),
-            (Ok(_), Err(error)) => panic!("only {cores} cores decode it: {error}"),
-            // Only a decoder of whole frames compares every contents with the declared length.
+            // zstd compares the contents with the declared length only if it has the whole frame.
+            (Ok(_), Err(error)) => assert!(LENGTH_ERRORS.contains(&&**error), "{error}"),
             (Err(error), Ok(_)) => assert!(LENGTH_ERRORS.contains(&&*error), "{error}"),
             (Err(_), Err(_)) => {}
         }

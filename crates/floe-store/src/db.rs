@@ -7,6 +7,7 @@
 
 mod busy;
 mod closure_references;
+mod closure_rows;
 mod copied;
 mod damaged_rows;
 mod immutable;
@@ -22,6 +23,7 @@ mod tables;
 mod write;
 
 pub(crate) use busy::BusyPolicy;
+pub(crate) use closure_rows::{ClosureRow, ClosureRows};
 pub use damaged_rows::{DamagedRow, Table};
 pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::AccessMode;

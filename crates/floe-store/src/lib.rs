@@ -43,8 +43,8 @@ pub use locks::{LockWait, open_lock_file};
 pub use options::WriteOptions;
 pub use progress::Progress;
 pub use query::{
-    BuildLog, ClosureSize, Damage, HashPartIndex, IndexCursor, IndexDelta, LiveStore, ProblemCause,
-    ReferenceGraph, StoreReader, Verification, VerifyProblem, find_logged_derivation,
+    BuildLog, ClosureSize, Damage, GraphPath, HashPartIndex, IndexCursor, IndexDelta, LiveStore,
+    ProblemCause, ReferenceGraph, StoreReader, Verification, VerifyProblem, find_logged_derivation,
     references_first,
 };
 pub use roots::{

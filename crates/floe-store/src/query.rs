@@ -12,5 +12,5 @@ pub use build_log::{BuildLog, find_logged_derivation};
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use order::references_first;
 pub use reader::StoreReader;
-pub use reference_graph::{ClosureSize, ReferenceGraph};
+pub use reference_graph::{ClosureSize, GraphPath, ReferenceGraph};
 pub use verify::{Damage, ProblemCause, Verification, VerifyProblem};

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::SystemTime;
 
 use floe_format::StorePath;
-use floe_store::{ClosureSize, FoundRoots, ReferenceGraph, Root};
+use floe_store::{ClosureSize, FoundRoots, GraphPath, ReferenceGraph, Root};
 use floe_transfer::Size;
 use serde_json::{Value, json};
 
@@ -68,7 +68,11 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
         let others = others.filter(|root| seen.insert(&root.path));
         rows.extend(others.map(|root| row_of_root(root, &graph)));
         let without = graph.only_in(&targets, roots.iter().map(|root| &root.path));
-        rows.extend(without.into_iter().map(|info| row(&info.path, &graph)));
+        rows.extend(without.into_iter().map(|it| row(it.path(), &graph)));
+    }
+    let closures = graph.closure_sizes(rows.iter().map(|row| &row.path));
+    for (row, closure) in rows.iter_mut().zip(closures) {
+        row.closure = closure;
     }
     let dir = &store.layout().store_dir;
     if args.store.json {
@@ -107,13 +111,14 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> impl Iterator<Item = String>
     })
 }
 
+/// Makes a row whose closure is not known yet.
 fn row(path: &StorePath, graph: &ReferenceGraph) -> Row {
-    let info = graph.info(path);
-    let registered = info.and_then(|info| info.registration_time);
+    let found = graph.get(path);
+    let registered = found.and_then(GraphPath::registration_time);
     Row {
         path: path.clone(),
-        nar_size: info.map_or(0, |info| info.nar_size),
-        closure: graph.closure_size([path]),
+        nar_size: found.map_or(0, GraphPath::nar_size),
+        closure: ClosureSize::default(),
         since: registered.map(times::from_seconds),
         kept_by: None,
     }

@@ -27,10 +27,7 @@ pub(crate) fn run(args: &RootsArgs) -> anyhow::Result<()> {
         return explain(args, &store, &found.roots, &graph);
     }
     let dir = &store.layout().store_dir;
-    let sizes = found
-        .roots
-        .iter()
-        .map(|root| graph.closure_size([&root.path]));
+    let sizes = graph.closure_sizes(found.roots.iter().map(|root| &root.path));
     if args.store.json {
         let roots = found.roots.iter().zip(sizes).map(|(root, size)| {
             json!({

@@ -247,7 +247,7 @@ fn report(
         removed.iter().map(|root| &root.path),
         kept.map(|root| &root.path),
     );
-    let (paths, bytes) = (freed.len(), freed.iter().map(|info| info.nar_size).sum());
+    let (paths, bytes) = (freed.len(), freed.iter().map(|it| it.nar_size()).sum());
     let dir = &store.layout().store_dir;
     if args.store.json {
         let removed = removed.iter();
