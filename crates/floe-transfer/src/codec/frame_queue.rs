@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use floe_hash::idle_cores::BusyCore;
 use parking_lot::{Condvar, Mutex};
@@ -29,12 +29,12 @@ pub(super) struct Contents {
     pub(super) permit: Option<FramePermit>,
 }
 
-/// The frames that no thread decompresses yet, the oldest one first. Dropping the queue ends its
-/// threads.
+/// The frames that no thread decompresses yet, the oldest one first. Dropping the queue waits for
+/// the end of its threads, each of which may have begun with a frame.
 #[derive(Default)]
 pub(super) struct FrameQueue {
     shared: Arc<Shared>,
-    threads: usize,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ struct State {
 impl FrameQueue {
     /// The number of threads.
     pub(super) fn threads(&self) -> usize {
-        self.threads
+        self.threads.len()
     }
 
     pub(super) fn push(&self, frame: Frame) {
@@ -90,8 +90,9 @@ impl FrameQueue {
             }
         };
         let started = thread::Builder::new().name("floe-zstd".into()).spawn(run);
-        self.threads += usize::from(started.is_ok());
-        started.is_ok()
+        let has_started = started.is_ok();
+        self.threads.extend(started);
+        has_started
     }
 }
 
@@ -101,6 +102,11 @@ impl Drop for FrameQueue {
         state.has_ended = true;
         state.frames.clear();
         self.shared.changed.notify_all();
+        drop(state);
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has sent no result.
+            let _: thread::Result<()> = thread.join();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use floe_hash::idle_cores::{BusyCore, IdleCores};
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ pub struct ZstdFrames<W> {
     /// A buffer to use again: new memory costs time.
     spare: Option<Vec<u8>>,
     has_frames: bool,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// A frame that is to be compressed.
@@ -71,6 +72,7 @@ impl<W: Write> ZstdFrames<W> {
             results: VecDeque::new(),
             spare: None,
             has_frames: false,
+            threads: Vec::new(),
         })
     }
 
@@ -96,7 +98,7 @@ impl<W: Write> ZstdFrames<W> {
 
     /// Starts a thread that compresses frames until none waits. Without the thread, the calling one
     /// compresses them.
-    fn start_thread(&self, core: BusyCore) {
+    fn start_thread(&mut self, core: BusyCore) {
         let Ok(mut compressor) = Compressor::new(self.level) else {
             return;
         };
@@ -111,7 +113,9 @@ impl<W: Write> ZstdFrames<W> {
                 }
             }
         };
-        let _: io::Result<thread::JoinHandle<()>> = thread::Builder::new().spawn(compress);
+        self.threads.retain(|thread| !thread.is_finished());
+        let thread = thread::Builder::new().name("floe-zstd".into());
+        self.threads.extend(thread.spawn(compress));
     }
 
     /// Compresses the oldest frame that waits. Returns whether there was one.
@@ -175,6 +179,17 @@ impl<W: Write> Encoder for ZstdFrames<W> {
     }
 }
 
+impl<W> Drop for ZstdFrames<W> {
+    /// Waits for the threads, each of which may have begun with a frame.
+    fn drop(&mut self) {
+        self.waiting.lock().clear();
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has sent no result.
+            let _: thread::Result<()> = thread.join();
+        }
+    }
+}
+
 /// The length of the contents of a frame, in bytes; only the last one is shorter.
 pub const ZSTD_FRAME_LEN: usize = 16 * 1024 * 1024;
 
@@ -194,10 +209,6 @@ mod tests {
             encoder.write_all(piece).unwrap();
         }
         Box::new(encoder).finish().unwrap();
-        // Threads end after their last frames.
-        while Arc::strong_count(&cores) > 1 {
-            thread::yield_now();
-        }
         assert_eq!(cores.count(), count as isize);
         output
     }
