@@ -1,6 +1,8 @@
 //! The result of a command, on stdout.
 
-use std::io::{self, Write as _};
+use std::fmt::Display;
+use std::io::{self, BufWriter, StdoutLock, Write as _};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 
 use anyhow::Context as _;
@@ -10,8 +12,42 @@ use nix::errno::Errno;
 ///
 /// A reader that closes the pipe early, such as `head`, is not a failure: the exit code still
 /// reports the outcome of the work.
-pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
+pub(crate) fn print(line: impl Display) -> anyhow::Result<()> {
     report(writeln!(io::stdout(), "{line}"))
+}
+
+/// A long result on stdout. A write breaks if it is impossible, or if the reader has closed the
+/// pipe.
+pub(crate) struct LongOutput {
+    output: BufWriter<StdoutLock<'static>>,
+    failure: io::Result<()>,
+}
+
+impl LongOutput {
+    pub(crate) fn new() -> LongOutput {
+        LongOutput {
+            output: BufWriter::new(io::stdout().lock()),
+            failure: Ok(()),
+        }
+    }
+
+    /// Writes text, without a line end behind it.
+    pub(crate) fn write(&mut self, text: impl Display) -> ControlFlow<()> {
+        match write!(self.output, "{text}") {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failure = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Ends the output.
+    ///
+    /// Errors: a part of it is lost.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        report(self.failure.and_then(|()| self.output.flush()))
+    }
 }
 
 /// Reports the errors of stdout that its file system shows only at a close, as NFS does. The close

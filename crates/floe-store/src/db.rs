@@ -5,6 +5,7 @@
 //! differ in some tables and in an index. floe accepts these differences and leaves them as they
 //! are.
 
+mod all_infos;
 mod busy;
 mod closure_references;
 mod closure_rows;

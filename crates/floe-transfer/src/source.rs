@@ -4,6 +4,7 @@ mod closure;
 mod nar_scan;
 
 use std::fmt::Debug;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -142,6 +143,13 @@ pub trait Registry {
     /// Returns the entry of a path, with its registration time. Returns `None` for a path that is
     /// not valid.
     fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error>;
+
+    /// Calls `visit` with the entry of each valid path, sorted by name, until it breaks. Leaves out
+    /// rows that do not parse; an event names them.
+    fn for_each_registration(
+        &self,
+        visit: &mut dyn FnMut(PathInfo) -> ControlFlow<()>,
+    ) -> Result<(), Error>;
 }
 
 /// The daemon of a store, which verifies the store itself.

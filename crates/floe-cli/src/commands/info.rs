@@ -4,14 +4,15 @@ pub(crate) mod args;
 pub(crate) mod page;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use floe_cache::Network;
 use floe_config::StoreAccess;
 use floe_copy::{SourceOrder, Sources};
-use floe_format::{HashPart, NarInfo, StorePath};
+use floe_format::{Compression, HashPart, NarInfo, StorePath};
 use floe_store::StoreLayout;
-use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Session, Source};
+use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Registry, Session, Source};
 use serde_json::{Map, Value};
 
 use crate::args::PathArgs;
@@ -21,7 +22,7 @@ use crate::options::Settings;
 use crate::package_names::lock::check_source;
 use crate::package_names::{First, PackageNames};
 use crate::path_names;
-use crate::stdout::print;
+use crate::stdout::{LongOutput, print};
 use args::InfoArgs;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
@@ -36,6 +37,9 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
+    if let (true, Some(registry)) = (args.paths.all, source.as_registry()) {
+        return print_registry(&args, &**source, registry);
+    }
     let options = (Some(source.store_dir()), args.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
     packages.set_caches(&caches);
@@ -55,6 +59,41 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let first = absent.next();
     absent.for_each(eprint_error);
     first.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Prints all paths of a store, one after the other: there may be millions.
+fn print_registry(
+    args: &InfoArgs,
+    source: &dyn Source,
+    registry: &dyn Registry,
+) -> anyhow::Result<()> {
+    let dir = source.store_dir();
+    let mut output = LongOutput::new();
+    let mut is_first = true;
+    registry.for_each_registration(&mut |info| {
+        let is_first = std::mem::take(&mut is_first);
+        if args.json {
+            let (start, path) = (if is_first { '{' } else { ',' }, dir.full_path(&info.path));
+            let (path, info) = (Value::from(path), info.to_json(dir));
+            return output.write(format_args!("{start}{path}:{info}"));
+        }
+        let separator = if is_first { "" } else { "\n" };
+        let narinfo = NarInfo {
+            info,
+            url: String::new(),
+            compression: Compression::None,
+            file_hash: None,
+            file_size: None,
+        };
+        output.write(format_args!("{separator}{}\n", to_text(source, &narinfo)))
+    })?;
+    // A break shows in the result of `finish`.
+    _ = match (args.json, is_first) {
+        (true, true) => output.write("{}\n"),
+        (true, false) => output.write("}\n"),
+        (false, _) => ControlFlow::Continue(()),
+    };
+    output.finish()
 }
 
 fn print_all(

@@ -234,10 +234,28 @@ fn generate_store(root: &Path, paths: usize) {
 }
 
 #[test]
-fn collection_of_200_000_paths_uses_less_than_150_mib() {
+fn lists_and_collection_of_200_000_paths_use_little_memory() {
     let scratch = scratch();
     let root = scratch.join("root");
     generate_store(&root, 200_000);
+    for (arguments, most) in [
+        (&["info", "--all"][..], 60),
+        (&["info", "--all", "--json"], 60),
+        (&["list", "--all"], 250),
+    ] {
+        let mut command = floe(arguments);
+        let max = run_and_measure(command.arg("--root").arg(&root));
+        assert!(max < most * MIB, "{arguments:?}: {max}");
+    }
+    let json = run(floe(["info", "--all", "--json", "--root"]).arg(&root)).expect(0);
+    let json = json.json();
+    let paths: Vec<&String> = json.as_object().unwrap().keys().collect();
+    assert_eq!(paths.len(), 200_000);
+    assert!(paths.is_sorted());
+    let plain = run(floe(["info", "--all", "--root"]).arg(&root)).expect(0);
+    let lines = plain.stdout.lines();
+    let listed = lines.filter_map(|line| line.strip_prefix("StorePath: "));
+    assert!(listed.eq(paths.iter().map(|path| path.as_str())));
     for arguments in [&["gc", "--dry-run"][..], &["gc"]] {
         let mut command = floe(arguments);
         let max = run_and_measure(command.arg("--root").arg(&root));

@@ -1,5 +1,6 @@
 //! A local store as a source.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
@@ -46,6 +47,15 @@ impl LocalSource {
     }
 }
 
+impl LocalSource {
+    fn report_skipped_rows(&self) {
+        let rows = &*self.reader.skipped_rows();
+        if !rows.is_empty() {
+            self.events.event(Event::SkippedRows { rows });
+        }
+    }
+}
+
 impl Source for LocalSource {
     fn name(&self) -> String {
         self.reader.layout().real_store_dir.display().to_string()
@@ -81,10 +91,7 @@ impl Source for LocalSource {
 
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
         let paths = self.reader.readable_paths()?;
-        let rows = &*self.reader.skipped_rows();
-        if !rows.is_empty() {
-            self.events.event(Event::SkippedRows { rows });
-        }
+        self.report_skipped_rows();
         Ok(Some(paths))
     }
 
@@ -107,5 +114,14 @@ impl Source for LocalSource {
 impl Registry for LocalSource {
     fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error> {
         Ok(self.reader.path_info(path)?)
+    }
+
+    fn for_each_registration(
+        &self,
+        visit: &mut dyn FnMut(PathInfo) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.reader.for_each_info(visit)?;
+        self.report_skipped_rows();
+        Ok(())
     }
 }

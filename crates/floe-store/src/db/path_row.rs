@@ -57,9 +57,21 @@ impl PathRow {
         })
     }
 
+    /// Reads a result of a query that has one result per reference, or one if there is none. The
+    /// results of a path follow each other.
+    pub(super) fn read_joined(row: &Row<'_>, found: &mut Vec<PathRow>) -> rusqlite::Result<()> {
+        if found.last().map(|last| last.id) != Some(row.get(0)?) {
+            found.push(PathRow::read(row)?);
+        }
+        match found.last_mut() {
+            Some(last) => last.read_reference(row),
+            None => Ok(()),
+        }
+    }
+
     /// Adds the reference in the two columns after those of the path: the number of its row, and
     /// its path. Both are NULL if the path has no references.
-    pub(super) fn read_reference(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+    fn read_reference(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
         let number = integer_cell(row.get_ref(9)?);
         if number != Ok(None) {
             let path = owned_text(row.get_ref(10)?);

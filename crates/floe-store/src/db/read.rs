@@ -341,12 +341,7 @@ impl Database {
             let mut rows = query.query(parameters)?;
             let mut found: Vec<PathRow> = Vec::new();
             while let Some(row) = rows.next()? {
-                if found.last().map(|last| last.id) != Some(row.get(0)?) {
-                    found.push(PathRow::read(row)?);
-                }
-                if let Some(last) = found.last_mut() {
-                    last.read_reference(row)?;
-                }
+                PathRow::read_joined(row, &mut found)?;
             }
             Ok(found)
         })

@@ -1,5 +1,6 @@
 //! A store as a source: queries to its database, its roots, and the NARs of its paths.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use floe_format::{Derivation, HashPart, PathInfo, StorePath};
@@ -89,6 +90,17 @@ impl StoreReader {
     /// Returns the valid paths whose whole rows parse, sorted by name.
     pub fn readable_paths(&self) -> Result<Vec<StorePath>, StoreError> {
         self.database().readable_paths()
+    }
+
+    /// Calls `visit` with what is registered about each valid path, sorted by name, until it
+    /// breaks. Leaves out rows that do not parse. Needs little memory in any store.
+    ///
+    /// Errors: those of the database.
+    pub fn for_each_info(
+        &self,
+        visit: &mut dyn FnMut(PathInfo) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.database().for_each_info(visit)
     }
 
     /// Returns the number of the newest registration; 0 if there is none. Later registrations have
