@@ -1,7 +1,6 @@
 //! Receives paths: hashes and unpacks their NARs, and registers them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -40,8 +39,8 @@ impl<'s> Receiver<'s> {
     ///
     /// Errors: [`HostError::Forbidden`].
     pub(crate) fn new(store: &'s HostedStore) -> Result<Receiver<'s>, HostError> {
-        // Each client has its own thread, so no core is idle for sure.
-        let pool = HashPool::sequential(1, Some(NonZeroUsize::MIN));
+        // Other clients have threads too, so no core is idle for sure.
+        let pool = HashPool::sequential(1, None).without_idle_cores();
         let ticket = pool.tickets().next();
         let arriving = store.arriving_paths();
         Ok(Receiver {

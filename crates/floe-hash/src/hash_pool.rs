@@ -92,14 +92,13 @@ impl HashPool {
 
     /// Makes a pool of `jobs` sequential workers; `None` means one for each core.
     pub fn sequential(messages: usize, jobs: Option<NonZeroUsize>) -> HashPool {
-        let machine = cores();
-        let cores = jobs.unwrap_or(machine);
         HashPool {
             messages,
-            cores: cores.get(),
+            cores: jobs.unwrap_or_else(cores).get(),
             scheduler: None,
             offload_above: u64::MAX,
-            idle_cores: Arc::new(IdleCores::new(cores.min(machine).get())),
+            // Fewer messages at once leave more cores for each of them.
+            idle_cores: Arc::new(IdleCores::new(cores().get())),
         }
     }
 
@@ -117,6 +116,12 @@ impl HashPool {
             .scheduler
             .map(|scheduler| LaneScheduler::new(scheduler.slots() / 2));
         self.scheduler = scheduler.map(Arc::new);
+        self
+    }
+
+    /// Lets each worker use only its own core, for a program that has a pool for each client.
+    pub fn without_idle_cores(mut self) -> HashPool {
+        self.idle_cores = Arc::new(IdleCores::none());
         self
     }
 

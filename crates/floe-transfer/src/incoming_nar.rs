@@ -338,8 +338,10 @@ impl<'a> IncomingNar<'a> {
         sink: &mut S,
     ) -> Result<(), Error> {
         loop {
-            let piece = timed(&mut self.times.decode, || decoder.fill_buf());
-            let piece = piece.map_err(|error| self.decode_error(error))?;
+            let piece = match timed(&mut self.times.decode, || decoder.fill_buf()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                piece => piece.map_err(|error| self.decode_error(error))?,
+            };
             let len = piece.len();
             if len == 0 {
                 return Ok(());

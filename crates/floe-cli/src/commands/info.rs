@@ -37,12 +37,12 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    if let (true, Some(registry)) = (args.paths.all, source.as_registry()) {
-        return print_registry(&args, &**source, registry);
-    }
     let options = (Some(source.store_dir()), args.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
     packages.set_caches(&caches);
+    if let (true, Some(registry)) = (args.paths.all, source.as_registry()) {
+        return print_registry(&args, &**source, registry);
+    }
     let roots = requested(
         &args.paths,
         (&**source, layout.as_ref()),

@@ -120,8 +120,8 @@ impl Registry for LocalSource {
         &self,
         visit: &mut dyn FnMut(PathInfo) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.reader.for_each_info(visit)?;
+        let visited = self.reader.for_each_info(visit);
         self.report_skipped_rows();
-        Ok(())
+        Ok(visited?)
     }
 }

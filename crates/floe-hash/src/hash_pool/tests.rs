@@ -184,8 +184,7 @@ fn idle_core_hashes_the_rest_of_a_large_message() {
     assert_eq!(pool.idle_cores.count(), 1);
     drop(worker);
     assert_eq!(pool.idle_cores.count(), 2);
-    // With one core, a second thread would not help.
-    let pool = sequential(1, 1);
+    let pool = sequential(1, 2).without_idle_cores();
     let worker = pool.tickets().next().unwrap().start();
     let mut stream = LargeStream::new(len as u64, worker.idle_cores());
     stream.update(&message);

@@ -84,7 +84,10 @@ impl ReferenceGraph {
         let (mut starts, mut references) = (vec![0], Vec::with_capacity(unsorted.len()));
         for place in order.iter().map(|place| index(*place)) {
             let own = &unsorted[places[place]..places[place + 1]];
+            let first = references.len();
             references.extend(own.iter().map(|place| numbers[index(*place)]));
+            // Of several shortest chains, the first by name is found.
+            references[first..].sort_unstable();
             starts.push(references.len());
         }
         let rows = order.iter().map(|place| rows[index(*place)].clone());

@@ -42,6 +42,8 @@ pub struct ZstdDecoder<'b, R> {
     spare: Option<Contents>,
     /// Decompresses the arriving frame.
     stream: Option<ZstdStream>,
+    /// The permit for the bytes of a stream that had been collected.
+    early_permit: Option<FramePermit>,
 }
 
 /// The state of the arriving frame.
@@ -88,6 +90,7 @@ impl<'b, R: BufRead> ZstdDecoder<'b, R> {
             consumed: 0,
             spare: None,
             stream: None,
+            early_permit: None,
         }
     }
 
@@ -144,12 +147,12 @@ impl<'b, R: BufRead> ZstdDecoder<'b, R> {
     fn read(&mut self) -> io::Result<()> {
         let input = self.body.fill_buf()?;
         if input.is_empty() {
-            self.next = if self.arriving.bytes.is_empty() {
-                NextFrame::None
+            if self.arriving.bytes.is_empty() {
+                self.next = NextFrame::None;
             } else {
                 // The stream fails at the end of the body.
-                NextFrame::Stream
-            };
+                self.begin_stream();
+            }
             return Ok(());
         }
         let (len, arrived) = self.arriving.push(input);
@@ -163,12 +166,19 @@ impl<'b, R: BufRead> ZstdDecoder<'b, R> {
             (Arrived::Part, NextFrame::Collected(_, len))
                 if self.arriving.bytes.len() as u64 > compressed_len_max(*len) =>
             {
-                self.next = NextFrame::Stream;
+                self.begin_stream();
             }
             (Arrived::Part, _) => {}
-            (Arrived::Unknown | Arrived::Frame, _) => self.next = NextFrame::Stream,
+            (Arrived::Unknown | Arrived::Frame, _) => self.begin_stream(),
         }
         Ok(())
+    }
+
+    /// Gives up collecting the arriving frame. The bytes that it has keep their permit.
+    fn begin_stream(&mut self) {
+        if let NextFrame::Collected(permit, _) = mem::replace(&mut self.next, NextFrame::Stream) {
+            self.early_permit = Some(permit);
+        }
     }
 
     /// Passes the collected frame to the threads.
@@ -181,9 +191,11 @@ impl<'b, R: BufRead> ZstdDecoder<'b, R> {
         };
         permit.shrink(len + compressed.len() as u64);
         self.left = self.left.saturating_sub(len);
-        let bytes = self.spare.take().map(|spare| spare.bytes);
+        // The permit does not cover a larger buffer.
+        let spare = self.spare.take().map(|spare| spare.bytes);
+        let spare = spare.filter(|bytes| bytes.capacity() as u64 <= len);
         let contents = Contents {
-            bytes: bytes.unwrap_or_default(),
+            bytes: spare.unwrap_or_default(),
             permit: Some(permit),
         };
         let (result, receiver) = sync_channel(1);
@@ -246,6 +258,7 @@ impl<'b, R: BufRead> ZstdDecoder<'b, R> {
         self.consumed = 0;
         if stream.decompress(&mut self.body, output, PIECE_LEN)? {
             self.stream = None;
+            self.early_permit = None;
             self.next = NextFrame::Unknown;
         }
         let len = self.current.bytes.len();

@@ -15,7 +15,8 @@ impl ReferenceGraph {
         &self,
         paths: impl ExactSizeIterator<Item = &'a StorePath>,
     ) -> Vec<ClosureSize> {
-        let is_worth_it = paths.len() > PATHS_MIN;
+        // All sizes take one pass through the graph for each 64 paths, or for more.
+        let is_worth_it = paths.len() > PATHS_MIN.max(self.rows.len() / 64);
         match is_worth_it.then(|| self.all_closure_sizes()).flatten() {
             None => paths.map(|path| self.closure_size([path])).collect(),
             Some(sizes) => {
