@@ -23,10 +23,9 @@ use std::sync::Arc;
 
 use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
-use floe_transfer::codec;
 use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
-    ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts,
+    ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts, codec,
 };
 use parking_lot::Mutex;
 

@@ -166,7 +166,7 @@ fn install_of_large_frames_uses_what_the_documents_say() {
 }
 
 #[test]
-fn push_uses_less_than_200_mib_or_256_with_16_jobs_beside_its_frames() {
+fn push_uses_no_more_memory_than_documented() {
     let scratch = scratch();
     let (cache, root, target) = (
         scratch.join("cache"),

@@ -45,9 +45,7 @@ impl LocalSource {
         };
         Ok(Some(narinfo).into())
     }
-}
 
-impl LocalSource {
     fn report_skipped_rows(&self) {
         let rows = &*self.reader.skipped_rows();
         if !rows.is_empty() {

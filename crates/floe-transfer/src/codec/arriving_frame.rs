@@ -22,10 +22,10 @@ enum Step {
     End,
 }
 
-/// The part of a frame that a piece has completed.
+/// The progress of a frame after a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// None.
+    /// A part of the frame has arrived.
     Part,
     Header(ZstdHeader),
     Frame,

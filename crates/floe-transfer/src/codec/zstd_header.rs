@@ -9,8 +9,6 @@ pub(super) struct ZstdHeader {
     pub(super) contents_len: Option<u64>,
     pub(super) has_dictionary: bool,
     pub(super) has_checksum: bool,
-    /// The length of the header itself, in bytes.
-    pub(super) len: usize,
 }
 
 impl ZstdHeader {
@@ -35,7 +33,7 @@ impl ZstdHeader {
             2 => (4, 0),
             _ => (8, 0),
         };
-        let (size, rest) = rest.split_at_checked(size_len)?;
+        let size = rest.get(..size_len)?;
         let contents_len = (size_len > 0).then(|| little_endian(size).wrapping_add(offset));
         Some(ZstdHeader {
             // The window of a single segment is as large as the contents.
@@ -43,7 +41,6 @@ impl ZstdHeader {
             contents_len,
             has_dictionary: dictionary.iter().any(|byte| *byte != 0),
             has_checksum: descriptor & CHECKSUM != 0,
-            len: head.len() - rest.len(),
         })
     }
 

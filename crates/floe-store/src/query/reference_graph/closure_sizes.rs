@@ -201,6 +201,19 @@ mod tests {
     }
 
     #[test]
+    fn first_chain_by_name_is_returned() {
+        // The last path refers to two paths in the middle, not in the order of their names.
+        let graph = graph(4, |number| match number {
+            0 => vec![],
+            3 => vec![2, 1],
+            _ => vec![0],
+        });
+        let paths: Vec<&StorePath> = graph.rows.iter().map(|row| &row.path).collect();
+        let chain = graph.chain(paths[3], paths[0]);
+        assert_eq!(chain, Some(vec![paths[3], paths[1], paths[0]]));
+    }
+
+    #[test]
     fn circle_has_no_sizes() {
         let circle = graph(3, |number| vec![(number + 1) % 3]);
         assert!(circle.all_closure_sizes().is_none());
