@@ -156,7 +156,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("version", "floe --version"),
     (
         "daemon",
-        "floe serve for a binary cache; floe uses the daemon of Nix and has none",
+        "floe nix-daemon, or floe serve for a binary cache",
     ),
     ("upgrade", INSTALL),
     ("update", INSTALL),

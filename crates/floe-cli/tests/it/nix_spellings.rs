@@ -69,7 +69,7 @@ const HINTS: &[(&str, &str)] = &[
     ("rollback", "try floe profile rollback"),
     ("list-generations", "try floe profile list"),
     ("version", "try floe --version"),
-    ("daemon", "try floe serve"),
+    ("daemon", "try floe nix-daemon"),
     ("gc -d --dry-run", "--keep-generations 1 --dry-run"),
     ("fetch /nix/store/x", "try floe install"),
     ("copy-sigs ./a", "try floe sign"),
