@@ -111,6 +111,7 @@ impl Settings {
             keep_derivations: *self.config.keep_derivations.get(),
             runtime_roots: store.facts().runtime_roots,
             ignore_unregistered_roots: false,
+            ..GcSettings::default()
         }
     }
 

@@ -21,6 +21,7 @@ mod readers;
 mod realisations;
 mod repair_rows;
 mod tables;
+mod vacuum;
 mod write;
 
 pub(crate) use busy::BusyPolicy;
@@ -30,6 +31,7 @@ pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::AccessMode;
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use tables::{MissingTables, has_no_trees};
+pub use vacuum::DatabaseSpace;
 pub(crate) use write::Registration;
 pub use write::Signing;
 

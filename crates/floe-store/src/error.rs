@@ -16,6 +16,7 @@ use floe_format::nar::read::NarError;
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
+pub(crate) use advice::VACUUM;
 use advice::{
     advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, describe_absent,
     describe_no_generation, describe_non_profile, join_paths,
@@ -38,7 +39,7 @@ pub enum StoreError {
     /// SQLite refused.
     #[error(
         "cannot {action} the Nix database {path}: {source}{}",
-        advice_on_database(source)
+        advice_on_database(action, source)
     )]
     Database {
         /// The attempted action, such as `register paths in`.

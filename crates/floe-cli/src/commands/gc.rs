@@ -31,6 +31,7 @@ pub(crate) fn run(args: &GcArgs) -> anyhow::Result<()> {
     let (settings, layout) = (&store.settings, &store.layout);
     let gc_settings = GcSettings {
         ignore_unregistered_roots: args.ignore_unregistered_roots,
+        vacuums: args.vacuum,
         ..store.settings.gc_settings(&*store.config)
     };
     if args.print_roots {

@@ -15,6 +15,7 @@ mod process_threads;
 mod races;
 mod roots_daemon;
 mod unmounted_roots;
+mod vacuum;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -31,7 +31,7 @@ use std::thread;
 use floe_format::{HashPart, StorePath};
 use parking_lot::Mutex;
 
-use crate::db::{DamagedRow, Database};
+use crate::db::{DamagedRow, Database, DatabaseSpace};
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
 use crate::locks::GcLock;
@@ -59,6 +59,8 @@ pub struct GcSettings {
     /// Whether to delete paths that a root names and the database does not have. Otherwise such a
     /// root stops the deletion.
     pub ignore_unregistered_roots: bool,
+    /// Whether a collection makes the database file smaller at its end.
+    pub vacuums: bool,
 }
 
 impl Default for GcSettings {
@@ -69,6 +71,7 @@ impl Default for GcSettings {
             keep_derivations: true,
             runtime_roots: RuntimeRoots::Proc,
             ignore_unregistered_roots: false,
+            vacuums: false,
         }
     }
 }
@@ -96,6 +99,10 @@ pub struct GcResults {
     pub unreadable: Vec<Unreadable>,
     /// The rows of the database that do not parse. The paths that they name stay.
     pub damaged_rows: Vec<DamagedRow>,
+    /// The size of the database at the end of a complete collection.
+    pub database: Option<DatabaseSpace>,
+    /// By how many bytes a vacuum made the database smaller.
+    pub database_bytes_freed: u64,
 }
 
 /// A file that could not be removed completely.
@@ -135,7 +142,7 @@ impl Collector {
         max_freed: Option<u64>,
         progress: &dyn Progress,
     ) -> (GcResults, Result<(), StoreError>) {
-        self.with_roots(settings, |collection| {
+        let (mut results, collected) = self.with_roots(settings, |collection| {
             let dead = collection.find_dead(settings, progress)?;
             // The files of a dead run may be those of a path that has lost its row.
             let is_whole = max_freed.is_none() && !dead.keeps_all;
@@ -144,7 +151,31 @@ impl Collector {
                 collection.delete(dead, max_freed, progress)?;
             }
             collection.finish(is_whole)
-        })
+        });
+        let ended = collected.and_then(|()| self.end(settings, &mut results, progress));
+        (results, ended)
+    }
+
+    /// Makes the database smaller if wanted, and finds its size. Other collections need not wait
+    /// for this.
+    fn end(
+        &self,
+        settings: &GcSettings,
+        results: &mut GcResults,
+        progress: &dyn Progress,
+    ) -> Result<(), StoreError> {
+        let database = self.store.database();
+        let before = database.space()?;
+        if settings.vacuums {
+            remove_reserved(&self.store.layout)?;
+            let vacuumed = database.vacuum(&|| progress.should_continue());
+            reserve_space(&self.store.layout);
+            vacuumed?;
+        }
+        let after = database.space()?;
+        results.database_bytes_freed = before.bytes.saturating_sub(after.bytes);
+        results.database = Some(after);
+        Ok(())
     }
 
     /// Acquires the locks, finds the roots, and runs a collection that processes can send roots to.

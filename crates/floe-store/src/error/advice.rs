@@ -97,9 +97,16 @@ pub(super) fn advice_on_obstacle(
     }
 }
 
+/// The action in the error of a vacuum, which needs more space than others.
+pub(crate) const VACUUM: &str = "vacuum";
+
 /// The fix for an error of SQLite.
-pub(super) fn advice_on_database(error: &rusqlite::Error) -> &'static str {
+pub(super) fn advice_on_database(action: &str, error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) if action == VACUUM => {
+            "; try again with as much free space as the database has, beside it and in the \
+             directory TMPDIR (/var/tmp without this variable)"
+        }
         Some(ErrorCode::DiskFull) => {
             "; try floe gc, or making room in another way (see `df -h` and `df -i`)"
         }

@@ -34,6 +34,11 @@ pub(crate) struct GcArgs {
     /// otherwise such a root stops the collection, because the database may be damaged
     #[arg(long)]
     pub(crate) ignore_unregistered_roots: bool,
+    /// Also make the database file as small as its rows allow; SQLite keeps the space of deleted
+    /// rows for new ones
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["shown", "dry_run"])]
+    pub(crate) vacuum: bool,
     /// First delete the generations of your own profiles that were not in use within this time,
     /// such as 30d
     #[arg(long, value_name = "TIME")]

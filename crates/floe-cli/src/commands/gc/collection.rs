@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use anyhow::Error;
 use floe_format::{StoreDir, StorePath};
-use floe_store::{DeadFile, GcResults, Progress, Unreadable};
+use floe_store::{DatabaseSpace, DeadFile, GcResults, Progress, Unreadable};
 use floe_transfer::{Cancel, ErrorKind, Size};
 use serde_json::{Value, json};
 
@@ -100,8 +100,26 @@ where
         let saved = Size(results.bytes_saved_by_links);
         eprint_line(format_args!("hard links between equal files save {saved}"));
     }
+    if !json && let Some(database) = results.database {
+        report_database(database, results.database_bytes_freed);
+    }
     collected?;
     failure_of(results)
+}
+
+/// Reports by how much the database became smaller, or that it can become smaller.
+fn report_database(space: DatabaseSpace, freed: u64) {
+    let (bytes, unused) = (Size(space.bytes), Size(space.unused_bytes));
+    if freed > 0 {
+        let freed = Size(freed);
+        eprint_line(format_args!(
+            "made the database {freed} smaller; it has {bytes}"
+        ));
+    } else if space.is_sparse() {
+        eprint_line(format_args!(
+            "{unused} of the {bytes} of the database are unused; floe gc --vacuum makes it smaller"
+        ));
+    }
 }
 
 /// Reports what could not be deleted.
@@ -191,6 +209,7 @@ fn to_json(results: &GcResults) -> Value {
         "links": results.links,
         "staleRegistrations": results.stale_registrations,
         "bytesSavedByLinks": results.bytes_saved_by_links,
+        "databaseBytesFreed": results.database_bytes_freed,
         "failures": failures.collect::<Vec<Value>>(),
     })
 }

@@ -20,16 +20,16 @@ use crate::support::floe;
 use crate::tmpfs_mount::{Mount, mount};
 
 /// A store on a small file system, and its copy beside it, which has space.
-struct SmallDisk {
-    mount: Mount,
-    seed: PathBuf,
+pub(super) struct SmallDisk {
+    pub(super) mount: Mount,
+    pub(super) seed: PathBuf,
     dead: Vec<String>,
 }
 
 impl SmallDisk {
     /// Creates a store with ten live paths and `dead` dead ones. Each path is a file of `len` bytes
     /// and has up to five references.
-    fn create(mib: u64, dead: usize, len: usize) -> Option<SmallDisk> {
+    pub(super) fn create(mib: u64, dead: usize, len: usize) -> Option<SmallDisk> {
         let mount = mount(&format!("size={mib}m"))?;
         let seed = mount.sibling("seed");
         let layout = StoreLayout::in_root(&seed, StoreDir::default());
@@ -82,22 +82,22 @@ impl SmallDisk {
         Some(disk)
     }
 
-    fn root(&self) -> PathBuf {
+    pub(super) fn root(&self) -> PathBuf {
         self.mount.root()
     }
 
-    fn database(&self) -> PathBuf {
+    pub(super) fn database(&self) -> PathBuf {
         self.root().join("nix/var/nix/db/db.sqlite")
     }
 
     /// Returns a file in `db` for access from outside.
-    fn database_file(&self, name: &str) -> PathBuf {
+    pub(super) fn database_file(&self, name: &str) -> PathBuf {
         let file = self.database().with_file_name(name);
         self.mount.outside_path(&file)
     }
 
     /// Fills the disk so that this many bytes are free.
-    fn fill(&self, free: u64) {
+    pub(super) fn fill(&self, free: u64) {
         let filler = self.mount.mount_point().join("filler");
         let output = format!("of={}", filler.display());
         let mut fill = Command::new("dd");
@@ -111,7 +111,7 @@ impl SmallDisk {
         assert_eq!(self.mount.free_blocks_and_inodes().0, free / 4096);
     }
 
-    fn gc(&self) -> Command {
+    pub(super) fn gc(&self) -> Command {
         floe_in(&self.root(), &["gc", "--json"])
     }
 
@@ -123,7 +123,7 @@ impl SmallDisk {
 
     /// Asserts that only the live paths exist.
     #[track_caller]
-    fn assert_collected(&self) {
+    pub(super) fn assert_collected(&self) {
         self.enlarge();
         let names = self.mount.assert_store_valid();
         assert_eq!(names.len(), LIVE, "{names:?}");
@@ -132,13 +132,13 @@ impl SmallDisk {
 }
 
 /// A process that reads a database. It ends with its input.
-struct Reader {
+pub(super) struct Reader {
     process: Child,
     _output: BufReader<ChildStdout>,
 }
 
 impl Reader {
-    fn start(disk: &SmallDisk) -> Reader {
+    pub(super) fn start(disk: &SmallDisk) -> Reader {
         let mut command = Command::new(env::current_exe().unwrap());
         let test = "collect::full_disk::reader_holds_its_snapshot";
         command.args(["--exact", test, "--nocapture"]);
