@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::{
-    Corpus, NOBODY_UID, Scratch, copy_tree, corpus, ran_in_pid_namespace, run, scratch,
+    Corpus, NOBODY_UID, Scratch, copy_program, copy_tree, corpus, ran_in_pid_namespace, run,
+    scratch,
 };
 
 use crate::support::floe;
@@ -198,7 +199,7 @@ fn install_of_valid_paths_needs_no_write_permission() {
     }
     // The other user reads a copy of the binary, the cache and the store.
     let program = fixture.scratch.join("floe");
-    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     let cache = fixture.scratch.join("source");
     copy_tree(&fixture.corpus.cache("zstd"), &cache);
     fs::set_permissions(fixture.scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use floe_testkit::{CommandOutput, Sshd, find_tool, sshd_with};
+use floe_testkit::{CommandOutput, Sshd, copy_program, find_tool, sshd_with};
 use rustix::process::geteuid;
 
 use super::*;
@@ -29,7 +29,7 @@ impl<'h> BareMachine<'h> {
         for program in [busybox, &floe] {
             copy_libraries(program, &root);
         }
-        fs::copy(busybox, root.join("bin/busybox")).unwrap();
+        copy_program(busybox, &root.join("bin/busybox"));
         let install = ["/bin/busybox", "--install", "-s", "/bin"];
         run(Command::new("chroot").arg(&root).args(install)).expect(0);
         run(Command::new("mknod")
@@ -49,7 +49,7 @@ impl<'h> BareMachine<'h> {
         let server = sshd_with(&format!("ForceCommand {}", enter.display()))?;
         let home = host.scratch.join("home");
         fs::create_dir_all(home.join("bin")).unwrap();
-        fs::copy(&floe, home.join("floe")).unwrap();
+        copy_program(&floe, &home.join("floe"));
         let ssh = format!(
             "exec /usr/bin/ssh {} -p {} \"$@\"",
             server.options(),
@@ -116,7 +116,7 @@ fn copy_libraries(program: &Path, root: &Path) {
     for library in libraries {
         let place = root.join(&library[1..]);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::copy(library, place).unwrap();
+        copy_program(Path::new(library), &place);
     }
 }
 
