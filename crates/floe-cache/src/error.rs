@@ -82,9 +82,9 @@ pub enum CacheError {
         /// The cause.
         reason: String,
     },
-    /// The network thread has dropped a request without a reply.
+    /// A network thread has dropped a request without a reply.
     #[error(
-        "cannot finish a request to a cache: the network thread dropped it, which is a bug in floe \
+        "cannot finish a request to a cache: a network thread dropped it, which is a bug in floe \
          unless the copy was cancelled"
     )]
     Dropped,

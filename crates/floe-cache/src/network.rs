@@ -19,16 +19,17 @@ pub use proxies::{Proxies, ProxyVar};
 pub use tls::ClientCertificate;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::Netrc;
 use floe_transfer::{Cancel, Error, Event, EventSink as _, Events, Service, Session};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Semaphore;
 
 use cancellation::Cancellation;
 use client::Clients;
@@ -63,9 +64,9 @@ pub(crate) struct NetworkShared {
     pub(crate) open_uploads: OpenUploads,
     /// Ends the waits of workers.
     pub(crate) cancel: Cancel,
-    /// The cancellation, for tasks on the network thread.
+    /// The cancellation, for tasks on the network threads.
     pub(crate) cancellation: Cancellation,
-    /// Runs tasks on the network thread. They are dropped when the thread ends.
+    /// Runs tasks on the network threads. They are dropped when the threads end.
     pub(crate) handle: Handle,
 }
 
@@ -76,18 +77,17 @@ impl NetworkShared {
     }
 }
 
-/// The thread on which all requests of a copy run. Dropping it ends the requests.
+/// The threads on which all requests of a copy run. Dropping it ends the requests.
 #[derive(Debug)]
 pub struct Network {
     pub(crate) shared: Arc<NetworkShared>,
-    stop: Arc<Notify>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    runtime: Mutex<Option<Runtime>>,
 }
 
 impl Service for Network {
     type Options = NetworkOptions;
 
-    /// Starts the thread, and reads the netrc files.
+    /// Starts the threads, and reads the netrc files.
     ///
     /// Errors: [`CacheError::Proxy`] and [`CacheError::SetUp`].
     fn start(options: &NetworkOptions, session: &Session) -> Result<Network, Error> {
@@ -95,7 +95,11 @@ impl Service for Network {
             what: "the network",
             reason: error.to_string(),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        let wanted = options.threads.unwrap_or_else(default_threads);
+        let threads = allowed_threads(wanted).map_err(failed)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.get())
+            .thread_name("floe-network")
             .enable_all()
             .build()
             .map_err(failed)?;
@@ -119,42 +123,26 @@ impl Service for Network {
             cancellation: Cancellation::watch(&session.cancel, runtime.handle()),
             handle: runtime.handle().clone(),
         });
-        let stop = Arc::new(Notify::new());
-        let stopped = stop.clone();
-        let thread = thread::Builder::new()
-            .name("floe-network".into())
-            .spawn(move || {
-                runtime.block_on(stopped.notified());
-                // Does not wait for name lookups, which may hang for long.
-                runtime.shutdown_background();
-            })
-            .map_err(failed)?;
         Ok(Network {
             shared,
-            stop,
-            thread: Mutex::new(Some(thread)),
+            runtime: Mutex::new(Some(runtime)),
         })
     }
 
-    /// Ends all requests and waits for the end of the thread. Afterwards no task holds a reference
-    /// to a cache, whose remembered replies would be lost if the process ended before.
+    /// Ends all requests and waits for the end of the threads. Workers that wait for a body get an
+    /// error. Afterwards no task holds a reference to a cache, whose remembered replies would be
+    /// lost if the process ended before.
     fn shut_down(&self) {
         self.shared.open_uploads.wait_for_end(CLEAN_UP_TIME);
-        self.abort();
-        let mut handle = self.thread.lock();
-        if let Some(thread) = handle.take() {
-            // A task may drop the last owner. The thread cannot wait for its own end.
-            if thread.thread().id() != thread::current().id() {
-                let _: thread::Result<()> = thread.join();
-            }
+        let Some(runtime) = self.runtime.lock().take() else {
+            return;
+        };
+        if Handle::try_current().is_ok() {
+            // A task drops the last owner. Its thread cannot wait for its own end.
+            runtime.shutdown_background();
+        } else {
+            runtime.shutdown_timeout(SHUTDOWN_TIME);
         }
-    }
-}
-
-impl Network {
-    /// Ends all requests. Workers that wait for a body get an error.
-    fn abort(&self) {
-        self.stop.notify_one();
     }
 }
 
@@ -162,6 +150,35 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// One thread copies 2 to 3 GB per second out of the kernel, which is enough for the hashes and
+/// files of about four cores.
+fn default_threads() -> NonZeroUsize {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = (cores / CORES_PER_THREAD).clamp(THREADS_MIN, THREADS_MAX);
+    NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Returns how many threads the system allows, up to `wanted`. The runtime would panic without its
+/// threads.
+///
+/// Errors: the system allows none.
+fn allowed_threads(wanted: NonZeroUsize) -> io::Result<NonZeroUsize> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let closed = gate.lock();
+        let mut allowed = 0;
+        let mut failure = io::Error::from(io::ErrorKind::WouldBlock);
+        for _ in 0..wanted.get() {
+            match thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())) {
+                Ok(_) => allowed += 1,
+                Err(error) => failure = error,
+            }
+        }
+        drop(closed);
+        NonZeroUsize::new(allowed).ok_or(failure)
+    })
 }
 
 /// The number of uploads in parts that have begun and not ended.
@@ -193,6 +210,19 @@ impl Drop for OpenUpload {
     }
 }
 
+/// The number of cores for which a network thread reads.
+const CORES_PER_THREAD: usize = 4;
+
+/// The smallest number of network threads by default: small replies need not wait for large bodies.
+const THREADS_MIN: usize = 2;
+
+/// The largest number of network threads by default.
+const THREADS_MAX: usize = 4;
+
+/// How long the end of a session waits for the end of its tasks, which takes longer only if a name
+/// lookup hangs.
+const SHUTDOWN_TIME: Duration = Duration::from_millis(300);
+
 /// How long the end of a session waits until the parts of broken uploads are deleted.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
 
@@ -200,3 +230,15 @@ const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
 /// being read, 4 prefetched), about 25 MiB. More workers compete for the processor, so their bodies
 /// gain nothing from longer queues.
 const WAITING_CHUNKS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_allows_the_usual_number_of_threads() {
+        let threads = default_threads();
+        assert!((THREADS_MIN..=THREADS_MAX).contains(&threads.get()));
+        assert_eq!(allowed_threads(threads).unwrap(), threads);
+    }
+}

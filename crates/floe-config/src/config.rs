@@ -104,6 +104,9 @@ settings! {
     /// In seconds.
     "narinfo-cache-positive-ttl" => narinfo_cache_positive_ttl: u32 = 30 * 24 * 3600;
     "netrc-file" => netrc_file: FileList = List(vec![environment.conf_dir().join("netrc")]);
+    /// The threads that do network work, a setting that only floe reads; 0 for as many as suit the
+    /// machine.
+    "network-threads" => network_threads: u64 = 0;
     /// In seconds, a setting that only floe reads; 0 for no wait.
     "outage-timeout" => outage_timeout: u64 = OUTAGE_TIMEOUT.as_secs();
     /// The cache of `floe push`, a setting that only floe reads; empty for none.

@@ -1,5 +1,6 @@
 //! From settings to the options of the network.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use floe_cache::options::{CONNECTIONS_MAX, UNLIMITED, connection_limit, time_limit};
@@ -30,6 +31,7 @@ impl Config {
             stall_timeout: seconds(&self.stalled_download_timeout).unwrap_or(UNLIMITED),
             retry: self.retry(),
             http2: *self.http2.get(),
+            threads: thread_count(*self.network_threads.get()),
             proxies: self.proxies.clone(),
             services: self.services.clone(),
             user_agent_suffix: self.user_agent_suffix.get().clone(),
@@ -68,6 +70,15 @@ impl Config {
     }
 }
 
+/// Returns the number of network threads; `None` for as many as suit the machine.
+fn thread_count(threads: u64) -> Option<NonZeroUsize> {
+    let threads = usize::try_from(threads).unwrap_or(usize::MAX);
+    NonZeroUsize::new(threads.min(NETWORK_THREADS_MAX))
+}
+
+/// More threads have never been faster.
+const NETWORK_THREADS_MAX: usize = 64;
+
 /// Returns a remark on the effect of a setting that its value does not tell, if there is one.
 pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
     match name {
@@ -100,6 +111,10 @@ pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
                 _ => Some(format!("not there: {}", absent.join(" "))),
             }
         }
+        "network-threads" => network
+            .threads
+            .is_none()
+            .then(|| "as many as suit the machine".into()),
         "outage-timeout" => {
             let waits = network.retry.waits_for_outages();
             (!waits).then(|| "the attempts alone count".into())

@@ -1,5 +1,5 @@
 //! A reply that is always sent: dropping the guard sends an error. The task that should reply may
-//! panic in a library, or the network thread may end.
+//! panic in a library, or the network threads may end.
 
 use floe_transfer::Error;
 

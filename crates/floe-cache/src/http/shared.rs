@@ -1,4 +1,4 @@
-//! The part of an HTTP storage that tasks on the network thread use.
+//! The part of an HTTP storage that tasks on the network threads use.
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
@@ -61,7 +61,7 @@ impl HttpCacheShared {
         }
     }
 
-    /// Runs a task on the network thread until it ends or the transfers of this cache do.
+    /// Runs a task on a network thread until it ends or the transfers of this cache do.
     pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let mut is_aborted = self.is_aborted.subscribe();
         self.client.network.handle.spawn(async move {

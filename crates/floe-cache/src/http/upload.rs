@@ -166,7 +166,7 @@ impl UploadedObject {
     }
 }
 
-/// Waits on this thread, which is a worker, until the network thread has something.
+/// Waits on this thread, which is a worker, until a network thread has something.
 ///
 /// Errors: [`Error::Cancelled`].
 fn wait_for<T>(shared: &HttpCacheShared, event: impl Future<Output = T>) -> Result<T, Error> {

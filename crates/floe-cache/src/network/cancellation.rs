@@ -1,4 +1,4 @@
-//! The cancellation of a session, as tasks on the network thread see it.
+//! The cancellation of a session, as tasks on the network threads see it.
 //!
 //! Requests that read simply end, because no worker waits for them any more. A request that writes
 //! may be the last one of a path, and usually takes a moment. So it goes on for a short time, and a
@@ -16,7 +16,7 @@ use tokio::time::{sleep, sleep_until};
 pub(crate) struct Cancellation(watch::Receiver<Option<Instant>>);
 
 impl Cancellation {
-    /// Watches the flag of a session, on the network thread.
+    /// Watches the flag of a session, on a network thread.
     pub(crate) fn watch(cancel: &Cancel, network: &Handle) -> Cancellation {
         let (sender, receiver) = watch::channel(None);
         let cancel = cancel.clone();
@@ -57,7 +57,7 @@ impl Cancellation {
         let mut receiver = self.0.clone();
         let since = match receiver.wait_for(Option::is_some).await {
             Ok(since) => *since,
-            // The network thread ends, and this task with it.
+            // The network threads end, and this task with it.
             Err(_) => None,
         };
         if let Some(since) = since {

@@ -1,5 +1,6 @@
 //! The options of requests to binary caches, as plain values. This crate reads no environment.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub struct NetworkOptions {
     pub retry: RetryPolicy,
     /// The number of workers that read large bodies at once. The windows of HTTP/2 depend on it.
     pub workers: usize,
+    /// The number of threads that do network work (`network-threads`). `None` means as many as suit
+    /// the machine.
+    pub threads: Option<NonZeroUsize>,
     /// Whether HTTP/2 is offered to servers behind TLS (`http2`).
     pub http2: bool,
     /// A text that is appended to the User-Agent (`user-agent-suffix`).
@@ -110,6 +114,7 @@ impl Default for NetworkOptions {
             stall_timeout: Duration::from_secs(300),
             retry: RetryPolicy::default(),
             workers: WORKERS,
+            threads: None,
             http2: true,
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),

@@ -1,6 +1,7 @@
 //! Tests of precedence and errors. floe-cli's tests/it/configuration.rs compares with the real Nix.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -335,7 +336,7 @@ fn network_options_follow_the_settings() {
          download-attempts = 0\nfiletransfer-retry-delay = 7\n\
          filetransfer-retry-delay-rate-limited = 8\nfiletransfer-retry-max-delay = 9\n\
          filetransfer-retry-jitter = false\nhttp2 = 0\n\
-         user-agent-suffix = x y\nnetrc-file = /a /b\n\
+         network-threads = 3\nuser-agent-suffix = x y\nnetrc-file = /a /b\n\
          narinfo-cache-positive-ttl = 0\nnarinfo-cache-negative-ttl = 0\nssl-cert-file = /c\n",
     );
     let network = machine.load().network();
@@ -359,6 +360,7 @@ fn network_options_follow_the_settings() {
                 jitter: false,
             },
             workers: 16,
+            threads: NonZeroUsize::new(3),
             http2: false,
             user_agent_suffix: "x y".into(),
             proxies: Proxies::default(),
