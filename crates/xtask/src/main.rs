@@ -19,6 +19,7 @@ mod bench;
 mod check;
 mod count;
 mod generate;
+mod instructions;
 mod reference_tools;
 mod release;
 mod sanitize;
@@ -66,6 +67,12 @@ const COMMANDS: &[Subcommand] = &[
         name: "bench",
         about: "[WHAT …]  compares floe with other programs; without WHAT, lists the benchmarks",
         run: bench::command,
+    },
+    Subcommand {
+        name: "instructions",
+        about: "[--record [--because REASON]] [WORKLOAD …]  counts the instructions of fixed \
+                workloads, and compares or writes bench/instructions.md",
+        run: instructions::command,
     },
 ];
 

@@ -69,6 +69,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("shellcheck", &["shellcheck"]),
     // Reads buckets.
     ("rclone", &["rclone"]),
+    // Counts the instructions of fixed workloads.
+    ("valgrind", &["valgrind"]),
     // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
 ];

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-use crate::{Outcome, cargo, check, generate, in_ci, reference_tools, release};
+use crate::{Outcome, cargo, check, generate, in_ci, instructions, reference_tools, release};
 use output::{TestOutput, run_tests};
 use packages::{Verify, package_crates};
 use quick::Linted;
@@ -154,6 +154,7 @@ impl Tally {
             }
             "crates" => self.crates(root, stage, Verify::No),
             "test" => self.tests(root, variables),
+            "instructions" => self.instructions(root),
             "models" => self.models(root),
             "aarch64" => self.emulated(root),
             "reproduced" => self.reproduced(root),
@@ -320,6 +321,16 @@ impl Tally {
         let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         self.tests_of("test", &mut command);
+    }
+
+    /// Compares the instructions of the fixed workloads with the committed counts.
+    fn instructions(&mut self, root: &Path) {
+        heading("instructions");
+        if let Some(missing) = instructions::missing_tool() {
+            return self.skip_loudly(format!("reference tool {missing}"));
+        }
+        let checked = instructions::check(root, &[]).map_err(|error| format!("{error:#}"));
+        self.count("instructions", checked);
     }
 
     /// Runs the tests of the queue under loom, which tries every order of events. They are built

@@ -1,7 +1,7 @@
 //! The stages of `cargo xtask test`, and which of them a call wants.
 
 /// All stages after the reference tools, in their order.
-pub(super) const STAGES: [&str; 14] = [
+pub(super) const STAGES: [&str; 15] = [
     "format",
     "check",
     "generate",
@@ -12,6 +12,7 @@ pub(super) const STAGES: [&str; 14] = [
     "dist",
     "crates",
     "test",
+    "instructions",
     "models",
     "aarch64",
     "reproduced",
