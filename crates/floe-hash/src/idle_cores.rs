@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 /// The cores that have nothing else to do.
 #[derive(Debug)]
 pub struct IdleCores {
+    cores: usize,
     /// Less than 0 if more threads work than there are cores.
     idle: AtomicIsize,
 }
@@ -24,6 +25,7 @@ impl IdleCores {
     /// Makes `cores` idle cores.
     pub fn new(cores: usize) -> IdleCores {
         IdleCores {
+            cores,
             idle: AtomicIsize::new(isize::try_from(cores).unwrap_or(isize::MAX)),
         }
     }
@@ -41,6 +43,11 @@ impl IdleCores {
         }
         let core = self.occupy();
         (self.count() >= 0).then_some(core)
+    }
+
+    /// Returns the number of all cores, idle and busy.
+    pub fn cores(&self) -> usize {
+        self.cores
     }
 
     /// Returns the number of idle cores; less than 0 if more threads work than there are cores.

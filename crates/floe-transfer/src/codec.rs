@@ -7,6 +7,7 @@ mod arriving_frame;
 mod budget;
 mod frame_queue;
 mod window;
+mod xz_blocks;
 mod zstd_decoder;
 mod zstd_frames;
 mod zstd_header;
@@ -20,6 +21,8 @@ use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
 pub use window::window_len;
+pub(crate) use xz_blocks::{XzBlocks, XzThreads};
+pub use xz_blocks::{XzBlocksEncoder, xz_block_len};
 pub use zstd_decoder::ZstdDecoder;
 pub(crate) use zstd_decoder::has_zstd_frames;
 pub use zstd_frames::{ZSTD_FRAME_LEN, ZstdFrames};
@@ -90,8 +93,7 @@ pub fn encoder<'a, W: Write + 'a>(
             Box::new(Finishable(encoder, zstd::stream::write::Encoder::finish))
         }
         Compression::Xz => {
-            let level = within(0, 9, 6).unsigned_abs();
-            let encoder = liblzma::write::XzEncoder::new(output, level);
+            let encoder = liblzma::write::XzEncoder::new(output, xz_level(level));
             Box::new(Finishable(encoder, liblzma::write::XzEncoder::finish))
         }
         Compression::Bzip2 => {
@@ -120,6 +122,11 @@ pub fn encoder<'a, W: Write + 'a>(
         }
         Compression::Lzma | Compression::Unsupported(_) => return Ok(None),
     }))
+}
+
+/// Returns the level of xz for that of a store URI.
+fn xz_level(level: Option<i32>) -> u32 {
+    level.unwrap_or(6).clamp(0, 9).unsigned_abs()
 }
 
 /// Returns the level of zstd for that of a store URI.

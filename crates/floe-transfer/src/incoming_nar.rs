@@ -11,14 +11,14 @@
 //! the end of a copy, when cores are idle, other threads decompress frames of zstd and hash large
 //! NARs.
 
-use std::io::{self, BufRead, Read as _};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
 use floe_hash::hash_pool::Worker;
 use floe_store::StoreError;
 
-use crate::codec::{self, DecoderBudget, ZstdDecoder, has_zstd_frames};
+use crate::codec::{self, DecoderBudget, XzBlocks, XzThreads, ZstdDecoder, has_zstd_frames};
 use crate::error::Error;
 use crate::events::{Event, EventSink};
 use crate::nar_stream::{Body, BodyReader, NarStream, WriteChunk};
@@ -307,7 +307,13 @@ impl<'a> IncomingNar<'a> {
             let decoder = ZstdDecoder::new(reader, limits, decoder_budget, cores);
             return self.write_pieces(decoder, verifier, sink);
         }
-        let decoder = codec::decoder(compression, reader, window);
+        let cores = worker.idle_cores();
+        let threads = XzThreads::for_body(compression, (head, nar_size), decoder_budget, cores);
+        let decoder = match threads {
+            Some(threads) => XzBlocks::new(reader, threads)
+                .map(|blocks| Some(Box::new(blocks) as Box<dyn Read + '_>)),
+            None => codec::decoder(compression, reader, window),
+        };
         let decoder = decoder.map_err(|e| self.decode_error(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::Unsupported {
             path: self.path().clone(),

@@ -14,7 +14,9 @@ use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
 use floe_hash::idle_cores::IdleCores;
 use floe_store::StoreError;
-use floe_transfer::codec::{self, Encoder, ZSTD_FRAME_LEN, ZstdFrames};
+use floe_transfer::codec::{
+    self, Encoder, XzBlocksEncoder, ZSTD_FRAME_LEN, ZstdFrames, xz_block_len,
+};
 use floe_transfer::{
     Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk, random_number,
 };
@@ -114,18 +116,21 @@ fn compress(
     (output, path): (&mut HashedObject, &Path),
 ) -> Result<Option<Node>, Error> {
     let narinfo = nar.narinfo();
-    let has_frames =
-        options.compression == Compression::Zstd && narinfo.info.nar_size > ZSTD_FRAME_LEN as u64;
-    let encoder = if has_frames {
-        let cores = if options.parallel_compression {
-            nar.worker().idle_cores().clone()
-        } else {
-            Arc::new(IdleCores::none())
-        };
-        let frames = ZstdFrames::new(output, options.level, cores);
-        frames.map(|frames| Some(Box::new(frames) as Box<dyn Encoder>))
+    let cores = if options.parallel_compression {
+        nar.worker().idle_cores().clone()
     } else {
-        codec::encoder(options.compression, options.level, output)
+        Arc::new(IdleCores::none())
+    };
+    let (level, len) = (options.level, narinfo.info.nar_size);
+    let encoder = match options.compression {
+        Compression::Zstd if len > ZSTD_FRAME_LEN as u64 => {
+            ZstdFrames::new(output, level, cores).map(|frames| Some(Box::new(frames) as Box<_>))
+        }
+        Compression::Xz if len > xz_block_len(level) && options.parallel_compression => {
+            let blocks = XzBlocksEncoder::new(output, level, len, &cores);
+            blocks.map(|blocks| Some(Box::new(blocks) as Box<_>))
+        }
+        compression => codec::encoder(compression, level, output),
     };
     let encoder = encoder.map_err(file_error("write", path))?;
     let encoder = encoder.ok_or_else(|| Error::Unsupported {

@@ -16,8 +16,8 @@ pub struct CacheWriteOptions {
     pub compression: Compression,
     /// The level of the compression (`compression-level`); each compression has a default.
     pub level: Option<i32>,
-    /// Whether idle cores compress parts of a large NAR (`parallel-compression`). Only zstd bodies
-    /// have such parts.
+    /// Whether idle cores compress parts of a large NAR (`parallel-compression`). Only zstd and
+    /// xz bodies have such parts.
     pub parallel_compression: bool,
     /// The files of the keys that sign narinfos (`secret-key`, `secret-keys`).
     pub secret_keys: Vec<PathBuf>,

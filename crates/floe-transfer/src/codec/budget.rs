@@ -130,6 +130,11 @@ impl Drop for BudgetPermit<'_> {
 }
 
 impl FramePermit {
+    /// The length of the part, in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
     /// Gives back all but `len` bytes.
     pub(super) fn shrink(&mut self, len: u64) {
         let unused = self.len.saturating_sub(len);

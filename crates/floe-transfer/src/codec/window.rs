@@ -12,38 +12,58 @@ use super::zstd_header::{ZstdHeader, little_endian};
 pub fn window_len(compression: Compression, head: &[u8]) -> Option<u64> {
     match compression {
         Compression::Zstd => ZstdHeader::parse(head).map(|header| header.window),
-        Compression::Xz => xz(head),
+        Compression::Xz => XzHeader::parse(head).map(|header| header.window),
         Compression::Lzma => lzma(head),
         Compression::Brotli => brotli(head),
         _ => Some(0),
     }
 }
 
-fn xz(head: &[u8]) -> Option<u64> {
-    let block = head.strip_prefix(&XZ_MAGIC)?.get(XZ_FLAGS_LEN..)?;
-    let (size, rest) = block.split_first()?;
-    if *size == 0 {
-        // This is the index: the stream has no block.
-        return Some(0);
-    }
-    let (flags, mut rest) = rest.split_first()?;
-    for present in [flags & 0x40, flags & 0x80] {
-        if present != 0 {
-            rest = xz_number(rest)?.1;
+/// The facts in the headers of an xz body and its first block.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct XzHeader {
+    /// The length of the window, in bytes; 0 for a stream without a block.
+    pub(super) window: u64,
+    /// The compressed length of the block, in bytes, if it declares it.
+    pub(super) block_len: Option<u64>,
+    /// The length of the contents of the block, in bytes, if it declares it.
+    pub(super) contents_len: Option<u64>,
+}
+
+impl XzHeader {
+    /// Parses the beginning of a body; `None` if it does not contain the headers or is invalid.
+    pub(super) fn parse(head: &[u8]) -> Option<XzHeader> {
+        let block = head.strip_prefix(&XZ_MAGIC)?.get(XZ_FLAGS_LEN..)?;
+        let (size, rest) = block.split_first()?;
+        let mut header = XzHeader::default();
+        if *size == 0 {
+            // This is the index: the stream has no block.
+            return Some(header);
         }
-    }
-    for _ in 0..=flags & 3 {
-        let (id, after) = xz_number(rest)?;
-        let (properties_len, after) = xz_number(after)?;
-        let (properties, after) = after.split_at_checked(usize::try_from(properties_len).ok()?)?;
-        if id == LZMA2 {
-            let bits = properties.first()? & 0x3f;
-            let len = u64::from(2 | (bits & 1)) << (bits / 2 + 11);
-            return Some(len);
+        let (flags, mut rest) = rest.split_first()?;
+        for (flag, len) in [
+            (0x40, &mut header.block_len),
+            (0x80, &mut header.contents_len),
+        ] {
+            if flags & flag != 0 {
+                let (declared, after) = xz_number(rest)?;
+                (*len, rest) = (Some(declared), after);
+            }
         }
-        rest = after;
+        for _ in 0..=flags & 3 {
+            let (id, after) = xz_number(rest)?;
+            let (properties_len, after) = xz_number(after)?;
+            let (properties, after) =
+                after.split_at_checked(usize::try_from(properties_len).ok()?)?;
+            if id == LZMA2 {
+                let bits = properties.first()? & 0x3f;
+                header.window = u64::from(2 | (bits & 1)) << (bits / 2 + 11);
+                return Some(header);
+            }
+            rest = after;
+        }
+        None
     }
-    None
 }
 
 /// Parses a number of seven bits per byte, lowest bits first. Returns the rest too.
