@@ -9,12 +9,18 @@ use floe_bench::{Measurement, Metric, Row, Table, significant};
 /// The name of floe as a variant.
 pub(crate) const FLOE: &str = "floe";
 
-/// Upper limits of floe's costs over those of a rival.
+/// The rival of a row that only floe can do.
+pub(crate) const NO_RIVAL: &str = "–";
+
+/// Upper limits of floe's costs: over those of a rival, and on any machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Aim {
     pub(crate) rival: &'static str,
     pub(crate) time: Option<f64>,
     pub(crate) cpu: Option<f64>,
+    pub(crate) seconds: Option<f64>,
+    /// The peak memory, in units of 1,000,000 bytes.
+    pub(crate) megabytes: Option<f64>,
 }
 
 impl Aim {
@@ -24,6 +30,8 @@ impl Aim {
             rival,
             time: None,
             cpu: None,
+            seconds: None,
+            megabytes: None,
         }
     }
 
@@ -48,8 +56,29 @@ impl Aim {
         }
     }
 
+    /// At most this time for one unit of work.
+    pub(crate) const fn seconds(self, most: f64) -> Aim {
+        Aim {
+            seconds: Some(most),
+            ..self
+        }
+    }
+
+    /// At most this memory.
+    pub(crate) const fn megabytes(self, most: f64) -> Aim {
+        Aim {
+            megabytes: Some(most),
+            ..self
+        }
+    }
+
     fn is_none(self) -> bool {
-        self.time.is_none() && self.cpu.is_none()
+        self.time.is_none() && self.cpu.is_none() && !self.is_absolute()
+    }
+
+    /// Whether the aim limits more than ratios.
+    fn is_absolute(self) -> bool {
+        self.seconds.is_some() || self.megabytes.is_some()
     }
 
     fn describe(self) -> String {
@@ -63,7 +92,11 @@ impl Aim {
         };
         let time = self.time.map(|most| format!("time ≤ {}", limit(most)));
         let cpu = self.cpu.map(|most| format!("CPU ≤ {}", limit(most)));
-        let parts: Vec<String> = time.into_iter().chain(cpu).collect();
+        let seconds = self.seconds.map(|most| format!("time ≤ {} s", limit(most)));
+        let peak = self.megabytes;
+        let peak = peak.map(|most| format!("peak ≤ {} MB", limit(most)));
+        let parts = [time, cpu, seconds, peak].into_iter().flatten();
+        let parts: Vec<String> = parts.collect();
         if parts.is_empty() {
             "none".into()
         } else {
@@ -105,6 +138,10 @@ pub(crate) struct JudgedRow<'a> {
     /// Medians of the ratios of single rounds, floe over its rival.
     time: Option<f64>,
     cpu: Option<f64>,
+    /// Floe's own median time.
+    seconds: Option<f64>,
+    /// Floe's own peak memory.
+    megabytes: Option<f64>,
     /// Floe's cost over the baseline.
     over_baseline: Option<f64>,
 }
@@ -119,34 +156,48 @@ impl<'a> JudgedRow<'a> {
             aim,
             time: ratio(Metric::Time),
             cpu: ratio(Metric::Cpu),
+            seconds: row.median(FLOE, Metric::Time),
+            megabytes: megabytes(row, FLOE),
             over_baseline: over_baseline(row, aim),
         }
     }
 
-    /// Whether floe and its rival both have figures.
+    /// Whether floe and its rival, if there is one, both have figures.
     pub(crate) fn is_measured(&self) -> bool {
-        self.time.is_some()
+        match self.aim.rival {
+            NO_RIVAL => self.seconds.is_some(),
+            _ => self.time.is_some(),
+        }
     }
 
     fn verdict(&self) -> Verdict {
         if self.aim.is_none() {
             return Verdict::NoAim;
         }
-        let is_met = |aim: Option<f64>, ratio: Option<f64>| match (aim, ratio) {
-            (None, _) => Some(true),
-            (Some(most), Some(ratio)) => Some(ratio <= most),
-            (Some(_), None) => None,
-        };
-        let time = is_met(self.aim.time, self.time);
-        let cpu = is_met(self.aim.cpu, self.cpu);
+        let limits = [
+            (self.aim.time, self.time),
+            (self.aim.cpu, self.cpu),
+            (self.aim.seconds, self.seconds),
+            (self.aim.megabytes, self.megabytes),
+        ];
+        let found = limits.iter().filter_map(|(most, found)| {
+            let most = (*most)?;
+            Some(found.map(|found| found <= most))
+        });
+        let found: Vec<Option<bool>> = found.collect();
         let is_near = self
             .over_baseline
             .is_some_and(|over| over <= BASELINE_MARGIN);
-        match (time, cpu) {
-            (Some(true), Some(true)) => Verdict::Met,
-            (None, _) | (Some(true), None) => Verdict::NotMeasured,
-            _ if is_near => Verdict::MetByBaseline,
-            _ => Verdict::Missed,
+        if found.contains(&Some(false)) {
+            if is_near {
+                Verdict::MetByBaseline
+            } else {
+                Verdict::Missed
+            }
+        } else if found.contains(&None) {
+            Verdict::NotMeasured
+        } else {
+            Verdict::Met
         }
     }
 
@@ -161,12 +212,16 @@ impl<'a> JudgedRow<'a> {
             format!("{name}: {}", cost(name).unwrap_or_else(|| reason.into()))
         });
         let costs: Vec<String> = costs.collect();
+        let ratios = match self.aim.rival {
+            NO_RIVAL => String::new(),
+            rival => {
+                let (time, cpu) = (or_dash(self.time), or_dash(self.cpu));
+                format!(" | time {time}, CPU {cpu} of {rival}")
+            }
+        };
         format!(
-            "{} | time {}, CPU {} of {}; aim {}: {}",
+            "{}{ratios}; aim {}: {}",
             costs.join(" | "),
-            or_dash(self.time),
-            or_dash(self.cpu),
-            self.aim.rival,
             self.aim.describe(),
             self.verdict().describe()
         )
@@ -189,7 +244,15 @@ fn over_baseline(row: &Row, aim: Aim) -> Option<f64> {
     Some(row.median(FLOE, Metric::Time)? / (baseline / cores))
 }
 
-/// The table of aims. It has a column for the baseline if a row has one.
+/// The largest memory of a variant in any run, in units of 1,000,000 bytes.
+fn megabytes(row: &Row, variant: &str) -> Option<f64> {
+    let samples = row.samples(variant)?.iter();
+    let largest = samples.filter_map(|sample| sample.peak_memory).max()?;
+    Some(largest as f64 / 1e6)
+}
+
+/// The table of aims. It has columns for the memory if an aim limits more than ratios or a row has
+/// no rival, and a column for the baseline if a row has one.
 pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
     let mut headings = vec![
         "work",
@@ -201,6 +264,11 @@ pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
         "aim",
         "result",
     ];
+    let shows_memory = |aim: Aim| aim.is_absolute() || aim.rival == NO_RIVAL;
+    let has_memory = rows.iter().any(|row| shows_memory(row.aim));
+    if has_memory {
+        headings.extend(["floe's peak, MB", "rival's peak, MB"]);
+    }
     let has_baseline = rows.iter().any(|row| row.over_baseline.is_some());
     if has_baseline {
         headings.push("floe / baseline");
@@ -209,7 +277,11 @@ pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
     for judged in rows {
         let cost = |name: &str| {
             let cost = judged.row.median(name, Metric::Time);
-            cost.map_or("not run".into(), |cost| judged.row.unit.format(cost))
+            match (cost, name) {
+                (Some(cost), _) => judged.row.unit.format(cost),
+                (None, NO_RIVAL) => NO_RIVAL.into(),
+                (None, _) => "not run".into(),
+            }
         };
         let mut cells = vec![
             judged.row.name.clone(),
@@ -221,6 +293,10 @@ pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
             judged.aim.describe(),
             judged.verdict().describe().into(),
         ];
+        if has_memory {
+            let peak = |variant| or_dash(megabytes(judged.row, variant));
+            cells.extend([peak(FLOE), peak(judged.aim.rival)]);
+        }
         if has_baseline {
             cells.push(or_dash(judged.over_baseline));
         }
@@ -269,7 +345,11 @@ pub(crate) fn chart(title: &str, rows: &[JudgedRow<'_>]) -> String {
         cut_at: Some(CUT_AT),
         groups: vec![Group {
             heading: String::new(),
-            bars: rows.iter().map(bar).collect(),
+            bars: rows
+                .iter()
+                .filter(|row| row.aim.rival != NO_RIVAL)
+                .map(bar)
+                .collect(),
         }],
     };
     chart.svg()

@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::baseline::Part;
 use crate::http::Origin;
 use crate::server::Endpoint;
+use crate::synthetic_store::Files;
+use crate::synthetic_store::shape::{PATHS_PER_ROOT, References, Shape};
 
 /// Compares floe with Nix, nginx and other servers on this machine.
 #[derive(Debug, Parser)]
@@ -41,6 +43,10 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Serves one client while another address has 2,000 connections
     ManyConnections(RunArgs),
+    /// Runs commands on synthetic stores with many paths
+    Scale(ScaleArgs),
+    /// Makes a synthetic store, as scale does
+    MakeStore(MakeStoreArgs),
     /// Submits requests to libfloe from many threads
     Submit(LibfloeArgs),
     /// Encodes and decodes the messages of libfloe
@@ -120,6 +126,70 @@ pub(crate) struct ServeArgs {
         value_parser = GivenPeer::command
     )]
     pub(crate) commands: Vec<GivenPeer>,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ScaleArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// The number of paths, a multiple of 1,000; repeat for more [default: 100000; with --record
+    /// also 1000000]
+    #[arg(long, value_name = "N", value_parser = path_count)]
+    pub(crate) paths: Vec<usize>,
+    /// Writes the files of all paths; otherwise, with more than 200,000 paths, only those that are
+    /// pushed
+    #[arg(long)]
+    pub(crate) files: bool,
+    /// A directory for the stores [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+impl ScaleArgs {
+    /// The numbers of paths of all stores.
+    pub(crate) fn sizes(&self) -> &[usize] {
+        match (&*self.paths, self.run.record) {
+            ([], true) => &RECORDED_SIZES,
+            ([], false) => &[100_000],
+            (given, _) => given,
+        }
+    }
+}
+
+/// The numbers of paths in the recorded table.
+pub(crate) const RECORDED_SIZES: [usize; 2] = [100_000, 1_000_000];
+
+#[derive(Debug, Args)]
+pub(crate) struct MakeStoreArgs {
+    /// The root of the store, which must not exist
+    pub(crate) directory: PathBuf,
+    /// The number of paths, a multiple of 1,000
+    #[arg(long, value_name = "N", value_parser = path_count, default_value = "100000")]
+    pub(crate) paths: usize,
+    /// The references between the paths
+    #[arg(long, value_name = "KIND", default_value = "common")]
+    pub(crate) references: References,
+    /// The paths that have files
+    #[arg(long, value_name = "WHICH", default_value = "all")]
+    pub(crate) files: Files,
+}
+
+impl MakeStoreArgs {
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            paths: self.paths,
+            references: self.references,
+        }
+    }
+}
+
+/// Parses a number of paths, for which the store has at least one root.
+fn path_count(text: &str) -> Result<usize, String> {
+    let paths: usize = text.parse().map_err(|_| "it is not a number")?;
+    if paths == 0 || !paths.is_multiple_of(PATHS_PER_ROOT) {
+        return Err(format!("it is not a multiple of {PATHS_PER_ROOT}"));
+    }
+    Ok(paths)
 }
 
 /// A server that only the caller knows.
@@ -316,6 +386,7 @@ mod tests {
             (&["serve", "--peer-command", "x=run"], "{port}"),
             (&["serve", "--record", "--quick"], "cannot be used with"),
             (&["codec", "--renamed", "x"], "OLD=NEW"),
+            (&["scale", "--paths", "1234"], "a multiple of 1000"),
         ] {
             let problem = parse(words).unwrap_err();
             assert!(problem.contains(reason), "{words:?}: {problem}");

@@ -22,14 +22,17 @@ mod baseline;
 mod before_after;
 mod closures;
 mod corpus;
+mod file_cache;
 mod http;
 mod libfloe;
 mod nix;
 mod outcome;
 mod programs;
 mod results;
+mod scale;
 mod serve;
 mod server;
+mod synthetic_store;
 mod tls;
 
 use args::{Arguments, Command};
@@ -61,6 +64,8 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Closures(args) => closures::run(root, args, None),
         Command::Serve(args) => serve::run(root, args),
         Command::ManyConnections(args) => serve::many_connections::run(root, args),
+        Command::Scale(args) => scale::run(root, args),
+        Command::MakeStore(args) => scale::make_store(args),
         Command::Submit(args) => libfloe::run(root, "submit", args),
         Command::Codec(args) => libfloe::run(root, "codec", args),
         Command::Call(args) => libfloe::run(root, "call", args),

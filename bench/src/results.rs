@@ -124,7 +124,12 @@ mod tests {
     fn page_has_the_marks_of_every_recorded_benchmark() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let page = fs::read_to_string(root.join(PAGE)).unwrap();
-        for name in [crate::closures::NAME, crate::serve::NAME] {
+        let names = [
+            crate::closures::NAME,
+            crate::serve::NAME,
+            crate::scale::NAME,
+        ];
+        for name in names {
             assert!(replace_between_marks(&page, name, "").is_some(), "{name}");
         }
     }

@@ -144,3 +144,29 @@ fn chart_shows_speed_as_a_multiple_of_the_rival() {
         assert!(svg.contains(part), "{part}: {svg}");
     }
 }
+
+#[test]
+fn absolute_aim_limits_time_and_memory_without_a_rival() {
+    let aim = Aim::none(NO_RIVAL).seconds(1.0).megabytes(50.0);
+    let run = |seconds: f64, bytes: u64| {
+        let sample = Sample {
+            peak_memory: Some(bytes),
+            ..Sample::timed(seconds, 1.0)
+        };
+        vec![(FLOE, Measurement::Ran(vec![sample; 3]))]
+    };
+    for (seconds, bytes, expected) in [
+        (0.9, 49_000_000, Verdict::Met),
+        (1.1, 49_000_000, Verdict::Missed),
+        (0.9, 51_000_000, Verdict::Missed),
+    ] {
+        assert_eq!(verdict(aim, run(seconds, bytes)), expected);
+    }
+    assert_eq!(verdict(aim, vec![(FLOE, failed())]), Verdict::NotMeasured);
+    let row = row(run(0.9, 49_000_000));
+    let table = table(&[JudgedRow::new(&row, aim)]);
+    assert!(
+        table.contains("| time ≤ 1 s, peak ≤ 50 MB | met | 49.0 | – |"),
+        "{table}"
+    );
+}

@@ -21,6 +21,7 @@ use super::servers::{Running, start_at};
 use super::variants::{self, Sizes, strings};
 use crate::aims::{Aim, FLOE};
 use crate::corpus::Corpus;
+use crate::file_cache;
 use crate::programs;
 use crate::server::{FileCache, nginx_config};
 
@@ -227,7 +228,7 @@ fn prepare_with<'a>(
         }
         if work.task == Task::PushChanged {
             let (cache, root) = (cache.clone(), corpus.root.clone());
-            variant.prepare = Box::new(move || remove(&cache, &root));
+            variant.prepare = Box::new(move || file_cache::remove_path(&cache, &root));
         }
         if work.task != Task::Fetch {
             let paths = corpus.paths.len();
@@ -280,21 +281,6 @@ fn push_with_floe(fixture: &Fixture, corpus: &Corpus, url: &str) -> Result<()> {
     let status = command.stderr(Stdio::null()).status();
     ensure!(status?.success(), "floe cannot push");
     Ok(())
-}
-
-/// Removes the narinfo and the NAR of a path.
-fn remove(cache: &Path, path: &str) -> Result<(), BenchError> {
-    let failed = |error: std::io::Error| BenchError::Result(error.to_string());
-    let hash_part = path
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.split('-').next());
-    let narinfo = cache.join(format!("{}.narinfo", hash_part.unwrap_or_default()));
-    let text = fs::read_to_string(&narinfo).map_err(failed)?;
-    let url = text.lines().find_map(|line| line.strip_prefix("URL: "));
-    let url = url.ok_or_else(|| BenchError::Result("a narinfo has no URL".into()))?;
-    fs::remove_file(cache.join(url)).map_err(failed)?;
-    fs::remove_file(&narinfo).map_err(failed)
 }
 
 /// Removes all objects.

@@ -13,6 +13,7 @@ use floe_bench::{BenchError, Invocation, Variant};
 
 use super::fixture::{Fixture, Kind, Program};
 use crate::corpus::Corpus;
+use crate::file_cache;
 
 /// Bytes of the results by variant, where they differ.
 pub(super) type Sizes = Rc<RefCell<BTreeMap<String, u64>>>;
@@ -200,9 +201,7 @@ pub(super) fn check_cache(
 ) -> Check<'static> {
     Box::new(move || {
         let list = |directory: PathBuf| fs::read_dir(directory).into_iter().flatten().flatten();
-        let narinfos = list(cache.clone())
-            .filter(|entry| entry.path().extension().is_some_and(|it| it == "narinfo"))
-            .count();
+        let narinfos = file_cache::count_narinfos(&cache);
         if narinfos != paths {
             let text = format!("{narinfos} narinfos for {paths} paths");
             return Err(BenchError::Result(text));
