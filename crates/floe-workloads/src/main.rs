@@ -71,16 +71,3 @@ fn run(prepare: Prepare) -> Result<()> {
 fn run_counted(work: Work) -> Result<()> {
     work()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_workload_does_its_work() {
-        for (name, prepare) in WORKLOADS {
-            let done = run(prepare);
-            assert!(done.is_ok(), "{name}: {done:?}");
-        }
-    }
-}
