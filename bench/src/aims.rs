@@ -132,6 +132,7 @@ impl Verdict {
 }
 
 /// A measured row and its aim.
+#[derive(Clone, Copy)]
 pub(crate) struct JudgedRow<'a> {
     row: &'a Row,
     aim: Aim,
@@ -160,6 +161,11 @@ impl<'a> JudgedRow<'a> {
             megabytes: megabytes(row, FLOE),
             over_baseline: over_baseline(row, aim),
         }
+    }
+
+    /// The name of the row.
+    pub(crate) fn name(&self) -> &String {
+        &self.row.name
     }
 
     /// Whether floe and its rival, if there is one, both have figures.
@@ -252,7 +258,7 @@ fn megabytes(row: &Row, variant: &str) -> Option<f64> {
 }
 
 /// The table of aims. It has columns for the memory if an aim limits more than ratios or a row has
-/// no rival, and a column for the baseline if a row has one.
+/// no rival, and columns for the baseline and the machine if a row has one.
 pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
     let mut headings = vec![
         "work",
@@ -272,6 +278,10 @@ pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
     let has_baseline = rows.iter().any(|row| row.over_baseline.is_some());
     if has_baseline {
         headings.push("floe / baseline");
+    }
+    let has_machine = rows.iter().any(|row| machine(row.row).is_some());
+    if has_machine {
+        headings.push("machine");
     }
     let mut table = Table::new(&headings);
     for judged in rows {
@@ -300,9 +310,19 @@ pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
         if has_baseline {
             cells.push(or_dash(judged.over_baseline));
         }
+        if has_machine {
+            cells.push(machine(judged.row).unwrap_or_default());
+        }
         table.row(&cells);
     }
     table.into_markdown()
+}
+
+/// The machine of a row and the date, from its facts.
+pub(crate) fn machine(row: &Row) -> Option<String> {
+    let machine = &row.facts["machine"];
+    let (cpu, date) = (machine["cpu"].as_str()?, machine["date"].as_str()?);
+    Some(format!("{cpu}, {} cores, {date}", machine["cores"]))
 }
 
 /// The number of rows for each verdict, in a sentence.

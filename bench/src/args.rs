@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::baseline::Part;
 use crate::http::Origin;
+use crate::schedule::Schedule;
 use crate::server::Endpoint;
 use crate::synthetic_store::Files;
 use crate::synthetic_store::shape::{PATHS_PER_ROOT, References, Shape};
@@ -53,12 +54,9 @@ pub(crate) enum Command {
     Codec(LibfloeArgs),
     /// Calls libfloe from C++
     Call(LibfloeArgs),
-    /// Runs closures, serve, submit, codec and call, one after the other
-    All {
-        /// Fewer rounds, only to check that everything works
-        #[arg(long)]
-        quick: bool,
-    },
+    /// Runs all of these whose tables stand in docs/performance.md, and continues where an earlier
+    /// run ended
+    All(AllArgs),
     /// Does one part of the work of a copy; the baselines are made of these parts
     Baseline {
         part: Part,
@@ -89,7 +87,51 @@ pub(crate) struct RunArgs {
     /// Compares with an older floe instead of with other programs; fails if a row became slower
     #[arg(long, value_name = "FLOE")]
     pub(crate) before: Option<PathBuf>,
+    /// The rows of other runs, and the limit of time.
+    #[arg(skip)]
+    pub(crate) schedule: Schedule,
 }
+
+/// Options of all benchmarks together.
+#[derive(Debug, Args)]
+pub(crate) struct AllArgs {
+    /// Fewer rounds, only to check that everything works
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only the rows with PART in their name; repeat for more
+    #[arg(long = "row", value_name = "PART")]
+    pub(crate) rows: Vec<String>,
+    /// Writes bench/results and the tables in docs/performance.md. Rows that were not measured keep
+    /// their lines there
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) record: bool,
+    /// The time that the run may take. A row that needs much of it gets fewer rounds, and rows
+    /// after it are left out
+    #[arg(long, value_name = "MINUTES", default_value_t = LIMIT_MINUTES)]
+    pub(crate) limit: u64,
+    /// One more server of a store, such as nix-serve, as for serve
+    #[arg(
+        long = "peer-command",
+        value_name = "NAME='CMD {root} {port} {key}'",
+        value_parser = GivenPeer::command
+    )]
+    pub(crate) commands: Vec<GivenPeer>,
+}
+
+impl Default for AllArgs {
+    fn default() -> AllArgs {
+        AllArgs {
+            quick: false,
+            rows: Vec::new(),
+            record: false,
+            limit: LIMIT_MINUTES,
+            commands: Vec::new(),
+        }
+    }
+}
+
+/// A machine that is lent for three hours has time for the builds before.
+const LIMIT_MINUTES: u64 = 150;
 
 impl RunArgs {
     /// Whether a row was asked for.
@@ -242,7 +284,7 @@ fn named(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// Options of the benchmarks of libfloe. All but the last four are passed on to them.
+/// Options of the benchmarks of libfloe. All but those from `json` on are passed on to them.
 #[derive(Debug, Args)]
 pub(crate) struct LibfloeArgs {
     /// Numbers of threads, as in 1,2,4
@@ -278,6 +320,29 @@ pub(crate) struct LibfloeArgs {
     /// With --before: OLD in the other checkout is called NEW here; repeat for more
     #[arg(long, value_name = "OLD=NEW", value_parser = renaming)]
     pub(crate) renamed: Vec<(String, String)>,
+    /// The results of other runs, and the limit of time.
+    #[arg(skip)]
+    pub(crate) schedule: Schedule,
+}
+
+impl LibfloeArgs {
+    /// The options for a run of all benchmarks.
+    pub(crate) fn of(args: &RunArgs) -> LibfloeArgs {
+        LibfloeArgs {
+            threads: None,
+            per_thread: None,
+            iters: args.quick.then_some(NonZeroUsize::MIN),
+            only: None,
+            include_1mib: false,
+            no_gate: args.quick,
+            json: None,
+            record: args.record,
+            before: None,
+            rounds: NonZeroUsize::MIN,
+            renamed: Vec::new(),
+            schedule: args.schedule.clone(),
+        }
+    }
 }
 
 fn renaming(text: &str) -> Result<(String, String), String> {
@@ -385,6 +450,8 @@ mod tests {
             (&["serve", "--peer", "x=http://y,p"], "process id"),
             (&["serve", "--peer-command", "x=run"], "{port}"),
             (&["serve", "--record", "--quick"], "cannot be used with"),
+            (&["all", "--record", "--quick"], "cannot be used with"),
+            (&["all", "--limit", "long"], "--limit"),
             (&["codec", "--renamed", "x"], "OLD=NEW"),
             (&["scale", "--paths", "1234"], "a multiple of 1000"),
         ] {

@@ -15,7 +15,6 @@ mod uploads;
 mod variants;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, ensure};
 use floe_bench::{Measurement, Repetitions, Report, Row, Unit, machine, rounds};
@@ -27,12 +26,15 @@ use crate::args::RunArgs;
 use crate::outcome::Outcome;
 use crate::programs;
 use crate::results::{self, Results};
+use crate::schedule::RowTime;
 use fixture::Fixture;
 pub(crate) use rows::Group;
 use rows::{PreparedRow, RowPlan};
 
 /// The name of the recorded results.
 pub(crate) const NAME: &str = "closures";
+/// The table of collections, which stands apart.
+pub(crate) const COLLECT: &str = "collect";
 
 const ROUNDS: usize = 7;
 /// A run over a network takes up to half a minute.
@@ -44,10 +46,9 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
         |plan: &RowPlan| group.is_none_or(|group| group == plan.group) && args.wants(&plan.name);
     let network = Network::of(group);
     let is_network = network.is_some();
-    let plans = network
-        .as_ref()
-        .map_or_else(all, |network| (network.rows)());
-    let plans: Vec<RowPlan> = plans.into_iter().filter(is_wanted).collect();
+    let name = network.as_ref().map_or(NAME, |network| network.name);
+    let tables = tables(group);
+    let plans: Vec<RowPlan> = plans(group).into_iter().filter(is_wanted).collect();
     ensure!(!plans.is_empty(), "no row matches {:?}", args.rows);
     ensure!(
         !args.record || is_network || group.is_none(),
@@ -71,19 +72,24 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
         rows: Vec::new(),
         interrupted: false,
     };
+    let mut aims = Vec::new();
     for plan in &plans {
-        eprintln!("{}", plan.name);
-        let row = measure(&fixture, plan, repetitions);
+        let row = args.schedule.row(name, &plan.name, |time| {
+            measure(&fixture, plan, (repetitions, time))
+        });
+        let Some(row) = row else { continue };
         eprintln!("  {}", JudgedRow::new(&row, plan.aim).describe());
         report.rows.push(row);
+        aims.push(plan.aim);
     }
     if args.before.is_some() {
         return results::publish_comparison(&report, args.json.as_deref());
     }
     let results = Results {
-        name: network.as_ref().map_or(NAME, |network| network.name),
+        name,
+        tables,
         report: &report,
-        aims: plans.iter().map(|plan| plan.aim).collect(),
+        aims,
         explanation: network.map_or(EXPLANATION, |network| network.explanation),
         appendix: traffic_table(&report.rows),
     };
@@ -92,6 +98,29 @@ pub(crate) fn run(root: &Path, args: &RunArgs, group: Option<Group>) -> Result<O
     } else {
         Outcome::Failed
     })
+}
+
+/// All rows of a group's benchmark.
+fn plans(group: Option<Group>) -> Vec<RowPlan> {
+    let network = Network::of(group);
+    network.map_or_else(all, |network| (network.rows)())
+}
+
+/// The names of the rows of a group's benchmark.
+pub(crate) fn row_names(group: Option<Group>) -> Vec<String> {
+    plans(group).into_iter().map(|plan| plan.name).collect()
+}
+
+/// The tables of a group's benchmark in docs/performance.md.
+fn tables(group: Option<Group>) -> Vec<(&'static str, Vec<String>)> {
+    if let Some(network) = Network::of(group) {
+        return vec![(network.name, row_names(group))];
+    }
+    let (collections, copies): (Vec<RowPlan>, Vec<RowPlan>) = plans(group)
+        .into_iter()
+        .partition(|plan| plan.group == Group::Collect);
+    let names = |plans: Vec<RowPlan>| plans.into_iter().map(|plan| plan.name).collect();
+    vec![(NAME, names(copies)), (COLLECT, names(collections))]
 }
 
 /// A group of rows over a network, which has a table of its own.
@@ -128,7 +157,7 @@ impl Network {
     }
 }
 
-fn measure(fixture: &Fixture, plan: &RowPlan, repetitions: Repetitions) -> Row {
+fn measure(fixture: &Fixture, plan: &RowPlan, (repetitions, time): (Repetitions, &RowTime)) -> Row {
     let row = |facts: Value, measurements| Row {
         name: plan.name.clone(),
         unit: Unit::Run,
@@ -141,8 +170,12 @@ fn measure(fixture: &Fixture, plan: &RowPlan, repetitions: Repetitions) -> Row {
             row(json!({}), vec![(FLOE.into(), failed)])
         }
         Ok(prepared) => {
-            let never = AtomicBool::new(false);
-            let measurements = rounds(&prepared.variants, repetitions, &never, &mut |_, _| {});
+            let mut on_round = |done: usize, _: &[Measurement]| {
+                let counted = done.saturating_sub(repetitions.warmup);
+                time.after_round(counted, repetitions.iterations);
+            };
+            let variants = &prepared.variants;
+            let measurements = rounds(variants, repetitions, time.stop(), &mut on_round);
             let names = prepared.variants.iter().map(|variant| variant.name.clone());
             let facts = json!({
                 "baseline": prepared.baseline,

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use floe_bench::statistics::median;
 use floe_bench::{Measurement, Report, Row, Sample, Unit, machine};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use xtask::workspace;
 
@@ -17,12 +21,49 @@ use crate::args::LibfloeArgs;
 use crate::before_after::BEFORE;
 use crate::outcome::Outcome;
 use crate::results;
+use crate::schedule::RowTime;
 
 /// Runs one of the benchmarks, or compares it with that of another checkout.
-pub(crate) fn run(root: &Path, name: &str, args: &LibfloeArgs) -> Result<Outcome> {
+pub(crate) fn run(root: &Path, name: &'static str, args: &LibfloeArgs) -> Result<Outcome> {
     if let Some(before) = &args.before {
         return compare(root, name, (before, args));
     }
+    let mut failure = None;
+    let row = args.schedule.row(name, name, |time| {
+        let measured = measure(root, name, (args, time));
+        measured.unwrap_or_else(|error| {
+            failure = Some(error);
+            row(name, Measurement::Ran(Vec::new()), Value::Null)
+        })
+    });
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let Some(row) = row else {
+        return Ok(Outcome::Passed);
+    };
+    if args.record {
+        let text = row.facts["document"].as_str().unwrap_or_default();
+        results::write(&root.join(format!("bench/results/{name}.md")), text)?;
+    }
+    Ok(if row.facts["hasPassed"] == true {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// The whole benchmark as a row: the time it took, and in its facts the document.
+fn row(name: &str, measurement: Measurement, facts: Value) -> Row {
+    Row {
+        name: name.into(),
+        unit: Unit::Run,
+        facts,
+        measurements: vec![(FLOE.into(), measurement)],
+    }
+}
+
+fn measure(root: &Path, name: &str, (args, time): (&LibfloeArgs, &RowTime)) -> Result<Row> {
     // Describe the machine before the benchmark raises its load.
     let machine = machine::describe(&machine::machine());
     let mut command = cargo_bench(root, name, args);
@@ -30,30 +71,61 @@ pub(crate) fn run(root: &Path, name: &str, args: &LibfloeArgs) -> Result<Outcome
         command.arg("--json").arg(file);
     }
     let cannot = || format!("cannot run cargo bench --bench {name}");
+    let began = Instant::now();
     let mut child = command
         .stdout(Stdio::piped())
+        .process_group(0)
         .spawn()
         .with_context(cannot)?;
-    let mut text = String::new();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines() {
-            let line = line.with_context(cannot)?;
-            println!("{line}");
-            text.push_str(&line);
-            text.push('\n');
-        }
+    let stdout = child.stdout.take().with_context(cannot)?;
+    let (text, status) = thread::scope(|scope| {
+        let text = scope.spawn(|| print_lines(stdout));
+        let status = wait(&mut child, time);
+        (text.join().unwrap_or_default(), status)
+    });
+    let status = status.with_context(cannot)?;
+    if time.has_ended() {
+        let none = Measurement::Ran(Vec::new());
+        return Ok(row(name, none, json!({})));
     }
-    let status = child.wait().with_context(cannot)?;
-    if args.record {
-        let file = root.join(format!("bench/results/{name}.md"));
-        results::write(&file, &format!("# libfloe: {name}\n\n{machine}\n{text}"))?;
-    }
-    Ok(if status.success() {
-        Outcome::Passed
-    } else {
-        Outcome::Failed
-    })
+    let sample = Sample::timed(began.elapsed().as_secs_f64(), 1.0);
+    let facts = json!({
+        "document": format!("# libfloe: {name}\n\n{machine}\n{text}"),
+        "hasPassed": status.success(),
+    });
+    Ok(row(name, Measurement::Ran(vec![sample]), facts))
 }
+
+/// Prints the lines of a benchmark, and returns them.
+fn print_lines(stdout: ChildStdout) -> String {
+    let mut text = String::new();
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        println!("{line}");
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Waits for a process group, and ends it when the time is over.
+fn wait(child: &mut Child, time: &RowTime) -> std::io::Result<ExitStatus> {
+    let group = Pid::from_raw(child.id().cast_signed());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if time.has_ended()
+            && let Some(group) = group
+        {
+            let _: rustix::io::Result<()> = kill_process_group(group, Signal::KILL);
+            return child.wait();
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Short beside the minutes of a benchmark, and no load.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns the package that holds a benchmark. Older checkouts have all of them in floe-ffi.
 fn package_of(checkout: &Path, name: &str) -> &'static str {

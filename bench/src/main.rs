@@ -17,6 +17,7 @@ use clap::Parser as _;
 use xtask::workspace;
 
 mod aims;
+mod all;
 mod args;
 mod baseline;
 mod before_after;
@@ -30,6 +31,7 @@ mod outcome;
 mod programs;
 mod results;
 mod scale;
+mod schedule;
 mod serve;
 mod server;
 mod synthetic_store;
@@ -69,27 +71,7 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Submit(args) => libfloe::run(root, "submit", args),
         Command::Codec(args) => libfloe::run(root, "codec", args),
         Command::Call(args) => libfloe::run(root, "call", args),
-        Command::All { quick } => run_all(root, *quick),
+        Command::All(args) => all::run(root, args),
         Command::Baseline { part, files } => baseline::run(*part, files),
     }
-}
-
-/// Runs one benchmark after the other, so that each has the machine for itself.
-fn run_all(root: &Path, quick: bool) -> Result<Outcome> {
-    let quick: &[&str] = if quick { &["--quick"] } else { &[] };
-    let commands = [
-        (&["closures"][..], quick),
-        (&["serve"], quick),
-        (&["submit"], &[]),
-        (&["codec"], &[]),
-        (&["call"], &[]),
-    ];
-    let mut outcome = Outcome::Passed;
-    for (name, options) in commands {
-        let words = [&["bench"], name, options].concat();
-        if run(root, &Arguments::try_parse_from(words)?.command)? == Outcome::Failed {
-            outcome = Outcome::Failed;
-        }
-    }
-    Ok(outcome)
 }

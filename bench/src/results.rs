@@ -13,8 +13,11 @@ use crate::outcome::Outcome;
 
 /// The results of `bench closures` or `bench serve`.
 pub(crate) struct Results<'a> {
-    /// The name of the files in bench/results and of the marks in docs/performance.md.
+    /// The name of the files in bench/results.
     pub(crate) name: &'static str,
+    /// The tables in docs/performance.md: the name of their marks, and all rows in their order. A
+    /// row without samples keeps its line.
+    pub(crate) tables: Vec<(&'static str, Vec<String>)>,
     pub(crate) report: &'a Report,
     /// The aim of each row.
     pub(crate) aims: Vec<Aim>,
@@ -42,21 +45,44 @@ impl Results<'_> {
         print!("{document}");
         write_samples(self.report, args.json.as_deref())?;
         if args.record {
-            let results = root.join("bench/results");
-            let chart = aims::chart(&self.report.title, &judged);
-            write(&results.join(format!("{}.md", self.name)), &document)?;
-            write(&results.join(format!("{}.svg", self.name)), &chart)?;
-            record_table(root, self.name, &table)?;
+            if self.is_whole() {
+                let results = root.join("bench/results");
+                let chart = aims::chart(&self.report.title, &judged);
+                write(&results.join(format!("{}.md", self.name)), &document)?;
+                write(&results.join(format!("{}.svg", self.name)), &chart)?;
+            }
+            for (mark, names) in &self.tables {
+                let rows = judged.iter().filter(|row| names.contains(row.name()));
+                let rows: Vec<JudgedRow<'_>> = rows.copied().collect();
+                if !rows.is_empty() {
+                    record_table(root, mark, (names, &aims::table(&rows)))?;
+                }
+            }
         }
         Ok(judged.iter().all(JudgedRow::is_measured))
     }
+
+    /// Whether the report has every row. A part must not replace the files of the whole.
+    fn is_whole(&self) -> bool {
+        let has_row = |name: &String| self.report.rows.iter().any(|row| row.name == *name);
+        let mut names = self.tables.iter().flat_map(|(_, names)| names);
+        names.all(has_row)
+    }
 }
 
-/// Replaces a table in docs/performance.md.
-fn record_table(root: &Path, name: &str, table: &str) -> Result<()> {
+/// Replaces the lines of rows in a table of docs/performance.md.
+pub(crate) fn record_table(
+    root: &Path,
+    name: &str,
+    (names, table): (&[String], &str),
+) -> Result<()> {
     let page = root.join(PAGE);
     let before = fs::read_to_string(&page).with_context(|| format!("cannot read {PAGE}"))?;
-    let after = replace_between_marks(&before, name, table);
+    let old = between_marks(&before, name).unwrap_or_default();
+    let table = merged(old, table, names).with_context(|| {
+        format!("cannot record a part of {name}: {PAGE} has other columns; measure all rows")
+    })?;
+    let after = replace_between_marks(&before, name, &table);
     let after = after
         .with_context(|| format!("{PAGE} has no <!-- bench:{name} --> … <!-- /bench:{name} -->"))?;
     write(&page, &after)
@@ -95,9 +121,61 @@ fn replace_between_marks(document: &str, name: &str, text: &str) -> Option<Strin
     Some(format!("{before}{open}\n{text}{close}{after}"))
 }
 
+fn between_marks<'a>(document: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = document.split_once(&format!("<!-- bench:{name} -->"))?;
+    let (text, _) = rest.split_once(&format!("<!-- /bench:{name} -->"))?;
+    Some(text)
+}
+
+/// A table with the lines of `new`, and those of `old` for rows that `new` lacks; `None` if `old`
+/// has other columns, and `new` is only a part. Lines of no row are lost.
+fn merged(old: &str, new: &str, names: &[String]) -> Option<String> {
+    let mut lines = new.lines();
+    let heads: Vec<&str> = lines.by_ref().take(HEAD_LINES).collect();
+    let new: Vec<&str> = lines.collect();
+    let mut old = old.trim_start().lines();
+    let has_same_heads = old.by_ref().take(HEAD_LINES).eq(heads.iter().copied());
+    let old: Vec<&str> = old.collect();
+    let has_lines = !old.is_empty();
+    let old = if has_same_heads { old } else { Vec::new() };
+    let line_of = |lines: &[&str], name: &str| {
+        let begin = format!("| {name} |");
+        let line = lines.iter().find(|line| line.starts_with(&begin));
+        line.map(|line| format!("{line}\n"))
+    };
+    let lacks_row = names.iter().any(|name| line_of(&new, name).is_none());
+    if has_lines && !has_same_heads && lacks_row {
+        return None;
+    }
+    let mut text: String = heads.iter().map(|line| format!("{line}\n")).collect();
+    for name in names {
+        let line = line_of(&new, name).or_else(|| line_of(&old, name));
+        text += &line.unwrap_or_default();
+    }
+    Some(text)
+}
+
+/// The headings of a table and the line below them.
+const HEAD_LINES: usize = 2;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_were_not_measured_keep_their_lines() {
+        let heads = "| work | floe |\n|---|---|\n";
+        let old = format!("\n{heads}| a | 1 s |\n| gone | 1 s |\n| c | 1 s |\n");
+        let new = format!("{heads}| b | 2 s |\n| c | 2 s |\n");
+        let names = ["a", "b", "c", "d"].map(str::to_owned);
+        let found = merged(&old, &new, &names);
+        let expected = format!("{heads}| a | 1 s |\n| b | 2 s |\n| c | 2 s |\n");
+        assert_eq!(found, Some(expected));
+        let other = old.replace("| floe |", "| time |");
+        assert_eq!(merged(&other, &new, &names), None);
+        assert_eq!(merged(&other, &new, &names[1..3]), Some(new.clone()));
+        assert_eq!(merged("", &new, &names), Some(new));
+    }
 
     #[test]
     fn only_text_between_marks_is_replaced() {
@@ -120,16 +198,23 @@ mod tests {
         }
     }
 
+    /// The marks of all tables that benchmarks write.
+    const PAGE_TABLES: [&str; 8] = [
+        crate::closures::NAME,
+        crate::closures::COLLECT,
+        "network",
+        "upload",
+        "remote",
+        crate::serve::NAME,
+        crate::serve::many_connections::NAME,
+        crate::scale::NAME,
+    ];
+
     #[test]
     fn page_has_the_marks_of_every_recorded_benchmark() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let page = fs::read_to_string(root.join(PAGE)).unwrap();
-        let names = [
-            crate::closures::NAME,
-            crate::serve::NAME,
-            crate::scale::NAME,
-        ];
-        for name in names {
+        for name in PAGE_TABLES {
             assert!(replace_between_marks(&page, name, "").is_some(), "{name}");
         }
     }

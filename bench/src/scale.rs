@@ -8,7 +8,6 @@ mod serve_start;
 mod stage;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, ensure};
 use floe_bench::{Measurement, Repetitions, Report, Row, Unit, machine, rounds};
@@ -16,10 +15,11 @@ use serde_json::json;
 use xtask::workspace;
 
 use crate::aims::{FLOE, JudgedRow};
-use crate::args::{MakeStoreArgs, ScaleArgs};
+use crate::args::{MakeStoreArgs, RECORDED_SIZES, ScaleArgs};
 use crate::outcome::Outcome;
 use crate::programs;
 use crate::results::{self, Results};
+use crate::schedule::RowTime;
 use crate::synthetic_store;
 use rows::{RowPlan, Task};
 use stage::Stage;
@@ -28,6 +28,16 @@ use stage::Stage;
 pub(crate) const NAME: &str = "scale";
 
 const ROUNDS: usize = 5;
+
+/// The names of all rows of the recorded table.
+pub(crate) fn row_names() -> Vec<String> {
+    let args = ScaleArgs {
+        paths: RECORDED_SIZES.to_vec(),
+        ..ScaleArgs::default()
+    };
+    let plans = rows::all(&args).into_iter();
+    plans.map(|plan| plan.name).collect()
+}
 
 /// Measures the rows that were asked for.
 pub(crate) fn run(root: &Path, args: &ScaleArgs) -> Result<Outcome> {
@@ -45,19 +55,26 @@ pub(crate) fn run(root: &Path, args: &ScaleArgs) -> Result<Outcome> {
         rows: Vec::new(),
         interrupted: false,
     };
+    let mut aims = Vec::new();
     for plan in &plans {
-        eprintln!("{}", plan.name);
-        let row = measure(&mut stage, plan, args.run.rounds(ROUNDS));
+        let rounds = args.run.rounds(ROUNDS);
+        let schedule = &args.run.schedule;
+        let row = schedule.row(NAME, &plan.name, |time| {
+            measure(&mut stage, plan, (rounds, time))
+        });
+        let Some(row) = row else { continue };
         eprintln!("  {}", JudgedRow::new(&row, plan.aim).describe());
         report.rows.push(row);
+        aims.push(plan.aim);
     }
     if args.run.before.is_some() {
         return results::publish_comparison(&report, args.run.json.as_deref());
     }
     let results = Results {
         name: NAME,
+        tables: vec![(NAME, row_names())],
         report: &report,
-        aims: plans.iter().map(|plan| plan.aim).collect(),
+        aims,
         explanation: EXPLANATION,
         appendix: String::new(),
     };
@@ -76,14 +93,14 @@ pub(crate) fn make_store(args: &MakeStoreArgs) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn measure(stage: &mut Stage, plan: &RowPlan, iterations: usize) -> Row {
+fn measure(stage: &mut Stage, plan: &RowPlan, (iterations, time): (usize, &RowTime)) -> Row {
     let repetitions = Repetitions {
         warmup: 1,
         iterations,
     };
     let measured = stage
         .make_store(plan)
-        .and_then(|()| measure_variants(stage, plan, repetitions));
+        .and_then(|()| measure_variants(stage, plan, (repetitions, time)));
     let failed = |error: anyhow::Error| {
         let reason = Measurement::Failed(format!("{error:#}"));
         vec![(FLOE.to_owned(), reason)]
@@ -99,14 +116,19 @@ fn measure(stage: &mut Stage, plan: &RowPlan, iterations: usize) -> Row {
 fn measure_variants(
     stage: &Stage,
     plan: &RowPlan,
-    repetitions: Repetitions,
+    (repetitions, time): (Repetitions, &RowTime),
 ) -> Result<Vec<(String, Measurement)>> {
     if plan.task == Task::ServeStart {
-        return serve_start::measure(stage, plan, repetitions);
+        return serve_start::measure(stage, plan, (repetitions, time));
     }
     let variants = commands::variants(stage, plan).context("cannot prepare the row")?;
-    let never = AtomicBool::new(false);
-    let measurements = rounds(&variants, repetitions, &never, &mut |_, _| {});
+    let mut on_round = |done: usize, _: &[Measurement]| {
+        time.after_round(
+            done.saturating_sub(repetitions.warmup),
+            repetitions.iterations,
+        );
+    };
+    let measurements = rounds(&variants, repetitions, time.stop(), &mut on_round);
     let names = variants.iter().map(|variant| variant.name.clone());
     Ok(names.zip(measurements).collect())
 }

@@ -24,6 +24,7 @@ use crate::outcome::Outcome;
 use crate::programs;
 use crate::results::{self, Results};
 use nix_client::NixClient;
+pub(crate) use peers::NIX_SERVE;
 use peers::Peer;
 use rows::{Request, RowPlan};
 use session::Session;
@@ -65,11 +66,14 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
         rows: Vec::new(),
         interrupted: false,
     };
+    let mut aims = Vec::new();
     for plan in &plans {
-        eprintln!("{}", plan.name);
-        let row = session.measure(plan);
+        let schedule = &args.run.schedule;
+        let row = schedule.row(NAME, &plan.name, |time| session.measure(plan, time));
+        let Some(row) = row else { continue };
         eprintln!("  {}", JudgedRow::new(&row, plan.aim).describe());
         report.rows.push(row);
+        aims.push(plan.aim);
     }
     report.notes = notes(root, &session, &peers);
     report.notes.extend(skipped);
@@ -79,14 +83,20 @@ pub(crate) fn run(root: &Path, args: &ServeArgs) -> Result<Outcome> {
     }
     let results = Results {
         name: NAME,
+        tables: vec![(NAME, row_names())],
         report: &report,
-        aims: plans.iter().map(|plan| plan.aim).collect(),
+        aims,
         explanation: EXPLANATION,
         appendix: format!("\n{}", memory_table(&report.rows)),
     };
     // A row without its rival is not a failure: not every machine has every server.
     results.publish(root, &args.run)?;
     Ok(Outcome::Passed)
+}
+
+/// The names of all rows.
+pub(crate) fn row_names() -> Vec<String> {
+    rows::all().into_iter().map(|plan| plan.name).collect()
 }
 
 /// Removes the rows over TLS if a floe has no TLS, and returns the reason.

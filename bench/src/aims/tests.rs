@@ -170,3 +170,14 @@ fn absolute_aim_limits_time_and_memory_without_a_rival() {
         "{table}"
     );
 }
+
+#[test]
+fn table_names_the_machine_of_each_row() {
+    let mut row = row(vec![("nix", ran(1.0, 1.0)), (FLOE, ran(0.5, 0.5))]);
+    let aim = Aim::none("nix");
+    let before = table(&[JudgedRow::new(&row, aim)]);
+    assert!(!before.contains("machine"), "{before}");
+    row.facts["machine"] = json!({ "cpu": "A CPU", "cores": 2, "date": "2026-01-02" });
+    let after = table(&[JudgedRow::new(&row, aim)]);
+    assert!(after.contains("| A CPU, 2 cores, 2026-01-02 |"), "{after}");
+}

@@ -12,6 +12,7 @@ use floe_bench::{BenchError, Measurement, Repetitions, Sample, take_turns};
 use super::rows::RowPlan;
 use super::stage::{Program, Stage};
 use crate::http::{Connection, Origin};
+use crate::schedule::RowTime;
 use crate::server::{free_port, process_group_command};
 use crate::synthetic_store::full_path;
 
@@ -19,7 +20,7 @@ use crate::synthetic_store::full_path;
 pub(super) fn measure(
     stage: &Stage,
     plan: &RowPlan,
-    repetitions: Repetitions,
+    (repetitions, time): (Repetitions, &RowTime),
 ) -> Result<Vec<(String, Measurement)>> {
     let number = plan.shape.root_numbers().next();
     let path = full_path(number.context("the store has no root")?);
@@ -29,6 +30,9 @@ pub(super) fn measure(
     });
     let builds: Vec<(&str, &Path)> = builds.collect();
     let mut turn = |at: usize| {
+        if time.has_ended() {
+            return Err(BenchError::Interrupted);
+        }
         let (_, floe) = builds[at];
         let sample = start(stage, floe, &path);
         sample.map_err(|error| BenchError::Unavailable(format!("{error:#}")))

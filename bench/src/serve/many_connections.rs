@@ -8,19 +8,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use floe_bench::machine;
 use floe_bench::statistics::median;
+use floe_bench::{Measurement, Metric, Row, Sample, Table, Unit};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use xtask::workspace;
 
 use super::peers::{Launch, Mode};
 use super::workload::{Workload, hash_part};
+use crate::aims;
 use crate::args::RunArgs;
 use crate::http::{Connection, Origin};
 use crate::outcome::Outcome;
 use crate::programs;
+use crate::results;
+use crate::schedule::RowTime;
 
 /// The use that the other address makes of its connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,10 +58,57 @@ const RATIO_MAX: f64 = 3.0;
 const REQUEST_INTERVAL: Duration = Duration::from_millis(1);
 const BYTE_INTERVAL: Duration = Duration::from_millis(1000);
 
+/// The name of the benchmark and of its table.
+pub(crate) const NAME: &str = "many-connections";
+
+/// The only row: all cases take turns.
+pub(crate) const ROW: &str = "99th percentile of a narinfo";
+
 /// Measures all cases in turn, several times.
 pub(crate) fn run(root: &Path, args: &RunArgs) -> Result<Outcome> {
+    let mut failure = None;
+    let row = args.schedule.row(NAME, ROW, |time| {
+        measure(root, args, time).unwrap_or_else(|error| {
+            failure = Some(error);
+            row(Vec::new())
+        })
+    });
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let Some(row) = row else {
+        return Ok(Outcome::Passed);
+    };
+    let (table, outcome) = table(&row);
+    print!("{table}");
+    if args.record {
+        let names: Vec<String> = names().map(String::from).collect();
+        results::record_table(root, NAME, (&names, &table))?;
+    }
+    Ok(outcome)
+}
+
+/// The names of all cases, the quiet server first.
+fn names() -> impl Iterator<Item = &'static str> {
+    [QUIET]
+        .into_iter()
+        .chain(CASES.iter().map(|(_, name)| *name))
+}
+
+/// The server without other connections.
+const QUIET: &str = "none";
+
+fn row(measurements: Vec<(String, Measurement)>) -> Row {
+    Row {
+        name: ROW.into(),
+        unit: Unit::Request,
+        facts: json!({}),
+        measurements,
+    }
+}
+
+fn measure(root: &Path, args: &RunArgs, time: &RowTime) -> Result<Row> {
     raise_open_files()?;
-    println!("{}", machine::describe(&machine::machine()));
     let directory = workspace::target_directory(root).join("bench");
     let _lock = programs::lock(&directory)?;
     let workload = Workload::prepare(root, &directory.join(super::NAME))?;
@@ -71,31 +122,49 @@ pub(crate) fn run(root: &Path, args: &RunArgs) -> Result<Outcome> {
             .get("URL")
             .map(|url| format!("/{url}")),
     };
-    let mut samples = [const { Vec::new() }; CASES.len()];
-    let mut quiet_samples = Vec::new();
-    for _ in 0..args.rounds(7) {
-        let quiet = targets.measure(Others::None)?;
-        quiet_samples.push(quiet);
-        for ((others, _), samples) in CASES.iter().zip(&mut samples) {
-            let slow = targets.measure(*others)?;
-            samples.push((slow, slow / quiet));
+    let cases = [Others::None].into_iter();
+    let cases: Vec<Others> = cases.chain(CASES.iter().map(|(case, _)| *case)).collect();
+    let mut samples = vec![Vec::new(); cases.len()];
+    let wanted = args.rounds(7);
+    for round in 0..wanted {
+        if time.has_ended() {
+            break;
         }
+        for (case, samples) in cases.iter().zip(&mut samples) {
+            samples.push(Sample::timed(targets.measure(*case)?, 1.0));
+        }
+        time.after_round(round + 1, wanted);
     }
-    println!("| {CONNECTIONS} connections of another address | p99 of a narinfo | ratio |");
-    println!("|---|---|---|");
-    let micros = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN) * 1e6;
-    println!("| none | {:.0} µs | |", micros(median(&quiet_samples)));
+    let measured = names().map(String::from).zip(samples);
+    Ok(row(measured
+        .map(|(name, it)| (name, Measurement::Ran(it)))
+        .collect()))
+}
+
+/// The table, and whether all cases are near the quiet server.
+fn table(row: &Row) -> (String, Outcome) {
+    let heading = format!("{CONNECTIONS} connections of another address");
+    let mut table = Table::new(&[&heading, ROW, "ratio", "machine"]);
     let mut outcome = Outcome::Passed;
-    for ((_, name), samples) in CASES.iter().zip(&samples) {
-        let (times, ratios): (Vec<f64>, Vec<f64>) = samples.iter().copied().unzip();
+    for name in names() {
+        let micros = row.median(name, Metric::Time).unwrap_or(f64::NAN) * 1e6;
+        let ratios = row
+            .round_ratios(name, QUIET, Metric::Time)
+            .unwrap_or_default();
         let ratio = median(&ratios).unwrap_or(f64::NAN);
-        println!("| {name} | {:.0} µs | {ratio:.2} |", micros(median(&times)));
         // A ratio that is not a number fails too.
         if ratio.is_nan() || ratio > RATIO_MAX {
             outcome = Outcome::Failed;
         }
+        let ratio = if name == QUIET {
+            String::new()
+        } else {
+            format!("{ratio:.2}")
+        };
+        let machine = aims::machine(row).unwrap_or_default();
+        table.row(&[name.into(), format!("{micros:.0} µs"), ratio, machine]);
     }
-    Ok(outcome)
+    (table.into_markdown(), outcome)
 }
 
 /// The server and its paths.
@@ -234,4 +303,28 @@ fn raise_open_files() -> Result<()> {
         ..limit
     };
     setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_has_each_case_and_fails_above_the_ratio() {
+        let measured = |slow: f64| {
+            let cases = names().map(|name| {
+                let seconds = if name == QUIET { 1e-4 } else { slow };
+                let samples = vec![Sample::timed(seconds, 1.0); 3];
+                (name.to_owned(), Measurement::Ran(samples))
+            });
+            row(cases.collect())
+        };
+        let (text, outcome) = table(&measured(2e-4));
+        assert_eq!(text.lines().count(), 2 + 1 + CASES.len(), "{text}");
+        assert!(text.contains("| none | 100 µs |  |"), "{text}");
+        assert!(text.contains("| idle | 200 µs | 2.00 |"), "{text}");
+        assert_eq!(outcome, Outcome::Passed);
+        assert_eq!(table(&measured(4e-4)).1, Outcome::Failed);
+        assert_eq!(table(&row(Vec::new())).1, Outcome::Failed);
+    }
 }

@@ -17,7 +17,7 @@ use crate::server::{Endpoint, FileCache, Server, free_port, process_group_comman
 use crate::tls::Certificate;
 
 pub(super) const NGINX: &str = "nginx";
-pub(super) const NIX_SERVE: &str = "nix-serve";
+pub(crate) const NIX_SERVE: &str = "nix-serve";
 const HARMONIA: &str = "harmonia";
 
 /// One worker per core of the smallest machine that this is for.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use floe_bench::{BenchError, Repetitions, Row, Sample, take_turns};
+use floe_bench::{BenchError, Measurement, Repetitions, Row, Sample, take_turns};
 use serde_json::json;
 
 use super::checks::Checks;
@@ -19,6 +19,7 @@ use super::processes;
 use super::rows::{Pair, Request, RowPlan, Work};
 use super::workload::Workload;
 use crate::args::RunArgs;
+use crate::schedule::RowTime;
 use crate::server::{Endpoint, Server};
 use crate::tls::{self, Certificate};
 use second_servers::{TlsServer, ZstdServer};
@@ -145,7 +146,7 @@ impl<'a> Session<'a> {
     }
 
     /// Checks the responses of every server, and then lets the servers take turns under load.
-    pub(super) fn measure(&mut self, plan: &RowPlan) -> Row {
+    pub(super) fn measure(&mut self, plan: &RowPlan, time: &RowTime) -> Row {
         let prepared: Vec<Result<Vec<String>, String>> = (0..self.variants.len())
             .map(|at| {
                 let targets = self.checked_targets(plan.work, at);
@@ -158,13 +159,19 @@ impl<'a> Session<'a> {
         };
         let unavailable = |reason: String| BenchError::Unavailable(reason);
         let mut turn = |at: usize| {
+            if time.has_ended() {
+                return Err(BenchError::Interrupted);
+            }
             let targets = prepared[at].as_ref();
             let targets = targets.map_err(|why| unavailable(why.clone()))?;
             let sample = self.sample(plan, at, targets);
             self.wait_until_idle(at);
             sample.map_err(|error| unavailable(format!("{error:#}")))
         };
-        let measurements = take_turns(prepared.len(), repetitions, &mut turn, &mut |_, _| {});
+        let on_round = &mut |done: usize, _: &[Measurement]| {
+            time.after_round(done, repetitions.iterations);
+        };
+        let measurements = take_turns(prepared.len(), repetitions, &mut turn, on_round);
         let names = self.variants.iter().map(|variant| variant.name.clone());
         Row {
             name: plan.name.clone(),

@@ -110,6 +110,12 @@ impl Unit {
             Unit::Call => "call",
         }
     }
+
+    /// The unit with a name in JSON.
+    pub(crate) fn from_name(name: &str) -> Option<Unit> {
+        let all = [Unit::Run, Unit::Request, Unit::Byte, Unit::Call];
+        all.into_iter().find(|unit| unit.name() == name)
+    }
 }
 
 /// A positive value with three significant digits; more would be noise.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Report;
 use crate::rounds::Measurement;
 use crate::row::Row;
-use crate::sample::Sample;
+use crate::sample::{Latency, Sample, Unit};
 use crate::statistics::Summary;
 
 impl Report {
@@ -17,18 +17,57 @@ impl Report {
             "machine": self.machine,
             "notes": self.notes,
             "interrupted": self.interrupted,
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
         })
     }
 }
 
-fn row(row: &Row) -> Value {
-    let variants = 0..row.measurements.len();
-    json!({
-        "name": row.name,
-        "unit": row.unit.name(),
-        "facts": row.facts,
-        "variants": variants.map(|index| variant(row, index)).collect::<Vec<_>>(),
+impl Row {
+    /// An object with all samples and statistics, as in [`Report::json`].
+    pub fn json(&self) -> Value {
+        let variants = 0..self.measurements.len();
+        json!({
+            "name": self.name,
+            "unit": self.unit.name(),
+            "facts": self.facts,
+            "variants": variants.map(|index| variant(self, index)).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Reads the object of [`Row::json`]; `None` if a field is missing. Numbers have six
+    /// significant digits.
+    pub fn from_json(object: &Value) -> Option<Row> {
+        let variants = object["variants"].as_array()?.iter();
+        Some(Row {
+            name: object["name"].as_str()?.into(),
+            unit: Unit::from_name(object["unit"].as_str()?)?,
+            facts: object["facts"].clone(),
+            measurements: variants.map(measurement).collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn measurement(variant: &Value) -> Option<(String, Measurement)> {
+    let name = variant["name"].as_str()?.to_owned();
+    if let Some(reason) = variant["failed"].as_str() {
+        return Some((name, Measurement::Failed(reason.into())));
+    }
+    let samples = variant["samples"].as_array()?.iter();
+    let samples: Option<Vec<Sample>> = samples.map(parsed_sample).collect();
+    Some((name, Measurement::Ran(samples?)))
+}
+
+fn parsed_sample(object: &Value) -> Option<Sample> {
+    let number = |field: &str| object[field].as_f64();
+    let latency = number("p50Seconds").zip(number("p99Seconds"));
+    Some(Sample {
+        seconds: number("seconds")?,
+        units: number("units").unwrap_or(1.0),
+        cpu_seconds: number("cpuSeconds"),
+        system_seconds: number("systemSeconds"),
+        peak_memory: object["peakMemory"].as_u64(),
+        final_memory: object["finalMemory"].as_u64(),
+        latency: latency.map(|(p50, p99)| Latency { p50, p99 }),
     })
 }
 
@@ -118,6 +157,24 @@ mod tests {
         assert!(reason.contains("exit status"), "{reason}");
         assert_eq!(object["rows"][0]["facts"]["fileSystem"], "tmpfs");
         assert_eq!(object["interrupted"], false);
+    }
+
+    #[test]
+    fn row_survives_json() {
+        let mut row = report().rows.remove(0);
+        if let Measurement::Ran(samples) = &mut row.measurements[1].1 {
+            samples[0].units = 3.0;
+            samples[0].final_memory = Some(7);
+            samples[0].latency = Some(Latency {
+                p50: 0.5,
+                p99: 0.75,
+            });
+        }
+        let text = row.json().to_string();
+        let found = Row::from_json(&serde_json::from_str(&text).unwrap()).unwrap();
+        // The floats themselves may differ after the sixth digit.
+        assert_eq!(found.json(), row.json());
+        assert!(Row::from_json(&json!({ "name": "x" })).is_none());
     }
 
     #[test]
