@@ -172,7 +172,10 @@ impl Work<'_> {
         let shape = self.plan.shape;
         match self.plan.task {
             Task::GcDryRun => {
-                let dead = (0..shape.paths).filter(|number| shape::is_dead(*number));
+                // Both programs look for files, so a store of rows has no dead paths.
+                let has_files = self.plan.files == Files::All;
+                let numbers = (0..shape.paths).filter(|_| has_files);
+                let dead = numbers.filter(|number| shape::is_dead(*number));
                 Some(Output::Paths(dead.map(full_path).collect::<PathSet>()))
             }
             // One line has the headings.
