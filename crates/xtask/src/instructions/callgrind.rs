@@ -31,7 +31,9 @@ pub(super) struct Workloads {
 impl Workloads {
     /// Builds the program.
     pub(super) fn build(root: &Path) -> Result<Workloads> {
-        let status = cargo(root, &["build", "--package", PROGRAM]).status();
+        // With the features of the tests of the workspace, which have built the dependencies.
+        let build = ["test", "--workspace", "--test", "workloads", "--no-run"];
+        let status = cargo(root, &build).status();
         let status = status.context("cannot start cargo")?;
         ensure!(status.success(), "cannot build {PROGRAM}: {status}");
         let directory = crate::target_directory(root).join("debug");
