@@ -6,6 +6,8 @@ pub(crate) mod config;
 pub(crate) mod copy;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod diff;
+pub(crate) mod du;
 pub(crate) mod gc;
 pub(crate) mod info;
 pub(crate) mod install;
@@ -32,8 +34,10 @@ pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sign;
+pub(crate) mod tree;
 pub(crate) mod uninstall;
 pub(crate) mod verify;
+pub(crate) mod why_depends;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -100,6 +104,15 @@ pub(crate) enum Command {
     Verify(verify::args::VerifyArgs),
     /// Show the metadata of paths in a store or binary cache
     Info(info::args::InfoArgs),
+    /// Show how large closures are, and which references make them large
+    Du(du::args::DuArgs),
+    /// Show the closures of paths as trees
+    Tree(tree::args::TreeArgs),
+    /// Show the references that lead from one path to another
+    WhyDepends(why_depends::args::WhyDependsArgs),
+    /// Show how two closures differ
+    #[command(alias = "diff-closures")]
+    Diff(diff::args::DiffArgs),
     /// Add signatures to paths of a binary cache or a local store
     Sign(sign::args::SignArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
@@ -185,6 +198,10 @@ impl Cli {
             Command::Optimise(args) => optimise::run(&args),
             Command::Verify(args) => verify::run(args),
             Command::Info(args) => info::run(args),
+            Command::Du(args) => du::run(&args),
+            Command::Tree(args) => tree::run(&args),
+            Command::WhyDepends(args) => why_depends::run(&args),
+            Command::Diff(args) => diff::run(&args),
             Command::Sign(args) => sign::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Serve(mut args) => {
@@ -263,6 +280,10 @@ pub(crate) const PAGES: &[&[Page]] = &[
     optimise::page::PAGES,
     verify::page::PAGES,
     info::page::PAGES,
+    du::page::PAGES,
+    tree::page::PAGES,
+    why_depends::page::PAGES,
+    diff::page::PAGES,
     sign::page::PAGES,
     config::page::PAGES,
     serve::page::PAGES,

@@ -1,6 +1,8 @@
 //! The `floe` binary: from flags and environment to output and an exit code.
 
 mod args;
+mod closure_diff;
+mod closures;
 mod commands;
 mod completions;
 mod copying;
@@ -19,6 +21,7 @@ mod package_names;
 mod page;
 mod path_lines;
 mod path_names;
+mod requested_paths;
 mod root_links;
 mod signals;
 mod stdout;

@@ -61,16 +61,13 @@ const SHELL: &str = "floe shell with names or store paths; floe evaluates no Nix
 const STORE_PATH: &str =
     "floe install with a name or a store path; floe evaluates no Nix expressions";
 
-const CLOSURE_SIZES: &str = "floe list --all, which shows the sizes of paths and closures";
+const CLOSURE_SIZES: &str = "floe du";
 
 const KEEP_ONE: &str = "floe gc --keep-generations 1";
 
 const KEEP_ONE_DRY: &str = "floe gc --keep-generations 1 --dry-run";
 
 const DELETE_GENERATIONS: &str = "floe profile delete-generations";
-
-const ROOTS_WHY: &str =
-    "floe roots --why PATH for what keeps a path; floe shows no chain between two paths";
 
 /// The words of Nix, and of similar programs, the more special spellings first, and those of floe.
 const SPELLINGS: &[(&str, &str)] = &[
@@ -93,7 +90,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("store optimize", "floe optimise"),
     ("store sign", "floe sign"),
     ("store copy-sigs", "floe sign"),
-    ("store diff-closures", "floe profile diff-closures"),
+    ("store diff-closures", "floe diff"),
     ("store path-from-hash-part", "floe info HASH"),
     ("store info", "floe config store"),
     ("store ping", "floe config store"),
@@ -114,7 +111,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("build", STORE_PATH),
     ("nix-build", STORE_PATH),
     ("query", "floe info --recursive"),
-    ("why-depends", ROOTS_WHY),
     ("profile install", INSTALL),
     ("profile add", INSTALL),
     ("profile upgrade", INSTALL),
@@ -132,7 +128,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("rollback", "floe profile rollback"),
     ("switch-generation", "floe profile switch"),
     ("delete-generations", DELETE_GENERATIONS),
-    ("diff-closures", "floe profile diff-closures"),
     ("list-generations", "floe profile list"),
     ("generations", "floe profile list"),
     ("nix-env -i", INSTALL),

@@ -11,33 +11,35 @@ use floe_cache::Network;
 use floe_config::StoreAccess;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{Compression, HashPart, NarInfo, StorePath};
-use floe_store::StoreLayout;
 use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Registry, Session, Source};
 use serde_json::{Map, Value};
 
-use crate::args::PathArgs;
 use crate::display::{Display, eprint_error};
-use crate::links::StoreNames;
 use crate::options::Settings;
-use crate::package_names::lock::check_source;
-use crate::package_names::{First, PackageNames};
-use crate::path_names;
+use crate::package_names::PackageNames;
+use crate::requested_paths::requested;
 use crate::stdout::{LongOutput, print};
 use args::InfoArgs;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
-    let store_config = settings.store_or(args.from.as_deref(), &args.local, StoreAccess::Read)?;
+    let settings = Settings::load(&args.options, args.source.store_dir.as_deref())?;
+    let store_config =
+        settings.store_or(args.source.from.as_deref(), &args.local, StoreAccess::Read)?;
     let layout = store_config.layout().cloned();
     let events = Events::new(Arc::new(Display::default()));
     let session = Session::new(Cancel::default(), events)
-        .with_options::<Network>(settings.network(args.refresh));
-    let caches: Vec<_> = args.from.iter().map(|_| store_config.clone()).collect();
+        .with_options::<Network>(settings.network(args.source.refresh));
+    let caches: Vec<_> = args
+        .source
+        .from
+        .iter()
+        .map(|_| store_config.clone())
+        .collect();
     let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let options = (Some(source.store_dir()), args.refresh);
+    let options = (Some(source.store_dir()), args.source.refresh);
     let mut packages = PackageNames::new(&settings, &args.names, options)?;
     packages.set_caches(&caches);
     if let (true, Some(registry)) = (args.paths.all, source.as_registry()) {
@@ -116,48 +118,6 @@ fn print_all(
         none if none.is_empty() => Ok(()),
         texts => print(texts.join("\n\n")),
     }
-}
-
-/// Returns the requested paths. `layout` is that of a local store.
-pub(super) fn requested(
-    args: &PathArgs,
-    (source, layout): (&dyn Source, Option<&StoreLayout>),
-    packages: Option<&mut PackageNames<'_>>,
-) -> anyhow::Result<Vec<PathSpec>> {
-    if args.all {
-        let source_name = source.name();
-        let all = source.query_all_valid_paths()?;
-        let all = all.ok_or(Error::Unlistable { source_name })?;
-        return Ok(all.into_iter().map(PathSpec::Path).collect());
-    }
-    let store_dir = source.store_dir();
-    let (arguments, packages) = (args.read()?, packages.filter(|it| it.are_enabled()));
-    let texts = match (layout, packages) {
-        (Some(layout), Some(packages)) => {
-            let texts = path_names::follow_links(layout, &arguments)?;
-            packages
-                .find((&arguments, texts), (layout, First::Store))?
-                .texts
-        }
-        (Some(layout), None) => path_names::follow(layout, &arguments)?,
-        (None, packages) => {
-            let names = StoreNames {
-                store_dir: store_dir.clone(),
-                real_store_dir: None,
-            };
-            let texts = path_names::as_files(names.follow(&arguments));
-            match packages {
-                Some(packages) => {
-                    let found = packages.resolve(&arguments, texts)?;
-                    check_source(source, &found.names, &Cancel::default())?;
-                    found.texts
-                }
-                None => texts,
-            }
-        }
-    };
-    let specs = texts.iter().map(|text| PathSpec::parse(text, store_dir));
-    Ok(specs.collect::<Result<_, _>>()?)
 }
 
 /// Returns the requested paths in the order of the command line, then the rest of their closures.

@@ -1,7 +1,6 @@
 //! `floe profile`: the generations of a profile.
 
 pub(crate) mod args;
-mod closure_diff;
 pub(crate) mod page;
 
 use std::collections::BTreeSet;
@@ -11,6 +10,7 @@ use anyhow::bail;
 use floe_store::{Generation, GenerationSpec, Generations, Profile, StoreReader};
 use serde_json::{Value, json};
 
+use crate::closure_diff::{Change, closure_diff};
 use crate::default_profile::DefaultProfile;
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
@@ -20,7 +20,6 @@ use crate::stdout::print;
 use crate::store_choice::LocalStore;
 use crate::times;
 use args::{ProfileArgs, ProfileCommand};
-use closure_diff::closure_diff;
 
 pub(crate) fn run(command: &ProfileCommand) -> anyhow::Result<()> {
     let args = command.args();
@@ -113,7 +112,7 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
         if args.store.json {
             let mut object = to_json(generation, current);
             let changes = changes.as_ref();
-            let changes = changes.map(|all| all.iter().map(closure_diff::Change::to_json));
+            let changes = changes.map(|all| all.iter().map(Change::to_json));
             object["changes"] = changes.map_or(Value::Null, Iterator::collect);
             shown.push(object);
             continue;
@@ -127,7 +126,10 @@ fn history(args: &ProfileArgs, with_heads: bool) -> anyhow::Result<()> {
                 "generation {number} ({time}{current}): {target}"
             ))?;
         }
-        changes.into_iter().flatten().try_for_each(print)?;
+        let changes = changes.into_iter().flatten();
+        changes
+            .map(|change| format!("  {change}"))
+            .try_for_each(print)?;
     }
     warn_of_skipped_rows(&store);
     if args.store.json {
@@ -149,13 +151,16 @@ fn changes(
     store: &StoreReader,
     before: &Generation,
     after: &Generation,
-) -> anyhow::Result<Vec<closure_diff::Change>> {
+) -> anyhow::Result<Vec<Change>> {
     let dir = &store.layout().store_dir;
     let closure = |generation: &Generation| {
         let path = generation.store_path(dir);
         store.closure(path.as_slice())
     };
-    Ok(closure_diff(&closure(before)?, &closure(after)?))
+    let (before, after) = (closure(before)?, closure(after)?);
+    Ok(closure_diff([&before, &after].map(|closure| {
+        closure.iter().map(|info| (&info.path, info.nar_size))
+    })))
 }
 
 fn switch(args: &ProfileArgs, to: Option<u64>) -> anyhow::Result<()> {

@@ -18,11 +18,11 @@ use floe_transfer::{
 };
 use serde_json::json;
 
-use super::info::requested;
 use crate::display::{Display, eprint_error, eprint_line, warn};
 use crate::exit::{self, UsageError};
 use crate::messages::counted;
 use crate::options::{Settings, environment};
+use crate::requested_paths::requested;
 use crate::signals;
 use crate::stdout::print;
 use crate::writable_mount::make_writable;

@@ -118,6 +118,7 @@ impl Home {
                 "env PATH=/nonexistent $(command -v floe) link-names bin",
             ),
             ("HASH1 HASH2 -- make", &format!("{hash} {hash} -- demo")),
+            ("HASH1 HASH2", &format!("{hash} {hash}")),
             ("HASH", hash),
             (
                 "'s3://BUCKET?region=eu-west-1'",

@@ -4,6 +4,7 @@
 
 mod address_families;
 mod bench_copy;
+mod closure_queries;
 mod closure_shapes;
 mod collect;
 mod completion;

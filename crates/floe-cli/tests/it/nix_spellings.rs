@@ -8,8 +8,8 @@ use crate::support::floe;
 const HINTS: &[(&str, &str)] = &[
     ("path-info /nix/store/x", "try floe info"),
     ("path-info -r ./result", "try floe info --recursive"),
-    ("path-info -rsSh ./result", "try floe list --all"),
-    ("info -S ./result", "try floe list --all"),
+    ("path-info -rsSh ./result", "try floe du"),
+    ("info -S ./result", "try floe du"),
     ("store gc", "try floe gc"),
     ("store verify --all", "try floe verify"),
     ("store delete /nix/store/x", "try floe delete"),
@@ -20,7 +20,6 @@ const HINTS: &[(&str, &str)] = &[
     ("gc --delete-old", "try floe gc --keep-generations 1"),
     ("realise /nix/store/x", "try floe install"),
     ("query ./result", "try floe info --recursive"),
-    ("why-depends ./a ./b", "no chain between two paths"),
     (
         "profile install ./a",
         "whose generation has that path alone",
@@ -44,7 +43,7 @@ const HINTS: &[(&str, &str)] = &[
         "delete-generations old",
         "try floe profile delete-generations",
     ),
-    ("diff-closures ./a ./b", "try floe profile diff-closures"),
+    ("store diff-closures ./a ./b", "try floe diff"),
     (
         "nix-shell -p jq",
         "try floe shell with names or store paths",

@@ -27,6 +27,8 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "demo",
         "demo::demo_runs_the_installed_program_and_removes_its_files",
     ),
+    ("diff", "closure_queries::differences_are_those_of_nix"),
+    ("du", "closure_queries::sizes_of_closures_are_those_of_nix"),
     (
         "gc",
         "collect::generations::old_generations_of_all_profiles_are_deleted_first",
@@ -108,6 +110,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "sign",
         "push::signatures::sign_adds_the_signature_of_a_new_key",
     ),
+    ("tree", "closure_queries::tree_has_the_lines_of_nix"),
     (
         "uninstall",
         "managed_roots::names_of_uninstall_are_exact_or_refused",
@@ -115,6 +118,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     (
         "verify",
         "verify::modified_and_missing_paths_are_found_by_floe_and_nix",
+    ),
+    (
+        "why_depends",
+        "closure_queries::chains_to_a_dependency_are_those_of_nix",
     ),
 ];
 

@@ -2,19 +2,14 @@
 
 use clap::Args;
 
-use crate::args::{LocalStoreArgs, LogArgs, NameArgs, OptionArgs, OutputArgs, PathArgs};
+use crate::args::{
+    LocalStoreArgs, LogArgs, NameArgs, OptionArgs, OutputArgs, PathArgs, SourceArgs,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Query this store or binary cache [default: the store of --root or --store]
-    #[arg(long, value_name = "URL|STORE", conflicts_with_all = ["root", "store"])]
-    pub(crate) from: Option<String>,
-    /// The store directory in the paths
-    #[arg(long, value_name = "DIR")]
-    pub(crate) store_dir: Option<String>,
-    /// Query caches again instead of using their remembered replies
-    #[arg(long)]
-    pub(crate) refresh: bool,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     /// Show whole closures
     #[arg(short, long)]
     pub(crate) recursive: bool,

@@ -9,9 +9,9 @@ use floe_transfer::{Cancel, Events, QueriedClosure, Session};
 use super::args::PathInfoArgs;
 use super::path_json::print_json;
 use super::queried::Queried;
-use crate::commands::info::requested;
 use crate::nix_sizes::render_size;
 use crate::options::Settings;
+use crate::requested_paths::requested;
 use crate::stdout::print;
 
 pub(super) fn run(args: &PathInfoArgs) -> anyhow::Result<()> {

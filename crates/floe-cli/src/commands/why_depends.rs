@@ -1,0 +1,147 @@
+//! `floe why-depends`: shows the references that lead from one path to another.
+
+pub(crate) mod args;
+pub(crate) mod page;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use anyhow::bail;
+use floe_format::StorePath;
+use serde_json::{Map, Value, json};
+
+use crate::args::PathArgs;
+use crate::closures::{Closures, branches};
+use crate::stdout::{LongOutput, print};
+use args::WhyDependsArgs;
+
+pub(crate) fn run(args: &WhyDependsArgs) -> anyhow::Result<()> {
+    let paths = vec![args.package.clone(), args.dependency.clone()];
+    let closures = Closures::query(&args.closure, &PathArgs::new(false, false, paths))?;
+    let [package, dependency] = &closures.roots[..] else {
+        bail!("cannot compare the paths: the store did not return both");
+    };
+    let distances = closures.distances(dependency);
+    let Some(distance) = distances.get(package) else {
+        bail!(
+            "{} does not depend on {}",
+            closures.store_dir.full_path(package),
+            closures.store_dir.full_path(dependency)
+        );
+    };
+    let chains = Chains {
+        closures: &closures,
+        package,
+        dependency,
+        distances: &distances,
+        shows_all: args.all,
+    };
+    if args.closure.json {
+        return print(chains.to_json(*distance));
+    }
+    let mut output = LongOutput::new();
+    let root = closures.store_dir.full_path(package);
+    if output.write(format_args!("{root}\n")).is_continue() {
+        // A break shows in the result of `finish`.
+        _ = chains.print(package, "", (&mut BTreeSet::new(), &mut output));
+    }
+    output.finish()
+}
+
+/// The chains of references between two paths.
+struct Chains<'a> {
+    closures: &'a Closures,
+    package: &'a StorePath,
+    dependency: &'a StorePath,
+    distances: &'a BTreeMap<&'a StorePath, u64>,
+    shows_all: bool,
+}
+
+impl<'a> Chains<'a> {
+    /// The references of a path that lead to the dependency, the shortest chain first.
+    fn next(&self, path: &'a StorePath) -> Vec<&'a StorePath> {
+        if path == self.dependency && self.package != self.dependency {
+            return Vec::new();
+        }
+        let references = self.closures.other_references(path);
+        let mut next: Vec<(u64, &StorePath)> = references
+            .filter_map(|it| Some((*self.distances.get(it)?, it)))
+            .collect();
+        next.sort();
+        if !self.shows_all {
+            next.truncate(1);
+        }
+        next.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// Prints the lines of `nix why-depends` below a path.
+    fn print(
+        &self,
+        path: &'a StorePath,
+        padding: &str,
+        (printed, output): (&mut BTreeSet<&'a StorePath>, &mut LongOutput),
+    ) -> ControlFlow<()> {
+        if !printed.insert(path) {
+            return ControlFlow::Continue(());
+        }
+        let mut next = self.next(path).into_iter().peekable();
+        while let Some(reference) = next.next() {
+            let (first, others) = branches(padding, next.peek().is_none());
+            let text = self.closures.store_dir.full_path(reference);
+            output.write(format_args!("{first}{text}\n"))?;
+            self.print(reference, &others, (printed, output))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the length of the shortest chain, and the references of each path on a chain.
+    fn to_json(&self, distance: u64) -> Value {
+        let dir = &self.closures.store_dir;
+        let mut found = BTreeSet::from([self.package]);
+        let mut left = vec![self.package];
+        let mut references = Map::new();
+        while let Some(path) = left.pop() {
+            let next = self.next(path);
+            let texts: Vec<String> = next.iter().map(|it| dir.full_path(it)).collect();
+            references.insert(dir.full_path(path), texts.into());
+            left.extend(next.into_iter().filter(|it| found.insert(it)));
+        }
+        json!({
+            "package": dir.full_path(self.package),
+            "dependency": dir.full_path(self.dependency),
+            "distance": distance,
+            "references": references,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortest_chain_comes_first_and_others_are_shown_on_demand() {
+        let closures = Closures::of(&[
+            ("0", 1, &["0", "1", "2", "4"]),
+            ("1", 1, &["2"]),
+            ("2", 1, &["3"]),
+            ("3", 1, &["3"]),
+            ("4", 1, &[]),
+        ]);
+        let paths: Vec<&StorePath> = closures.closure(&closures.roots[0]).into_iter().collect();
+        let distances = closures.distances(paths[3]);
+        assert_eq!(distances.get(paths[0]), Some(&2));
+        assert_eq!(distances.get(paths[4]), None);
+        for (shows_all, expected) in [(false, "2"), (true, "21")] {
+            let chains = Chains {
+                closures: &closures,
+                package: paths[0],
+                dependency: paths[3],
+                distances: &distances,
+                shows_all,
+            };
+            let names: String = chains.next(paths[0]).iter().map(|it| it.name()).collect();
+            assert_eq!(names, expected);
+        }
+    }
+}
