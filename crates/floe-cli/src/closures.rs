@@ -84,6 +84,11 @@ impl Closures {
         named.map(|path| (*path).clone()).collect()
     }
 
+    /// Returns a path if it is in the closures.
+    pub(crate) fn find(&self, path: &StorePath) -> Option<&StorePath> {
+        self.paths.get_key_value(path).map(|(path, _)| path)
+    }
+
     /// The size of the NAR of a path, in bytes.
     pub(crate) fn nar_size(&self, path: &StorePath) -> u64 {
         self.paths.get(path).map_or(0, |node| node.nar_size)
@@ -154,16 +159,6 @@ impl Closures {
         }
         distances
     }
-}
-
-/// Draws a tree as Nix does: the texts before a child, and before the lines below it.
-pub(crate) fn branches(padding: &str, is_last: bool) -> (String, String) {
-    let (first, others) = if is_last {
-        ("└───", "    ")
-    } else {
-        ("├───", "│   ")
-    };
-    (format!("{padding}{first}"), format!("{padding}{others}"))
 }
 
 #[cfg(test)]

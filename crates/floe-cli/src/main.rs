@@ -27,6 +27,7 @@ mod signals;
 mod stdout;
 mod store_choice;
 mod times;
+mod tree_lines;
 mod writable_mount;
 
 use std::process::ExitCode;

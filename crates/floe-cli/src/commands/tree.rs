@@ -3,14 +3,15 @@
 pub(crate) mod args;
 pub(crate) mod page;
 
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floe_format::StorePath;
+use floe_store::references_first;
 use serde_json::{Map, Value, json};
 
-use crate::closures::{Closures, branches};
+use crate::closures::Closures;
 use crate::stdout::{LongOutput, print};
+use crate::tree_lines::{Occurrence, draw_trees};
 use args::TreeArgs;
 
 pub(crate) fn run(args: &TreeArgs) -> anyhow::Result<()> {
@@ -19,70 +20,27 @@ pub(crate) fn run(args: &TreeArgs) -> anyhow::Result<()> {
         return print(to_json(&closures));
     }
     let mut output = LongOutput::new();
-    let mut printed = BTreeSet::new();
-    for root in &closures.roots {
-        let mut tree = Tree {
-            closures: &closures,
-            printed: &mut printed,
-            output: &mut output,
-        };
-        if tree.print(root, ("", "")).is_break() {
-            break;
-        }
-    }
+    let mut write = |before: &str, path: &&StorePath, occurrence| {
+        let full = closures.store_dir.full_path(path);
+        Ok(output.write(match occurrence {
+            Occurrence::First => format!("{before}{full}\n"),
+            Occurrence::Again => format!("{before}{full} [...]\n"),
+        }))
+    };
+    let mut branches = |path: &&StorePath| Ok(sorted_references(&closures, path));
+    draw_trees(&closures.roots, &mut branches, &mut write)?;
     output.finish()
-}
-
-/// Prints trees with the lines of `nix-store --query --tree`.
-struct Tree<'a, 't> {
-    closures: &'a Closures,
-    /// The paths whose references were printed.
-    printed: &'t mut BTreeSet<&'a StorePath>,
-    output: &'t mut LongOutput,
-}
-
-impl<'a> Tree<'a, '_> {
-    fn print(&mut self, path: &'a StorePath, (first, others): (&str, &str)) -> ControlFlow<()> {
-        let text = self.closures.store_dir.full_path(path);
-        if !self.printed.insert(path) {
-            return self.output.write(format_args!("{first}{text} [...]\n"));
-        }
-        self.output.write(format_args!("{first}{text}\n"))?;
-        let mut references = references_first(self.closures, path).into_iter().peekable();
-        while let Some(reference) = references.next() {
-            let (first, others) = branches(others, references.peek().is_none());
-            self.print(reference, (&first, &others))?;
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 /// Returns the references of a path. As in Nix, one to which another refers comes before that one,
 /// which keeps the tree flat.
-fn references_first<'a>(closures: &'a Closures, path: &'a StorePath) -> Vec<&'a StorePath> {
-    let all: BTreeSet<&StorePath> = closures.references(path).collect();
-    let (mut sorted, mut visited) = (Vec::new(), BTreeSet::new());
-    for reference in &all {
-        visit(closures, &all, reference, (&mut sorted, &mut visited));
-    }
-    sorted
-}
-
-fn visit<'a>(
-    closures: &'a Closures,
-    all: &BTreeSet<&'a StorePath>,
-    path: &'a StorePath,
-    (sorted, visited): (&mut Vec<&'a StorePath>, &mut BTreeSet<&'a StorePath>),
-) {
-    if !visited.insert(path) {
-        return;
-    }
-    for reference in closures.other_references(path) {
-        if all.contains(reference) {
-            visit(closures, all, reference, (sorted, visited));
-        }
-    }
-    sorted.push(path);
+fn sorted_references<'a>(closures: &'a Closures, path: &StorePath) -> Vec<&'a StorePath> {
+    let all: BTreeMap<StorePath, BTreeSet<StorePath>> = closures
+        .references(path)
+        .map(|it| (it.clone(), closures.references(it).cloned().collect()))
+        .collect();
+    let sorted = references_first(&all);
+    sorted.iter().filter_map(|it| closures.find(it)).collect()
 }
 
 /// Returns an object with the size and the references of each path.
@@ -102,22 +60,4 @@ fn to_json(closures: &Closures) -> Value {
         "roots": roots.collect::<Vec<String>>(),
         "paths": paths.collect::<Map<String, Value>>(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_of_siblings_come_first() {
-        let closures = Closures::of(&[
-            ("0", 1, &["1", "2", "3", "0"]),
-            ("1", 1, &["3"]),
-            ("2", 1, &["1"]),
-            ("3", 1, &[]),
-        ]);
-        let sorted = references_first(&closures, &closures.roots[0]);
-        let names: String = sorted.iter().map(|path| path.name()).collect();
-        assert_eq!(names, "3120");
-    }
 }

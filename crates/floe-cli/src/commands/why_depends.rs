@@ -4,15 +4,15 @@ pub(crate) mod args;
 pub(crate) mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 
 use anyhow::bail;
 use floe_format::StorePath;
 use serde_json::{Map, Value, json};
 
 use crate::args::PathArgs;
-use crate::closures::{Closures, branches};
+use crate::closures::Closures;
 use crate::stdout::{LongOutput, print};
+use crate::tree_lines::draw_trees;
 use args::WhyDependsArgs;
 
 pub(crate) fn run(args: &WhyDependsArgs) -> anyhow::Result<()> {
@@ -40,11 +40,11 @@ pub(crate) fn run(args: &WhyDependsArgs) -> anyhow::Result<()> {
         return print(chains.to_json(*distance));
     }
     let mut output = LongOutput::new();
-    let root = closures.store_dir.full_path(package);
-    if output.write(format_args!("{root}\n")).is_continue() {
-        // A break shows in the result of `finish`.
-        _ = chains.print(package, "", (&mut BTreeSet::new(), &mut output));
-    }
+    let mut write = |before: &str, path: &&StorePath, _| {
+        let full = closures.store_dir.full_path(path);
+        Ok(output.write(format_args!("{before}{full}\n")))
+    };
+    draw_trees([package], &mut |path| Ok(chains.next(path)), &mut write)?;
     output.finish()
 }
 
@@ -72,26 +72,6 @@ impl<'a> Chains<'a> {
             next.truncate(1);
         }
         next.into_iter().map(|(_, path)| path).collect()
-    }
-
-    /// Prints the lines of `nix why-depends` below a path.
-    fn print(
-        &self,
-        path: &'a StorePath,
-        padding: &str,
-        (printed, output): (&mut BTreeSet<&'a StorePath>, &mut LongOutput),
-    ) -> ControlFlow<()> {
-        if !printed.insert(path) {
-            return ControlFlow::Continue(());
-        }
-        let mut next = self.next(path).into_iter().peekable();
-        while let Some(reference) = next.next() {
-            let (first, others) = branches(padding, next.peek().is_none());
-            let text = self.closures.store_dir.full_path(reference);
-            output.write(format_args!("{first}{text}\n"))?;
-            self.print(reference, &others, (printed, output))?;
-        }
-        ControlFlow::Continue(())
     }
 
     /// Returns the length of the shortest chain, and the references of each path on a chain.

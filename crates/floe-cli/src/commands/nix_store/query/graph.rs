@@ -1,39 +1,27 @@
 //! Closures as trees and as graphs.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use floe_format::{PathInfo, StorePath};
 use floe_store::references_first;
 
 use super::Query;
 use crate::stdout::print;
+use crate::tree_lines::{Occurrence, draw_trees};
 
 /// Prints the closure of each path as a tree. A path that was printed before has no branches.
 pub(super) fn print_trees(query: &Query<'_>) -> anyhow::Result<()> {
-    let mut done = BTreeSet::new();
-    for path in &query.paths {
-        // Each path with the text before it, and the text before its branches.
-        let mut open = vec![(path.clone(), String::new(), String::new())];
-        while let Some((path, before, below)) = open.pop() {
-            let full = query.full(&path);
-            if !done.insert(path.clone()) {
-                print(format_args!("{before}{full} [...]"))?;
-                continue;
-            }
-            print(format_args!("{before}{full}"))?;
-            let branches = sorted_references(query, &query.info(&path)?)?;
-            // The last one on the stack is printed first.
-            for (number, branch) in branches.into_iter().rev().enumerate() {
-                let (own, after) = if number == 0 {
-                    ("└───", "    ")
-                } else {
-                    ("├───", "│   ")
-                };
-                open.push((branch, format!("{below}{own}"), format!("{below}{after}")));
-            }
-        }
-    }
-    Ok(())
+    let mut branches = |path: &StorePath| sorted_references(query, &query.info(path)?);
+    let mut write = |before: &str, path: &StorePath, occurrence| {
+        let full = query.full(path);
+        print(match occurrence {
+            Occurrence::First => format!("{before}{full}"),
+            Occurrence::Again => format!("{before}{full} [...]"),
+        })?;
+        Ok(ControlFlow::Continue(()))
+    };
+    draw_trees(query.paths.iter().cloned(), &mut branches, &mut write)
 }
 
 /// Returns the references of a path, those to which others refer first.
