@@ -38,7 +38,7 @@ where
             let (name, version) = name_and_version(without_output(path.name()));
             let package = packages.entry(name).or_default();
             package.versions[side].insert(version.to_owned());
-            package.bytes[side] += nar_size;
+            package.bytes[side] = package.bytes[side].saturating_add(nar_size);
         }
     }
     let changes = packages.into_iter().map(|(name, package)| {

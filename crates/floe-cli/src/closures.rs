@@ -96,7 +96,9 @@ impl Closures {
 
     /// The sum of the sizes of the NARs of paths, in bytes.
     pub(crate) fn size<'a>(&self, paths: impl IntoIterator<Item = &'a StorePath>) -> u64 {
-        paths.into_iter().map(|path| self.nar_size(path)).sum()
+        let sizes = paths.into_iter().map(|path| self.nar_size(path));
+        // A cache may declare any sizes.
+        sizes.fold(0, u64::saturating_add)
     }
 
     /// The references of a path, by name, with itself if it refers to itself.

@@ -28,9 +28,11 @@ pub(crate) fn draw_trees<P: Clone + Ord>(
 ) -> anyhow::Result<()> {
     let mut done = BTreeSet::new();
     for root in roots {
-        // Each path with the text before it, and the text before its branches.
-        let mut open = vec![(root, String::new(), String::new())];
-        while let Some((path, before, below)) = open.pop() {
+        let mut open = Open {
+            levels: vec![vec![root].into_iter()],
+            padding: String::new(),
+        };
+        while let Some((before, path)) = open.next() {
             let occurrence = if done.insert(path.clone()) {
                 Occurrence::First
             } else {
@@ -39,22 +41,59 @@ pub(crate) fn draw_trees<P: Clone + Ord>(
             if write(&before, &path, occurrence)?.is_break() {
                 return Ok(());
             }
-            if occurrence == Occurrence::Again {
-                continue;
-            }
-            // The last one on the stack is written first.
-            for (number, branch) in branches(&path)?.into_iter().rev().enumerate() {
-                let (own, after) = if number == 0 {
-                    ("└───", "    ")
-                } else {
-                    ("├───", "│   ")
-                };
-                open.push((branch, format!("{below}{own}"), format!("{below}{after}")));
-            }
+            let below = match occurrence {
+                Occurrence::First => branches(&path)?,
+                Occurrence::Again => Vec::new(),
+            };
+            open.push(below);
         }
     }
     Ok(())
 }
+
+/// The paths whose lines are not written yet.
+struct Open<P> {
+    /// The rest of the branches at each depth, the deepest ones last.
+    levels: Vec<std::vec::IntoIter<P>>,
+    /// The text before the deepest branches: four characters for each level above.
+    padding: String,
+}
+
+impl<P> Open<P> {
+    /// Returns the next path, and the text before it.
+    fn next(&mut self) -> Option<(String, P)> {
+        loop {
+            let depth = self.levels.len();
+            let level = self.levels.last_mut()?;
+            let Some(path) = level.next() else {
+                self.levels.pop();
+                if depth > 2 {
+                    let end = self.padding.char_indices().nth_back(PADDING_LEN - 1);
+                    self.padding.truncate(end.map_or(0, |(at, _)| at));
+                }
+                continue;
+            };
+            let own = match (depth, level.len()) {
+                (1, _) => "",
+                (_, 0) => "└───",
+                (_, _) => "├───",
+            };
+            return Some((format!("{}{own}", self.padding), path));
+        }
+    }
+
+    /// Adds the branches of the path that was returned last.
+    fn push(&mut self, branches: Vec<P>) {
+        if self.levels.len() > 1 {
+            let is_last = self.levels.last().is_some_and(|level| level.len() == 0);
+            self.padding.push_str(if is_last { "    " } else { "│   " });
+        }
+        self.levels.push(branches.into_iter());
+    }
+}
+
+/// The width of a level.
+const PADDING_LEN: usize = 4;
 
 #[cfg(test)]
 mod tests {

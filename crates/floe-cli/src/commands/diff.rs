@@ -16,7 +16,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<()> {
     let paths = vec![args.before.clone(), args.after.clone()];
     let closures = Closures::query(&args.closure, &PathArgs::new(false, false, paths))?;
     let [before, after] = &closures.roots[..] else {
-        bail!("cannot compare the paths: the store did not return both");
+        bail!("cannot compare {} paths; try two", closures.roots.len());
     };
     let changes = closure_diff([before, after].map(|root| {
         let closure = closures.closure(root).into_iter();

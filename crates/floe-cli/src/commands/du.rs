@@ -60,7 +60,7 @@ impl<'a> Usage<'a> {
             Share {
                 path: reference,
                 closure_size: closures.size(closures.closure(reference)),
-                only_size: closure_size - closures.size(without),
+                only_size: closure_size.saturating_sub(closures.size(without)),
             }
         });
         let mut references: Vec<Share<'_>> = shares.collect();
@@ -129,5 +129,14 @@ mod tests {
             shares,
             [("2", 11_100, 100), ("1", 1010, 10), ("4", 10_000, 0)]
         );
+    }
+
+    #[test]
+    fn sizes_that_no_store_can_have_do_not_overflow() {
+        let huge = u64::MAX - 1;
+        let closures = Closures::of(&[("0", huge, &["1"]), ("1", huge, &[])]);
+        let usage = Usage::of(&closures, &closures.roots[0]);
+        assert_eq!(usage.closure_size, u64::MAX);
+        assert_eq!(usage.references[0].only_size, 1);
     }
 }

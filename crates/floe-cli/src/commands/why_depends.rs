@@ -19,7 +19,7 @@ pub(crate) fn run(args: &WhyDependsArgs) -> anyhow::Result<()> {
     let paths = vec![args.package.clone(), args.dependency.clone()];
     let closures = Closures::query(&args.closure, &PathArgs::new(false, false, paths))?;
     let [package, dependency] = &closures.roots[..] else {
-        bail!("cannot compare the paths: the store did not return both");
+        bail!("cannot compare {} paths; try two", closures.roots.len());
     };
     let distances = closures.distances(dependency);
     let Some(distance) = distances.get(package) else {
@@ -63,7 +63,9 @@ impl<'a> Chains<'a> {
         if path == self.dependency && self.package != self.dependency {
             return Vec::new();
         }
-        let references = self.closures.other_references(path);
+        // As in Nix, a reference of a path to itself answers why the path needs itself.
+        let is_shown = |it: &&StorePath| *it != path || self.package == self.dependency;
+        let references = self.closures.references(path).filter(is_shown);
         let mut next: Vec<(u64, &StorePath)> = references
             .filter_map(|it| Some((*self.distances.get(it)?, it)))
             .collect();

@@ -58,7 +58,7 @@ fn chains_to_a_dependency_are_those_of_nix() {
     let Some(corpus) = corpus("curl") else { return };
     let mut compared = 0;
     for nix in nixes() {
-        for dependency in corpus.paths.iter().filter(|path| **path != corpus.root) {
+        for dependency in &corpus.paths {
             for all in [&[][..], &["--all"]] {
                 let words = [&["why-depends", &corpus.root, dependency], all].concat();
                 let theirs = ask_nix(&nix, &corpus, &words);

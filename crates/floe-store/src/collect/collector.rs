@@ -103,6 +103,8 @@ pub struct GcResults {
     pub database: Option<DatabaseSpace>,
     /// By how many bytes a vacuum made the database smaller.
     pub database_bytes_freed: u64,
+    /// Whether another process reads the database, so that its file becomes smaller only later.
+    pub database_is_read: bool,
 }
 
 /// A file that could not be removed completely.
@@ -170,7 +172,7 @@ impl Collector {
             remove_reserved(&self.store.layout)?;
             let vacuumed = database.vacuum(&|| progress.should_continue());
             reserve_space(&self.store.layout);
-            vacuumed?;
+            results.database_is_read = !vacuumed?;
         }
         let after = database.space()?;
         results.database_bytes_freed = before.bytes.saturating_sub(after.bytes);

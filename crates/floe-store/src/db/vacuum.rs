@@ -46,15 +46,16 @@ impl Database {
         })
     }
 
-    /// Makes the file as small as its rows allow, and truncates the log. While another process
-    /// reads the database, the file keeps its size until SQLite truncates the log later.
+    /// Makes the file as small as its rows allow, and truncates the log. Returns `false` while
+    /// another process reads the database: the file keeps its size until the log is truncated
+    /// later.
     ///
     /// Errors: [`StoreError::Interrupted`] if it should not continue, and those of SQLite.
     /// They leave the database as it was.
     pub(crate) fn vacuum(
         &self,
         should_continue: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let interrupt = self.connection.get_interrupt_handle();
         let (done, wait_for_end) = channel::<()>();
         let watch = move || {
@@ -75,8 +76,7 @@ impl Database {
             Some(ErrorCode::OperationInterrupted) => StoreError::Interrupted,
             _ => database_error(VACUUM, &self.file, source),
         })?;
-        self.truncate_log();
-        Ok(())
+        Ok(self.truncate_log())
     }
 }
 

@@ -101,19 +101,24 @@ where
         eprint_line(format_args!("hard links between equal files save {saved}"));
     }
     if !json && let Some(database) = results.database {
-        report_database(database, results.database_bytes_freed);
+        report_database(database, results);
     }
     collected?;
     failure_of(results)
 }
 
 /// Reports by how much the database became smaller, or that it can become smaller.
-fn report_database(space: DatabaseSpace, freed: u64) {
+fn report_database(space: DatabaseSpace, results: &GcResults) {
     let (bytes, unused) = (Size(space.bytes), Size(space.unused_bytes));
-    if freed > 0 {
-        let freed = Size(freed);
+    if results.database_bytes_freed > 0 {
+        let freed = Size(results.database_bytes_freed);
+        let later = if results.database_is_read {
+            "; its file becomes smaller when the processes that read it end"
+        } else {
+            ""
+        };
         eprint_line(format_args!(
-            "made the database {freed} smaller; it has {bytes}"
+            "made the database {freed} smaller; it has {bytes}{later}"
         ));
     } else if space.is_sparse() {
         eprint_line(format_args!(
