@@ -24,7 +24,7 @@ pub(super) fn package_crates(root: &Path, verify: Verify) -> Result<()> {
     if verify == Verify::Yes {
         forget_packages()?;
     }
-    let helpers = ["xtask", "bench", "floe-testkit"];
+    let helpers = ["xtask", "bench", "floe-testkit", "floe-workloads"];
     let excluded = helpers.iter().flat_map(|name| ["--exclude", name]);
     let mut package = cargo(root, &arguments);
     let output = package.args(excluded).output();
