@@ -76,7 +76,7 @@ fn thread_count(threads: u64) -> Option<NonZeroUsize> {
     NonZeroUsize::new(threads.min(NETWORK_THREADS_MAX))
 }
 
-/// More threads have never been faster.
+/// A larger number can only be a mistake.
 const NETWORK_THREADS_MAX: usize = 64;
 
 /// Returns a remark on the effect of a setting that its value does not tell, if there is one.
