@@ -1,20 +1,12 @@
 //! The closures of paths in any store or cache, for the commands that look into them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
-use anyhow::bail;
-use floe_cache::Network;
-use floe_config::StoreAccess;
-use floe_copy::{SourceOrder, Sources};
 use floe_format::{HashPart, StoreDir, StorePath};
-use floe_transfer::{Cancel, Events, PathSpec, Session};
+use floe_transfer::PathSpec;
 
 use crate::args::{ClosureArgs, PathArgs};
-use crate::display::Display;
-use crate::options::Settings;
-use crate::package_names::PackageNames;
-use crate::requested_paths::requested;
+use crate::requested_paths::OpenSource;
 
 /// The paths of one or more closures, with their references.
 #[derive(Debug)]
@@ -37,24 +29,9 @@ impl Closures {
     ///
     /// Errors: a path does not exist; those of the arguments and of the store.
     pub(crate) fn query(args: &ClosureArgs, paths: &PathArgs) -> anyhow::Result<Closures> {
-        let source = &args.source;
-        let settings = Settings::load(&args.options, source.store_dir.as_deref())?;
-        let config = settings.store_or(source.from.as_deref(), &args.local, StoreAccess::Read)?;
-        let layout = config.layout().cloned();
-        let events = Events::new(Arc::new(Display::default()));
-        let session = Session::new(Cancel::default(), events)
-            .with_options::<Network>(settings.network(source.refresh));
-        let caches: Vec<_> = source.from.iter().map(|_| config.clone()).collect();
-        let sources = Sources::open(&[config], SourceOrder::AsListed, &session)?;
-        let Some(opened) = sources.list.first() else {
-            bail!("cannot find a store; try --from URL");
-        };
-        let options = (Some(opened.store_dir()), source.refresh);
-        let mut packages = PackageNames::new(&settings, &args.names, options)?;
-        packages.set_caches(&caches);
-        let specs = requested(paths, (&**opened, layout.as_ref()), Some(&mut packages))?;
-        let limits = (settings.closure_limit(), &session.cancel);
-        let queried = opened.query_closure(&specs, true, limits)?;
+        let open = OpenSource::open(&args.source, &args.local, &args.options)?;
+        let specs = open.requested(paths, &args.names)?;
+        let queried = open.query(&specs, true)?;
         if let Some(absent) = queried.absent.into_iter().next() {
             return Err(absent.into());
         }
@@ -66,7 +43,7 @@ impl Closures {
             (path, node)
         });
         let mut closures = Closures {
-            store_dir: opened.store_dir().clone(),
+            store_dir: open.source().store_dir().clone(),
             roots: Vec::new(),
             paths: nodes.collect(),
         };

@@ -1,13 +1,95 @@
 //! The paths that a command asks a store or cache for.
 
-use floe_store::StoreLayout;
-use floe_transfer::{Cancel, Error, PathSpec, Source};
+use std::sync::Arc;
 
-use crate::args::PathArgs;
+use anyhow::bail;
+use floe_cache::Network;
+use floe_config::StoreAccess;
+use floe_copy::{SourceOrder, Sources};
+use floe_store::StoreLayout;
+use floe_transfer::{
+    Cancel, Error, Events, PathSpec, QueriedClosure, Session, Source, StoreConfig,
+};
+
+use crate::args::{LocalStoreArgs, NameArgs, OptionArgs, PathArgs, SourceArgs};
+use crate::display::Display;
 use crate::links::StoreNames;
+use crate::options::Settings;
 use crate::package_names::lock::check_source;
 use crate::package_names::{First, PackageNames};
 use crate::path_names;
+
+/// A store or cache that is open for queries.
+pub(crate) struct OpenSource {
+    settings: Settings,
+    session: Session,
+    sources: Sources,
+    /// The directories of a local store.
+    layout: Option<StoreLayout>,
+    /// The cache, if the user names one.
+    caches: Vec<Arc<dyn StoreConfig>>,
+    refreshes: bool,
+}
+
+impl OpenSource {
+    /// Opens the store or cache of the arguments.
+    ///
+    /// Errors: those of the arguments and of the store.
+    pub(crate) fn open(
+        args: &SourceArgs,
+        local: &LocalStoreArgs,
+        options: &OptionArgs,
+    ) -> anyhow::Result<OpenSource> {
+        let settings = Settings::load(options, args.store_dir.as_deref())?;
+        let config = settings.store_or(args.from.as_deref(), local, StoreAccess::Read)?;
+        let layout = config.layout().cloned();
+        let events = Events::new(Arc::new(Display::default()));
+        let session = Session::new(Cancel::default(), events)
+            .with_options::<Network>(settings.network(args.refresh));
+        let caches = args.from.iter().map(|_| config.clone()).collect();
+        let sources = Sources::open(&[config], SourceOrder::AsListed, &session)?;
+        if sources.list.is_empty() {
+            bail!("cannot find a store; try --from URL");
+        }
+        Ok(OpenSource {
+            settings,
+            session,
+            sources,
+            layout,
+            caches,
+            refreshes: args.refresh,
+        })
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.sources.list[0]
+    }
+
+    /// Returns the paths that the user wants.
+    ///
+    /// Errors: a name or a path cannot be understood; those of stdin and of name sources.
+    pub(crate) fn requested(
+        &self,
+        paths: &PathArgs,
+        names: &NameArgs,
+    ) -> anyhow::Result<Vec<PathSpec>> {
+        let options = (Some(self.source().store_dir()), self.refreshes);
+        let mut packages = PackageNames::new(&self.settings, names, options)?;
+        packages.set_caches(&self.caches);
+        let source = (self.source(), self.layout.as_ref());
+        requested(paths, source, Some(&mut packages))
+    }
+
+    /// Queries paths, with their closures if wanted.
+    pub(crate) fn query(
+        &self,
+        specs: &[PathSpec],
+        recursive: bool,
+    ) -> anyhow::Result<QueriedClosure> {
+        let limits = (self.settings.closure_limit(), &self.session.cancel);
+        Ok(self.source().query_closure(specs, recursive, limits)?)
+    }
+}
 
 /// Returns the requested paths. `layout` is that of a local store.
 pub(crate) fn requested(

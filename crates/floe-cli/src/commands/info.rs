@@ -5,57 +5,25 @@ pub(crate) mod page;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use floe_cache::Network;
-use floe_config::StoreAccess;
-use floe_copy::{SourceOrder, Sources};
 use floe_format::{Compression, HashPart, NarInfo, StorePath};
-use floe_transfer::{Cancel, Error, Events, PathSpec, QueriedClosure, Registry, Session, Source};
+use floe_transfer::{Error, PathSpec, QueriedClosure, Registry, Source};
 use serde_json::{Map, Value};
 
-use crate::display::{Display, eprint_error};
-use crate::options::Settings;
-use crate::package_names::PackageNames;
-use crate::requested_paths::requested;
+use crate::display::eprint_error;
+use crate::requested_paths::OpenSource;
 use crate::stdout::{LongOutput, print};
 use args::InfoArgs;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
-    let settings = Settings::load(&args.options, args.source.store_dir.as_deref())?;
-    let store_config =
-        settings.store_or(args.source.from.as_deref(), &args.local, StoreAccess::Read)?;
-    let layout = store_config.layout().cloned();
-    let events = Events::new(Arc::new(Display::default()));
-    let session = Session::new(Cancel::default(), events)
-        .with_options::<Network>(settings.network(args.source.refresh));
-    let caches: Vec<_> = args
-        .source
-        .from
-        .iter()
-        .map(|_| store_config.clone())
-        .collect();
-    let sources = Sources::open(&[store_config], SourceOrder::AsListed, &session)?;
-    let Some(source) = sources.list.first() else {
-        return Ok(());
-    };
-    let options = (Some(source.store_dir()), args.source.refresh);
-    let mut packages = PackageNames::new(&settings, &args.names, options)?;
-    packages.set_caches(&caches);
+    let open = OpenSource::open(&args.source, &args.local, &args.options)?;
+    let source = open.source();
     if let (true, Some(registry)) = (args.paths.all, source.as_registry()) {
-        return print_registry(&args, &**source, registry);
+        return print_registry(&args, source, registry);
     }
-    let roots = requested(
-        &args.paths,
-        (&**source, layout.as_ref()),
-        Some(&mut packages),
-    )?;
-    let QueriedClosure { found, absent } = source.query_closure(
-        &roots,
-        args.recursive,
-        (settings.closure_limit(), &session.cancel),
-    )?;
-    print_all(&args, &**source, &roots, found)?;
+    let roots = open.requested(&args.paths, &args.names)?;
+    let QueriedClosure { found, absent } = open.query(&roots, args.recursive)?;
+    print_all(&args, source, &roots, found)?;
     // The others were printed.
     let mut absent = absent.into_iter();
     let first = absent.next();
