@@ -179,3 +179,26 @@ fn sizes_of_closures_are_those_of_nix() {
         assert_eq!(table.lines().count(), lines, "{table}");
     }
 }
+
+/// The hash part of the wrong name belongs to a path that another argument or a reference names
+/// correctly.
+#[test]
+fn wrong_name_is_refused_also_when_its_hash_part_is_known() {
+    let Some(corpus) = corpus("jq") else { return };
+    let other = corpus.paths.iter().find(|path| **path != corpus.root);
+    let other = other.expect("the closure has a second path");
+    for right in [&corpus.root, other] {
+        let (hash_part, _) = right.split_once('-').unwrap();
+        let wrong = format!("{hash_part}-wrong-name");
+        for place in places(&corpus) {
+            for command in [&["du"][..], &["tree"], &["info"], &["info", "-r"]] {
+                for paths in [[&corpus.root, &wrong], [&wrong, &corpus.root]] {
+                    let words = [command, &["--from", &place], &paths.map(String::as_str)].concat();
+                    run(&mut floe(&words))
+                        .expect(1)
+                        .stderr_contains(wrong.strip_prefix("/nix/store/").unwrap());
+                }
+            }
+        }
+    }
+}

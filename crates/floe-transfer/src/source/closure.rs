@@ -1,6 +1,7 @@
 //! Queries of closures in one source.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use floe_format::{HashPart, NarInfo, StorePath};
@@ -28,7 +29,7 @@ impl dyn Source + '_ {
         let mut closure = ClosureQuery {
             source: self,
             sender,
-            seen: HashSet::new(),
+            paths: HashMap::new(),
             unsent: VecDeque::new(),
             pending: 0,
             budget: ClosureBudget::new(
@@ -55,7 +56,7 @@ impl dyn Source + '_ {
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
             };
             closure.pending -= 1;
-            let narinfo = match closure.expect_path(&spec, reply) {
+            let narinfo = match closure.receive(&spec, reply) {
                 Err(error @ Error::NotFound { .. }) => {
                     queried.absent.push(error);
                     continue;
@@ -100,18 +101,38 @@ impl QueriedClosure {
 struct ClosureQuery<'a> {
     source: &'a dyn Source,
     sender: Sender<(PathSpec, NarInfoResult)>,
-    /// The hash parts that were queried.
-    seen: HashSet<HashPart>,
+    /// The paths that were queried.
+    paths: HashMap<HashPart, QueriedPath>,
     unsent: VecDeque<(PathSpec, CachePolicy)>,
     pending: usize,
     budget: ClosureBudget,
 }
 
+/// What is known about the path with a hash part.
+enum QueriedPath {
+    /// The source has not replied. Arguments and references name the path in these ways.
+    Awaited(Vec<PathSpec>),
+    /// The source has this path.
+    Found(StorePath),
+    /// The source has no path with this hash part.
+    Absent,
+}
+
 impl ClosureQuery<'_> {
+    /// Queries a path, unless its hash part was queried before. Then the path must have the name
+    /// that the source gives it.
     fn add(&mut self, spec: PathSpec, policy: CachePolicy) -> Result<(), Error> {
-        if self.seen.insert(spec.hash_part()) {
-            self.budget.add_paths(1)?;
-            self.unsent.push_back((spec, policy));
+        match self.paths.entry(spec.hash_part()) {
+            Entry::Vacant(entry) => {
+                entry.insert(QueriedPath::Awaited(vec![spec.clone()]));
+                self.budget.add_paths(1)?;
+                self.unsent.push_back((spec, policy));
+            }
+            Entry::Occupied(mut entry) => match entry.get_mut() {
+                QueriedPath::Awaited(specs) if !specs.contains(&spec) => specs.push(spec),
+                QueriedPath::Found(path) => check_name(&spec, path, self.source)?,
+                QueriedPath::Awaited(_) | QueriedPath::Absent => {}
+            },
         }
         Ok(())
     }
@@ -132,21 +153,40 @@ impl ClosureQuery<'_> {
         self.pending
     }
 
-    fn expect_path(&self, spec: &PathSpec, reply: NarInfoResult) -> Result<NarInfo, Error> {
-        let source_name = || self.source.name();
-        match reply?.narinfo {
-            Some(narinfo) if spec.matches(&narinfo.info.path) => Ok(narinfo),
-            Some(narinfo) => Err(Error::WrongName {
-                wanted: spec.text(),
-                found: narinfo.info.path,
-                source_name: source_name(),
-            }),
-            None => Err(Error::NotFound {
+    /// Takes the reply to the query of a path.
+    fn receive(&mut self, spec: &PathSpec, reply: NarInfoResult) -> Result<NarInfo, Error> {
+        let narinfo = reply?.narinfo;
+        let queried = match &narinfo {
+            Some(narinfo) => QueriedPath::Found(narinfo.info.path.clone()),
+            None => QueriedPath::Absent,
+        };
+        let awaited = self.paths.insert(spec.hash_part(), queried);
+        let Some(narinfo) = narinfo else {
+            return Err(Error::NotFound {
                 path: spec.text(),
-                sources: vec![source_name()],
-            }),
+                sources: vec![self.source.name()],
+            });
+        };
+        check_name(spec, &narinfo.info.path, self.source)?;
+        if let Some(QueriedPath::Awaited(specs)) = awaited {
+            for spec in specs {
+                check_name(&spec, &narinfo.info.path, self.source)?;
+            }
         }
+        Ok(narinfo)
     }
+}
+
+/// Fails if the user or a referrer gives a path another name than the source does.
+fn check_name(spec: &PathSpec, found: &StorePath, source: &dyn Source) -> Result<(), Error> {
+    if spec.matches(found) {
+        return Ok(());
+    }
+    Err(Error::WrongName {
+        wanted: spec.text(),
+        found: found.clone(),
+        source_name: source.name(),
+    })
 }
 
 /// How many queries are given to a source at once. A source sends fewer, and keeps the others in
