@@ -30,6 +30,17 @@ impl Closures {
     /// Errors: a path does not exist; those of the arguments and of the store.
     pub(crate) fn query(args: &ClosureArgs, paths: &PathArgs) -> anyhow::Result<Closures> {
         let open = OpenSource::open(&args.source, &args.local, &args.options)?;
+        Closures::query_in(&open, args, paths)
+    }
+
+    /// Asks an open store or cache for the closures of paths.
+    ///
+    /// Errors: a path does not exist; those of the store.
+    pub(crate) fn query_in(
+        open: &OpenSource,
+        args: &ClosureArgs,
+        paths: &PathArgs,
+    ) -> anyhow::Result<Closures> {
         let specs = open.requested(paths, &args.names)?;
         let queried = open.query(&specs, true)?;
         if let Some(absent) = queried.absent.into_iter().next() {

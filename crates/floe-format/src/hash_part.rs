@@ -25,6 +25,11 @@ impl HashPart {
         HashPart(digits.copied().unwrap_or([b'0'; HashPart::LEN]))
     }
 
+    /// The hash part of 32 valid digits.
+    pub(crate) const fn of_digits(digits: [u8; HashPart::LEN]) -> HashPart {
+        HashPart(digits)
+    }
+
     /// Returns the 32 characters.
     pub fn as_str(&self) -> &str {
         // The digits are ASCII, so the default is never used.

@@ -37,6 +37,7 @@ pub mod nix32;
 pub mod nix_conf;
 pub mod path_info;
 pub mod pin;
+pub mod reference_scan;
 pub mod signature;
 pub mod store_path;
 pub mod validity_registration;

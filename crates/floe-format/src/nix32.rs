@@ -57,7 +57,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Nix32Error> {
 }
 
 /// Returns whether the character is in the alphabet.
-pub fn is_digit(character: char) -> bool {
+pub const fn is_digit(character: char) -> bool {
     matches!(character, '0'..='9' | 'a'..='d' | 'f'..='n' | 'p'..='s' | 'v'..='z')
 }
 

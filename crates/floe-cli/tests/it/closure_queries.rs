@@ -1,6 +1,8 @@
 //! `floe du`, `floe tree`, `floe why-depends` and `floe diff` beside Nix, on stores and caches.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 
 use floe_testkit::{Corpus, Nix, corpus, nixes, run};
 use serde_json::Value;
@@ -71,6 +73,77 @@ fn chains_to_a_dependency_are_those_of_nix() {
         }
     }
     assert!(nixes().is_empty() || compared > 40, "{compared}");
+}
+
+/// floe also shows the offset in the file.
+#[test]
+fn places_of_references_are_those_of_nix() {
+    let Some(corpus) = corpus("curl") else { return };
+    let mut compared = 0;
+    for nix in nixes() {
+        for dependency in &corpus.paths {
+            for all in [&[][..], &["--all"]] {
+                let words = [&["why-depends", "--precise", &corpus.root, dependency], all].concat();
+                let theirs = ask_nix(&nix, &corpus, &words);
+                for place in places(&corpus) {
+                    let ours = query(&[&words[..], &["--from", &place]].concat());
+                    let without: String = ours.lines().map(without_offset).collect();
+                    assert_eq!(without, theirs, "{words:?} {}", nix.version);
+                    compared += ours.matches(": …").count();
+                }
+            }
+        }
+    }
+    assert!(nixes().is_empty() || compared > 40, "{compared}");
+}
+
+/// Returns a line without the offset before its context.
+fn without_offset(line: &str) -> String {
+    match line.split_once(": …") {
+        Some((file, context)) => {
+            let (file, offset) = file.rsplit_once(':').unwrap();
+            assert!(offset.bytes().all(|it| it.is_ascii_digit()), "{line}");
+            format!("{file}: …{context}\n")
+        }
+        None => format!("{line}\n"),
+    }
+}
+
+#[test]
+fn file_holds_the_reference_at_the_offset() {
+    let Some(corpus) = corpus("curl") else { return };
+    let mut compared = 0;
+    for dependency in corpus.paths.iter().filter(|path| **path != corpus.root) {
+        for place in places(&corpus) {
+            let words = [
+                "why-depends",
+                "--precise",
+                "--all",
+                "--json",
+                "--from",
+                &place,
+            ];
+            let ours = query(&[&words[..], &[&corpus.root, dependency]].concat());
+            let ours: Value = serde_json::from_str(&ours).unwrap();
+            for (path, references) in ours["places"].as_object().unwrap() {
+                let tree = corpus.store().join(path.strip_prefix('/').unwrap());
+                for (reference, places) in references.as_object().unwrap() {
+                    let hash_part = reference.strip_prefix("/nix/store/").unwrap();
+                    for place in places.as_array().unwrap() {
+                        let file = tree.join(place["file"].as_str().unwrap());
+                        let contents = match place["type"].as_str().unwrap() {
+                            "symlink" => fs::read_link(file).unwrap().into_os_string().into_vec(),
+                            _ => fs::read(file).unwrap(),
+                        };
+                        let offset = place["offset"].as_u64().unwrap() as usize;
+                        assert_eq!(&contents[offset..][..32], &hash_part.as_bytes()[..32]);
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 10, "{compared}");
 }
 
 /// Nix says the same and ends with 0.
@@ -174,6 +247,20 @@ fn sizes_of_closures_are_those_of_nix() {
                 assert!(share["onlyNarBytes"].as_u64() <= share["closureNarBytes"].as_u64());
             }
         }
+        let tree = query(&["du", "--tree", "--json", "--from", &place, &corpus.root]);
+        let tree: Value = serde_json::from_str(&tree).unwrap();
+        let tree = &tree[&corpus.root];
+        assert_eq!(tree["closureNarBytes"], usage["closureNarBytes"]);
+        let branches = tree["paths"].as_object().unwrap();
+        assert_eq!(branches.len(), corpus.paths.len());
+        let root = &branches[&corpus.root];
+        assert_eq!(root["onlyNarBytes"], usage["closureNarBytes"]);
+        assert!(root["parent"].is_null());
+        for (path, share) in usage["references"].as_object().unwrap() {
+            assert!(branches[path]["onlyNarBytes"].as_u64() >= share["onlyNarBytes"].as_u64());
+        }
+        let lines = query(&["du", "--tree", "--from", &place, &corpus.root]);
+        assert_eq!(lines.lines().count(), 1 + corpus.paths.len(), "{lines}");
         let table = query(&["du", "--from", &place, &corpus.root]);
         let lines = 2 + usage["references"].as_object().unwrap().len();
         assert_eq!(table.lines().count(), lines, "{table}");

@@ -108,7 +108,7 @@ struct ClosureQuery<'a> {
     budget: ClosureBudget,
 }
 
-/// What is known about the path with a hash part.
+/// The state of the query for a hash part.
 enum QueriedPath {
     /// The source has not replied. Arguments and references name the path in these ways.
     Awaited(Vec<PathSpec>),

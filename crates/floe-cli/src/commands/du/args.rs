@@ -8,6 +8,9 @@ use crate::args::{ClosureArgs, PathArgs};
 pub(crate) struct DuArgs {
     #[command(flatten)]
     pub(crate) paths: PathArgs,
+    /// Show the whole closure, each path below the one without which it would not be there
+    #[arg(long)]
+    pub(crate) tree: bool,
     #[command(flatten)]
     pub(crate) closure: ClosureArgs,
 }

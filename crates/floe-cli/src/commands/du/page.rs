@@ -17,6 +17,10 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "floe du /nix/store/HASH-NAME",
         ),
         Example::new(
+            "Show what each path of the closure brings in",
+            "floe du --tree /nix/store/HASH-NAME",
+        ),
+        Example::new(
             "Show how large the closure of a path in a cache is",
             "floe du --from https://cache.nixos.org HASH",
         ),

@@ -17,6 +17,9 @@ pub(crate) struct WhyDependsArgs {
     /// Show all references that lead to the other path, not only the shortest chain
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// Read the contents, and show which file or symlink holds each reference, and where
+    #[arg(long)]
+    pub(crate) precise: bool,
     #[command(flatten)]
     pub(crate) closure: ClosureArgs,
 }

@@ -8,12 +8,18 @@ pub(crate) const PAGES: &[Page] = &[Page {
     description: &[
         "Shows the shortest chain of references from one path of a store or binary cache to \
              another, with the lines of nix why-depends, or all references that lead there. The \
-             exit code is 1 if the first path does not need the second one.",
+             exit code is 1 if the first path does not need the second one. With --precise it \
+             reads the contents, and shows which file or symlink holds each reference, and at \
+             which offset.",
     ],
     examples: &[
         Example::new(
             "Show why a path needs another one",
             "floe why-depends ./result /nix/store/HASH-NAME",
+        ),
+        Example::new(
+            "Show which file holds each reference",
+            "floe why-depends --precise ./result /nix/store/HASH-NAME",
         ),
         Example::new(
             "Show all references that lead there, in a cache",
