@@ -8,16 +8,20 @@
 //! the list and the paths need about 200 bytes for each path, and at most
 //! [`REQUESTS_MAX`](crate::storage::REQUESTS_MAX) replies are in memory.
 
+mod files;
 mod list;
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::{Arc, OnceLock, Weak};
 
+use floe_format::nar::layout::{FileExtent, Node};
 use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
 use floe_transfer::store_uri::parse_bool;
 use floe_transfer::{
-    CachePolicy, Cancel, DEFAULT_PRIORITY, Error, Event, EventSink as _, Events, NarInfoCallback,
-    NarInfoReply, NarRequest, NarStream, PathSpec, Source, SourceContext, SourceFacts,
+    Body, CachePolicy, Cancel, DEFAULT_PRIORITY, Error, Event, EventSink as _, Events,
+    NarInfoCallback, NarInfoReply, NarRequest, NarStream, PathSpec, Source, SourceContext,
+    SourceFacts,
 };
 use parking_lot::Mutex;
 
@@ -234,14 +238,14 @@ impl Shared {
         let parsed = NarInfo::parse(contents, dir).map_err(|source| {
             self.storage.forget(name);
             CacheError::NarInfo {
-                url: self.narinfo_url(name),
+                url: self.object_url(name),
                 source: Box::new(source),
             }
         });
         Ok(parsed?)
     }
 
-    fn narinfo_url(&self, name: &str) -> String {
+    fn object_url(&self, name: &str) -> String {
         format!("{}/{name}", self.storage.name().trim_end_matches('/'))
     }
 
@@ -306,6 +310,18 @@ impl Source for BinaryCache {
         Some(body.map(NarStream::Body))
     }
 
+    fn query_tree(&self, narinfo: &NarInfo) -> Result<Option<Node>, Error> {
+        self.0.query_tree(narinfo)
+    }
+
+    fn open_file(&self, narinfo: &NarInfo, file: &FileExtent<'_>) -> Result<Option<Body>, Error> {
+        self.0.open_file(narinfo, file)
+    }
+
+    fn open_build_log(&self, derivation: &StorePath) -> Result<Option<Box<dyn Read>>, Error> {
+        self.0.open_build_log(derivation)
+    }
+
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
         let info = self.0.info.get()?;
         Some(info.as_ref().map(|_| ()).map_err(Arc::clone))
@@ -329,7 +345,7 @@ impl Source for BinaryCache {
                     skipped += 1;
                     first.get_or_insert_with(|| Error::WrongPath {
                         source_name: shared.storage.name(),
-                        url: shared.narinfo_url(&name),
+                        url: shared.object_url(&name),
                         found: narinfo.info.path,
                         wanted: hash_part,
                     });

@@ -1,5 +1,6 @@
 //! A storage that remembers the small objects of another storage on disk.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy, Session};
@@ -78,6 +79,10 @@ impl<S: ReadStorage> ReadStorage for DiskCachedStorage<S> {
 
     fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error> {
         self.inner.open(url, request)
+    }
+
+    fn open_part(&self, url: &str, part: Range<u64>) -> Result<Body, Error> {
+        self.inner.open_part(url, part)
     }
 
     fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
@@ -165,6 +170,11 @@ mod tests {
             Err(Error::NoSources)
         }
 
+        fn open_part(&self, _: &str, _: Range<u64>) -> Result<Body, Error> {
+            self.record("open_part");
+            Err(Error::NoSources)
+        }
+
         fn prefetch(&self, _: &str, _: NarRequest) -> Option<Result<Body, Error>> {
             self.record("prefetch");
             None
@@ -219,6 +229,7 @@ mod tests {
         assert_eq!(storage.name(), URL);
         storage.get(NAME, CachePolicy::Use, Box::new(|_| {}));
         storage.open("nar", NarRequest::streamed()).unwrap_err();
+        storage.open_part("nar", 1..2).unwrap_err();
         assert!(storage.prefetch("nar", NarRequest::streamed()).is_none());
         storage.set_query_limit(limit);
         storage.forget(NAME);
@@ -232,6 +243,7 @@ mod tests {
             "disabled_by",
             "get",
             "open",
+            "open_part",
             "prefetch",
             "set_query_limit",
             "forget",

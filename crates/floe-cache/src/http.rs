@@ -12,6 +12,7 @@ mod named_objects;
 mod network_body;
 mod put;
 mod reply_guard;
+mod response_fields;
 mod shared;
 mod storage;
 mod upload;

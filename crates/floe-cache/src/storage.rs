@@ -13,6 +13,7 @@ mod replies;
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +36,10 @@ pub trait ReadStorage: Debug + Send + Sync {
     /// Opens a NAR by the URL in its narinfo: relative to the cache, or absolute. Must not block on
     /// a network.
     fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error>;
+
+    /// Opens a part of an object by its URL, as [`open`](ReadStorage::open) does. The body may have
+    /// more bytes after the part.
+    fn open_part(&self, url: &str, part: Range<u64>) -> Result<Body, Error>;
 
     /// Opens a large NAR before a worker is free to read it. Returns `None` if that would take a
     /// connection that another request may need first.

@@ -17,6 +17,6 @@ pub(crate) use number::{
 pub(crate) use options::OptionArgs;
 pub(crate) use output::{LogArgs, LogFormat, OutputArgs, log_format};
 pub(crate) use paths::{PathArgs, read_paths};
-pub(crate) use source::{ClosureArgs, SourceArgs};
+pub(crate) use source::{ClosureArgs, QueryArgs, SourceArgs};
 pub(crate) use store::{LocalStoreArgs, StoreQueryArgs};
 pub(crate) use trust::TrustArgs;

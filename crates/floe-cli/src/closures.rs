@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_transfer::PathSpec;
 
-use crate::args::{ClosureArgs, PathArgs};
+use crate::args::{PathArgs, QueryArgs};
 use crate::requested_paths::OpenSource;
 
 /// The paths of one or more closures, with their references.
@@ -28,7 +28,7 @@ impl Closures {
     /// Asks the store or cache of the arguments for the closures of paths.
     ///
     /// Errors: a path does not exist; those of the arguments and of the store.
-    pub(crate) fn query(args: &ClosureArgs, paths: &PathArgs) -> anyhow::Result<Closures> {
+    pub(crate) fn query(args: &QueryArgs, paths: &PathArgs) -> anyhow::Result<Closures> {
         let open = OpenSource::open(&args.source, &args.local, &args.options)?;
         Closures::query_in(&open, args, paths)
     }
@@ -38,7 +38,7 @@ impl Closures {
     /// Errors: a path does not exist; those of the store.
     pub(crate) fn query_in(
         open: &OpenSource,
-        args: &ClosureArgs,
+        args: &QueryArgs,
         paths: &PathArgs,
     ) -> anyhow::Result<Closures> {
         let specs = open.requested(paths, &args.names)?;

@@ -2,12 +2,14 @@
 //! page; this file is the only one that lists them.
 
 pub(crate) mod bench;
+pub(crate) mod cat;
 pub(crate) mod config;
 pub(crate) mod copy;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod du;
+pub(crate) mod dump;
 pub(crate) mod gc;
 pub(crate) mod info;
 pub(crate) mod install;
@@ -15,6 +17,8 @@ pub(crate) mod key;
 pub(crate) mod link_names;
 mod list;
 pub(crate) mod lock;
+pub(crate) mod log;
+pub(crate) mod ls;
 pub(crate) mod manual;
 mod nix;
 mod nix_collect_garbage;
@@ -29,6 +33,7 @@ mod pages;
 pub(crate) mod pin;
 pub(crate) mod profile;
 pub(crate) mod push;
+pub(crate) mod restore;
 pub(crate) mod roots;
 pub(crate) mod run;
 pub(crate) mod search;
@@ -113,6 +118,18 @@ pub(crate) enum Command {
     /// Show how two closures differ
     #[command(alias = "diff-closures")]
     Diff(diff::args::DiffArgs),
+    /// List the files in a path
+    Ls(ls::args::LsArgs),
+    /// Print files in paths
+    Cat(cat::args::CatArgs),
+    /// Write the NAR of a path to stdout
+    #[command(alias = "dump-path")]
+    Dump(dump::args::DumpArgs),
+    /// Unpack a NAR from stdin outside of a store
+    Restore(restore::args::RestoreArgs),
+    /// Print the logs of the builds that made paths
+    #[command(alias = "read-log")]
+    Log(log::args::LogCommandArgs),
     /// Add signatures to paths of a binary cache or a local store
     Sign(sign::args::SignArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
@@ -202,6 +219,11 @@ impl Cli {
             Command::Tree(args) => tree::run(&args),
             Command::WhyDepends(args) => why_depends::run(&args),
             Command::Diff(args) => diff::run(&args),
+            Command::Ls(args) => ls::run(&args),
+            Command::Cat(args) => cat::run(&args),
+            Command::Dump(args) => dump::run(&args),
+            Command::Restore(args) => restore::run(&args),
+            Command::Log(args) => log::run(&args),
             Command::Sign(args) => sign::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Serve(mut args) => {
@@ -284,6 +306,11 @@ pub(crate) const PAGES: &[&[Page]] = &[
     tree::page::PAGES,
     why_depends::page::PAGES,
     diff::page::PAGES,
+    ls::page::PAGES,
+    cat::page::PAGES,
+    dump::page::PAGES,
+    restore::page::PAGES,
+    log::page::PAGES,
     sign::page::PAGES,
     config::page::PAGES,
     serve::page::PAGES,

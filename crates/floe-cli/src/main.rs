@@ -26,6 +26,7 @@ mod root_links;
 mod signals;
 mod stdout;
 mod store_choice;
+mod store_files;
 mod times;
 mod tree_lines;
 mod writable_mount;

@@ -91,6 +91,11 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("store sign", "floe sign"),
     ("store copy-sigs", "floe sign"),
     ("store diff-closures", "floe diff"),
+    ("store ls", "floe ls"),
+    ("store cat", "floe cat"),
+    ("store dump-path", "floe dump"),
+    ("nar pack", "floe nix-store --dump"),
+    ("nar dump-path", "floe nix-store --dump"),
     ("store path-from-hash-part", "floe info HASH"),
     ("store info", "floe config store"),
     ("store ping", "floe config store"),
@@ -123,7 +128,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("show-config", "floe config"),
     ("remove", "floe uninstall"),
     ("rm", "floe uninstall"),
-    ("ls", "floe list"),
     ("list-roots", "floe roots"),
     ("rollback", "floe profile rollback"),
     ("switch-generation", "floe profile switch"),
@@ -161,7 +165,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("download", "floe install"),
     ("upload", "floe push"),
     ("ping", "floe config store"),
-    ("log", HELP),
 ];
 
 #[cfg(test)]

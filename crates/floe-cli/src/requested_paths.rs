@@ -80,6 +80,26 @@ impl OpenSource {
         requested(paths, source, Some(&mut packages))
     }
 
+    /// Returns the texts of the paths, or of files in paths, that the user wants.
+    ///
+    /// Errors: as [`OpenSource::requested`].
+    pub(crate) fn requested_texts(
+        &self,
+        paths: &PathArgs,
+        names: &NameArgs,
+    ) -> anyhow::Result<Vec<String>> {
+        let options = (Some(self.source().store_dir()), self.refreshes);
+        let mut packages = PackageNames::new(&self.settings, names, options)?;
+        packages.set_caches(&self.caches);
+        let source = (self.source(), self.layout.as_ref());
+        requested_texts(paths, source, Some(&mut packages))
+    }
+
+    /// The directories of a local store.
+    pub(crate) fn layout(&self) -> Option<&StoreLayout> {
+        self.layout.as_ref()
+    }
+
     /// Queries paths, with their closures if wanted.
     pub(crate) fn query(
         &self,
@@ -103,9 +123,22 @@ pub(crate) fn requested(
         let all = all.ok_or(Error::Unlistable { source_name })?;
         return Ok(all.into_iter().map(PathSpec::Path).collect());
     }
+    let texts = requested_texts(args, (source, layout), packages)?;
+    let specs = texts
+        .iter()
+        .map(|text| PathSpec::parse(text, source.store_dir()));
+    Ok(specs.collect::<Result<_, _>>()?)
+}
+
+/// Returns the texts of the paths, or of files in paths, that the arguments name.
+fn requested_texts(
+    args: &PathArgs,
+    (source, layout): (&dyn Source, Option<&StoreLayout>),
+    packages: Option<&mut PackageNames<'_>>,
+) -> anyhow::Result<Vec<String>> {
     let store_dir = source.store_dir();
     let (arguments, packages) = (args.read()?, packages.filter(|it| it.are_enabled()));
-    let texts = match (layout, packages) {
+    Ok(match (layout, packages) {
         (Some(layout), Some(packages)) => {
             let texts = path_names::follow_links(layout, &arguments)?;
             packages
@@ -128,7 +161,5 @@ pub(crate) fn requested(
                 None => texts,
             }
         }
-    };
-    let specs = texts.iter().map(|text| PathSpec::parse(text, store_dir));
-    Ok(specs.collect::<Result<_, _>>()?)
+    })
 }

@@ -142,10 +142,19 @@ impl StoreDir {
     ///
     /// Stricter than Nix, `..` must not lead out of the store path, not even into another one.
     pub fn to_store_path(&self, text: &str) -> Result<StorePath, StorePathError> {
+        let (path, _) = self.to_file_in_path(text)?;
+        Ok(path)
+    }
+
+    /// As [`StoreDir::to_store_path`], but also returns the names from the store path to the file.
+    pub fn to_file_in_path<'a>(
+        &self,
+        text: &'a str,
+    ) -> Result<(StorePath, Vec<&'a str>), StorePathError> {
         let not_in_store = || self.not_in_store(text);
         let rest = text.strip_prefix('/').ok_or_else(not_in_store)?;
         let dir: Vec<&str> = self.components().collect();
-        let mut found: Vec<&str> = Vec::new();
+        let mut found: Vec<&'a str> = Vec::new();
         for component in rest.split('/') {
             match component {
                 "" | "." => {}
@@ -158,8 +167,12 @@ impl StoreDir {
                 _ => found.push(component),
             }
         }
-        let inside = found.strip_prefix(&*dir).ok_or_else(not_in_store)?;
-        StorePath::parse(inside.first().ok_or_else(not_in_store)?)
+        if !found.starts_with(&dir) {
+            return Err(not_in_store());
+        }
+        let mut inside = found.split_off(dir.len()).into_iter();
+        let path = StorePath::parse(inside.next().ok_or_else(not_in_store)?)?;
+        Ok((path, inside.collect()))
     }
 
     /// Computes a store path, like Nix's `makeStorePath`.

@@ -34,6 +34,8 @@ pub struct CommandOutput {
     pub code: Option<i32>,
     /// The output on stdout.
     pub stdout: String,
+    /// The same, also if it is not UTF-8.
+    pub stdout_bytes: Vec<u8>,
     /// The output on stderr.
     pub stderr: String,
     line: String,
@@ -49,6 +51,7 @@ pub fn run(command: &mut Command) -> CommandOutput {
     CommandOutput {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stdout_bytes: output.stdout,
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         line,
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -101,6 +102,15 @@ impl ReadStorage for MemoryStorage {
     fn open(&self, url: &str, _: NarRequest) -> Result<Body, Error> {
         let contents = self.object(url);
         let contents = contents.ok_or_else(|| Error::fetch(url, "it is not in memory", false))?;
+        Ok(Body::Chunks(Box::new(WholeBody(Some(contents.into())))))
+    }
+
+    fn open_part(&self, url: &str, part: Range<u64>) -> Result<Body, Error> {
+        let contents = self.object(url);
+        let mut contents =
+            contents.ok_or_else(|| Error::fetch(url, "it is not in memory", false))?;
+        let start = usize::try_from(part.start).unwrap_or(usize::MAX);
+        contents.drain(..start.min(contents.len()));
         Ok(Body::Chunks(Box::new(WholeBody(Some(contents.into())))))
     }
 

@@ -54,6 +54,13 @@ pub enum Event<'a> {
         /// The number of signatures that it drops.
         count: usize,
     },
+    /// The listing of a NAR cannot be used. The NAR is read instead.
+    UnusableListing {
+        /// The URL of the listing.
+        url: &'a str,
+        /// The reason.
+        reason: &'a str,
+    },
     /// The plan is complete.
     Planned {
         /// The number of paths to copy.

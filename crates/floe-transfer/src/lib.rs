@@ -30,6 +30,7 @@ mod space;
 mod store_config;
 pub mod store_uri;
 mod target;
+mod unhashed_body;
 mod uri_parameters;
 pub mod url;
 
@@ -53,9 +54,9 @@ pub use receive_times::ReceiveTimes;
 pub use session::{Service, Session};
 pub use size::Size;
 pub use source::{
-    Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
-    NarRequest, QUERIES_MAX, QueriedClosure, Registry, SMALL_LEN_MAX, Source, SourceFacts,
-    StoreServer, StoreVerifier, VisitNar, large_prefetch_max,
+    Buffering, CachePolicy, DEFAULT_PRIORITY, FoundFile, NarInfoCallback, NarInfoReply,
+    NarInfoResult, NarRequest, QUERIES_MAX, QueriedClosure, Registry, SMALL_LEN_MAX, Source,
+    SourceFacts, StoreServer, StoreVerifier, VisitNar, large_prefetch_max,
 };
 pub use space::{Needs, Space};
 pub use store_config::{

@@ -1,22 +1,26 @@
 //! The interface of a source: the operations of a copy that read from a binary cache or a store.
 
 mod closure;
+mod files;
 mod nar_scan;
 
 use std::fmt::Debug;
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use floe_format::nar::layout::{FileExtent, Node};
 use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
 
 use crate::backoff::RetryPolicy;
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
-use crate::nar_stream::NarStream;
+use crate::nar_stream::{Body, NarStream};
 use crate::path_spec::PathSpec;
 pub use closure::{QUERIES_MAX, QueriedClosure};
+pub use files::FoundFile;
 pub use nar_scan::VisitNar;
 
 /// One source of paths: a binary cache or a store.
@@ -60,6 +64,24 @@ pub trait Source: Debug + Send + Sync {
     /// Returns whether the source could be opened, or `None` while that is not known.
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
         Some(Ok(()))
+    }
+
+    /// Returns the tree of a path, if the source can tell it without the NAR. It has the size of
+    /// the NAR, but the NAR may still differ.
+    fn query_tree(&self, _narinfo: &NarInfo) -> Result<Option<Node>, Error> {
+        Ok(None)
+    }
+
+    /// Opens a file in the tree of a path, if the source can do so without the rest of the NAR. The
+    /// body may have more bytes after those of the file.
+    fn open_file(&self, _narinfo: &NarInfo, _file: &FileExtent<'_>) -> Result<Option<Body>, Error> {
+        Ok(None)
+    }
+
+    /// Returns the log of the build that made an output of a derivation, decompressed; `None` if
+    /// the source has no log of it.
+    fn open_build_log(&self, _derivation: &StorePath) -> Result<Option<Box<dyn Read>>, Error> {
+        Ok(None)
     }
 
     /// Returns the address of a NAR, for messages.

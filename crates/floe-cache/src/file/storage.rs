@@ -1,7 +1,8 @@
 //! The storage of a binary cache in a directory.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -114,6 +115,16 @@ impl ReadStorage for FileStorage {
     fn open(&self, url: &str, _: NarRequest) -> Result<Body, Error> {
         let path = self.nar_path(url)?;
         let file = open_regular_file(&path).map_err(read_error("open the NAR", &path))?;
+        Ok(Body::File { file, path })
+    }
+
+    fn open_part(&self, url: &str, part: Range<u64>) -> Result<Body, Error> {
+        let path = self.nar_path(url)?;
+        let opened = open_regular_file(&path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(part.start))?;
+            Ok(file)
+        });
+        let file = opened.map_err(read_error("open", &path))?;
         Ok(Body::File { file, path })
     }
 

@@ -14,6 +14,7 @@
 //! before, with one validator for all ranges. floe requests such a body from its beginning.
 
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,11 +22,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use floe_transfer::{Error, SMALL_LEN_MAX};
-use reqwest::header::{
-    ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG,
-};
-use reqwest::header::{HeaderMap, IF_RANGE, LAST_MODIFIED, RANGE, TRANSFER_ENCODING};
-use reqwest::{Response, StatusCode};
+use reqwest::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::SendError;
@@ -33,6 +31,7 @@ use tokio::time::sleep;
 
 use super::get::get;
 use super::network_body::Chunk;
+use super::response_fields::{content_range, is_of_another_body, is_unencoded, validator};
 use super::shared::HttpCacheShared;
 use crate::request::{Attempts, ReceiveRate, Request, next_bytes};
 
@@ -50,11 +49,11 @@ pub(super) async fn until_closed<T>(
     .await
 }
 
-/// Streams a body as fast as the worker reads it.
+/// Streams a part of a body as fast as the worker reads it.
 pub(super) async fn stream_body(
     cache: &HttpCacheShared,
     request: &mut Request,
-    can_fail_over: bool,
+    (can_fail_over, part): (bool, Range<u64>),
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
     let policy = &cache.client.options.retry;
@@ -65,7 +64,8 @@ pub(super) async fn stream_body(
         can_fail_over,
         request,
         chunks,
-        len: 0,
+        len: part.start,
+        part,
         validator: None,
         has_length: false,
     };
@@ -82,7 +82,7 @@ pub(super) async fn stream_body(
         if download.request.take_free_attempt(&cache.client) {
             continue;
         }
-        let can_continue = download.len == 0 || download.validator.is_some();
+        let can_continue = download.is_at_start() || download.validator.is_some();
         if !can_continue || !error.is_transient() {
             download.attempts.record_if_transient(&error);
             return Err(error);
@@ -116,7 +116,9 @@ struct Download<'a> {
     /// Whether another source may have the body.
     can_fail_over: bool,
     chunks: &'a Sender<Chunk>,
-    /// The length of the part that was sent, in bytes.
+    /// The part of the body that the worker wants. A whole body has no known end.
+    part: Range<u64>,
+    /// The number of bytes of the body before the next one for the worker.
     len: u64,
     /// The validator of the body, if the server can send the rest of it.
     validator: Option<String>,
@@ -125,6 +127,11 @@ struct Download<'a> {
 }
 
 impl Download<'_> {
+    /// Whether the worker has received nothing.
+    fn is_at_start(&self) -> bool {
+        self.len == self.part.start
+    }
+
     /// Sends the rest of the body, in as many ranges as the server chooses.
     async fn send_rest(&mut self) -> Result<(), Error> {
         loop {
@@ -144,8 +151,8 @@ impl Download<'_> {
     async fn send_response(&mut self) -> Result<Option<u64>, Error> {
         begin(&mut self.attempts, self.can_fail_over).await?;
         let reply = match self.validator.clone() {
-            Some(validator) if self.len > 0 => self.request_rest(&validator).await,
-            _ => expect_response(self.cache, self.request).await.map(Some),
+            Some(validator) if !self.is_at_start() => self.request_rest(&validator).await,
+            _ => self.request_part().await.map(Some),
         };
         self.attempts.settled(&reply);
         let Some(mut response) = reply? else {
@@ -155,7 +162,7 @@ impl Download<'_> {
                           same file";
             return Err(Error::fetch(&self.shown, reason, true));
         };
-        if self.len == 0 {
+        if self.is_at_start() {
             self.validator = validator(response.headers());
             self.has_length = is_unencoded(response.headers());
         }
@@ -167,7 +174,9 @@ impl Download<'_> {
         // A server without ranges sends the whole body again.
         let mut known = if is_piece { 0 } else { self.len };
         let mut rate = ReceiveRate::default();
-        while let Some(mut bytes) = next_bytes(self.request, &mut response, &mut rate).await? {
+        while self.len < self.part.end
+            && let Some(mut bytes) = next_bytes(self.request, &mut response, &mut rate).await?
+        {
             let repeated = bytes
                 .len()
                 .min(usize::try_from(known).unwrap_or(usize::MAX));
@@ -183,17 +192,41 @@ impl Download<'_> {
                 return Ok(None);
             }
         }
-        Ok(range.map(|(_, len)| len).filter(|len| self.len < *len))
+        let wanted = range.map(|(_, len)| len.min(self.part.end));
+        Ok(wanted.filter(|len| self.len < *len))
+    }
+
+    /// Requests the part of the body. A server without ranges replies with the whole body.
+    async fn request_part(&mut self) -> Result<Response, Error> {
+        let part = self.part.clone();
+        if part == (0..u64::MAX) {
+            return expect_response(self.cache, self.request, |request| request).await;
+        }
+        let range = format!("bytes={}-{}", part.start, part.end.saturating_sub(1));
+        let response = expect_response(self.cache, self.request, |request| {
+            request
+                .header(RANGE, &range)
+                // The offsets are those of the file.
+                .header(ACCEPT_ENCODING, "identity")
+        });
+        let response = response.await?;
+        let is_other_part = response.status() == StatusCode::PARTIAL_CONTENT
+            && content_range(response.headers()).is_none_or(|(first, _)| first != part.start);
+        if is_other_part {
+            let reason = "the server sent another part than the requested one";
+            return Err(Error::fetch(&self.shown, reason, false));
+        }
+        Ok(response)
     }
 
     /// Requests the rest of the same body. A server without ranges may reply with the whole body.
     /// Returns `None` if the server does not have it any more.
-    async fn request_rest(&mut self, validator: &str) -> Result<Option<Response>, Error> {
+    async fn request_rest(&mut self, known: &str) -> Result<Option<Response>, Error> {
         let len = self.len;
         let asked = get(self.cache, self.request, |request| {
             request
                 .header(RANGE, format!("bytes={len}-"))
-                .header(IF_RANGE, validator)
+                .header(IF_RANGE, known)
                 // An encoded body would have other bytes than those counted here.
                 .header(ACCEPT_ENCODING, "identity")
         });
@@ -202,10 +235,10 @@ impl Download<'_> {
             let has_same_bytes = self.has_length || is_unencoded(headers);
             let is_usable = match response.status() {
                 StatusCode::PARTIAL_CONTENT => {
-                    !is_of_another_body(headers, validator)
+                    !is_of_another_body(headers, known)
                         && content_range(headers).is_some_and(|(first, _)| first == len)
                 }
-                _ => self::validator(headers).as_deref() == Some(validator),
+                _ => validator(headers).as_deref() == Some(known),
             };
             has_same_bytes && is_usable
         };
@@ -274,7 +307,7 @@ pub(super) async fn send_small_body(
 }
 
 async fn get_small_body(cache: &HttpCacheShared, request: &mut Request) -> Result<Bytes, Error> {
-    let mut response = expect_response(cache, request).await?;
+    let mut response = expect_response(cache, request, |request| request).await?;
     let (mut whole, mut rate) = (BytesMut::new(), ReceiveRate::default());
     while let Some(bytes) = next_bytes(request, &mut response, &mut rate).await? {
         whole.extend_from_slice(&bytes);
@@ -290,9 +323,10 @@ async fn get_small_body(cache: &HttpCacheShared, request: &mut Request) -> Resul
 async fn expect_response(
     cache: &HttpCacheShared,
     request: &mut Request,
+    change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<Response, Error> {
     let began = Instant::now();
-    let response = get(cache, request, |request| request).await?;
+    let response = get(cache, request, change).await?;
     cache.nar_reply_time.record(began.elapsed());
     response.map_err(|status| {
         let reason = format!(
@@ -308,99 +342,15 @@ async fn expect_response(
     })
 }
 
-/// Whether a response names another version of the body than a validator, although the client
-/// asked for this one.
-fn is_of_another_body(headers: &HeaderMap, validator: &str) -> bool {
-    let tag = headers.get(ETAG).and_then(|tag| tag.to_str().ok());
-    let is_tag = validator.starts_with('"');
-    is_tag && tag.is_some_and(|tag| tag != validator)
-}
-
-/// Returns the strong validator of a body: a later response with the same one has the same bytes.
-fn validator(headers: &HeaderMap) -> Option<String> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let has_end = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
-    if !has_end || text(ACCEPT_RANGES) == Some("none") {
-        return None;
-    }
-    let strong = text(ETAG).filter(|tag| !tag.starts_with("W/"));
-    let changed = text(LAST_MODIFIED).zip(text(DATE));
-    let old = changed.filter(|(changed, now)| is_strong_date(changed, now));
-    strong
-        .or(old.map(|(changed, _)| changed))
-        .map(str::to_owned)
-}
-
-/// Whether the body surely has the bytes that the server sent. The client removes the length of a
-/// body that it decodes, and keeps the field of an encoding that it does not know.
-fn is_unencoded(headers: &HeaderMap) -> bool {
-    headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(CONTENT_ENCODING)
-}
-
-/// Whether a modification time is old enough to be a strong validator. A file may change twice in
-/// the same second. RFC 9110, section 8.8.2.2.
-fn is_strong_date(changed: &str, now: &str) -> bool {
-    let [changed, now] = [changed, now].map(httpdate::parse_http_date);
-    let (Ok(changed), Ok(now)) = (changed, now) else {
-        return false;
-    };
-    now.duration_since(changed)
-        .is_ok_and(|age| age >= STRONG_DATE_AGE)
-}
-
-/// Parses the Content-Range of a part: its first position, and the length of the whole body or a
-/// lower bound.
-fn content_range(headers: &HeaderMap) -> Option<(u64, u64)> {
-    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
-    let (piece, whole) = range.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = piece.split_once('-')?;
-    let end = last.parse::<u64>().ok()?.checked_add(1)?;
-    // A server that does not know the length sends `*`.
-    let len = whole.parse().map_or(end, |len: u64| len.max(end));
-    Some((first.parse().ok()?, len))
-}
-
 /// How long a body waits for a server that is away, if another source may have it.
 const AWAY_WAIT: Duration = Duration::from_secs(3);
-
-/// How much the clocks of a server's machines may differ; the example of the RFC.
-const STRONG_DATE_AGE: Duration = Duration::from_secs(60);
 
 /// A transfer makes progress if it receives at least this many bytes before it breaks.
 const PROGRESS_LEN_MIN: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use reqwest::header::{HeaderName, HeaderValue};
-
     use super::*;
-
-    fn validator_of(fields: &[(HeaderName, &'static str)]) -> Option<String> {
-        let of_body = |end| validator(&header_map(&[fields, &[end]].concat()));
-        let found = of_body((CONTENT_LENGTH, "1000"));
-        assert_eq!(of_body((TRANSFER_ENCODING, "chunked")), found);
-        // The client may have decoded such a body.
-        assert_eq!(validator(&header_map(fields)), None);
-        found
-    }
-
-    fn header_map(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
-        let fields = fields.iter().cloned();
-        fields
-            .map(|(name, value)| (name, HeaderValue::from_static(value)))
-            .collect()
-    }
-
-    #[test]
-    fn part_with_another_etag_is_of_another_body() {
-        let is_other = |tag, validator| is_of_another_body(&header_map(&[(ETAG, tag)]), validator);
-        assert!(!is_other("\"x\"", "\"x\""));
-        assert!(is_other("\"y\"", "\"x\""));
-        assert!(is_other("W/\"x\"", "\"x\""));
-        // The validator is a date.
-        assert!(!is_other("\"y\"", "Sun, 06 Nov 1994 08:49:37 GMT"));
-        assert!(!is_of_another_body(&HeaderMap::new(), "\"x\""));
-    }
 
     #[test]
     fn until_closed_ends_when_receiver_is_dropped() {
@@ -443,53 +393,5 @@ mod tests {
         assert_eq!((of_first.len(), of_second.len()), (2, 2));
         drop((of_first, of_second));
         assert_eq!(permits.available_permits(), 3);
-    }
-
-    #[test]
-    fn content_range_gives_whole_length() {
-        let whole = |range: &'static str| {
-            let range = HeaderValue::from_static(range);
-            let headers = [(CONTENT_RANGE, range)].into_iter().collect();
-            content_range(&headers).map(|(_, len)| len)
-        };
-        assert_eq!(whole("bytes 10-19/100"), Some(100));
-        assert_eq!(whole("bytes 10-19/*"), Some(20));
-        assert_eq!(whole("bytes 10-19/15"), Some(20));
-        for none in ["bytes */100", "10-19/100", "bytes 10-x/100", "bytes 10/100"] {
-            assert_eq!(whole(none), None, "{none}");
-        }
-        assert_eq!(whole("bytes 0-18446744073709551615/*"), None);
-    }
-
-    #[test]
-    fn validator_requires_strong_etag_or_old_date() {
-        let changed = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");
-        let soon = (DATE, "Sun, 06 Nov 1994 08:50:36 GMT");
-        let later = (DATE, "Sun, 06 Nov 1994 08:50:37 GMT");
-        let (strong, weak) = ((ETAG, "\"a\""), (ETAG, "W/\"a\""));
-        assert_eq!(validator_of(&[]), None);
-        assert_eq!(
-            validator_of(&[strong.clone(), changed.clone()]).as_deref(),
-            Some("\"a\"")
-        );
-        assert_eq!(validator_of(std::slice::from_ref(&weak)), None);
-        assert_eq!(validator_of(std::slice::from_ref(&changed)), None);
-        assert_eq!(validator_of(&[changed.clone(), soon]), None);
-        assert_eq!(
-            validator_of(&[weak, changed.clone(), later]).as_deref(),
-            Some(changed.1)
-        );
-        assert_eq!(validator_of(&[strong, (ACCEPT_RANGES, "none")]), None);
-    }
-
-    #[test]
-    fn body_is_unencoded_only_with_length_and_without_encoding() {
-        let len = (CONTENT_LENGTH, "1000");
-        assert!(is_unencoded(&header_map(std::slice::from_ref(&len))));
-        assert!(!is_unencoded(&header_map(&[])));
-        assert!(!is_unencoded(&header_map(&[
-            len,
-            (CONTENT_ENCODING, "compress")
-        ])));
     }
 }

@@ -1,5 +1,6 @@
 //! The storage of a binary cache behind HTTP or HTTPS.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -132,7 +133,7 @@ impl HttpStorage {
     fn start_fetch(
         &self,
         target: RequestTarget,
-        nar: NarRequest,
+        (nar, part): (NarRequest, Range<u64>),
         permits: Option<(RequestPermits, OwnedSemaphorePermit)>,
     ) -> Body {
         let shared = self.shared.clone();
@@ -143,7 +144,7 @@ impl HttpStorage {
         });
         let (held, prefetch_permit) = permits.unzip();
         self.shared.spawn(async move {
-            let transfer = shared.transfer(target, held, nar, &sender);
+            let transfer = shared.transfer(target, held, (nar, part), &sender);
             let Some(sent) = download::until_closed(&sender, transfer).await else {
                 return;
             };
@@ -171,7 +172,12 @@ impl ReadStorage for HttpStorage {
     }
 
     fn open(&self, url: &str, request: NarRequest) -> Result<Body, Error> {
-        Ok(self.start_fetch(self.nar_target(url)?, request, None))
+        Ok(self.start_fetch(self.nar_target(url)?, (request, WHOLE), None))
+    }
+
+    fn open_part(&self, url: &str, part: Range<u64>) -> Result<Body, Error> {
+        let request = NarRequest::streamed();
+        Ok(self.start_fetch(self.nar_target(url)?, (request, part), None))
     }
 
     fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
@@ -181,7 +187,7 @@ impl ReadStorage for HttpStorage {
         };
         let limits = &self.shared.client.network.limits;
         let permits = limits.try_acquire_prefetch(&target.url)?;
-        let body = self.start_fetch(target, request, Some(permits));
+        let body = self.start_fetch(target, (request, WHOLE), Some(permits));
         Some(Ok(body))
     }
 
@@ -227,6 +233,9 @@ impl ReadStorage for HttpStorage {
     }
 }
 
+/// A part that is the whole body.
+const WHOLE: Range<u64> = 0..u64::MAX;
+
 /// Whether a server that decodes a path first would find `..` in it.
 fn climbs(path: &str) -> bool {
     let decoded = percent_decode_str(path).collect::<Vec<u8>>();
@@ -261,7 +270,7 @@ impl HttpCacheShared {
         self: &Arc<HttpCacheShared>,
         target: RequestTarget,
         held: Option<RequestPermits>,
-        nar: NarRequest,
+        (nar, part): (NarRequest, Range<u64>),
         chunks: &channel::Sender<Chunk>,
     ) -> Result<(), Error> {
         let (options, limits) = (&self.client.options, &self.client.network.limits);
@@ -292,7 +301,7 @@ impl HttpCacheShared {
                 download::send_small_body(self, &mut request, nar.can_fail_over, chunks).await
             }
             Buffering::Stream => {
-                download::stream_body(self, &mut request, nar.can_fail_over, chunks).await
+                download::stream_body(self, &mut request, (nar.can_fail_over, part), chunks).await
             }
         }
     }

@@ -18,14 +18,11 @@ pub(crate) struct SourceArgs {
     pub(crate) refresh: bool,
 }
 
-/// The options of a command that looks into closures, beside its paths.
+/// The options of a command that asks a store or cache about paths.
 #[derive(Debug, Args)]
-pub(crate) struct ClosureArgs {
+pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     #[command(flatten)]
@@ -36,4 +33,14 @@ pub(crate) struct ClosureArgs {
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// The options of a command that looks into closures, beside its paths.
+#[derive(Debug, Args)]
+pub(crate) struct ClosureArgs {
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
 }

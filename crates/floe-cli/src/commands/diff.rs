@@ -14,7 +14,7 @@ use args::DiffArgs;
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<()> {
     let paths = vec![args.before.clone(), args.after.clone()];
-    let closures = Closures::query(&args.closure, &PathArgs::new(false, false, paths))?;
+    let closures = Closures::query(&args.closure.query, &PathArgs::new(false, false, paths))?;
     let [before, after] = &closures.roots[..] else {
         bail!("cannot compare {} paths; try two", closures.roots.len());
     };

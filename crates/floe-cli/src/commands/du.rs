@@ -19,7 +19,7 @@ use args::DuArgs;
 use graph::{Branch, ClosureGraph};
 
 pub(crate) fn run(args: &DuArgs) -> anyhow::Result<()> {
-    let closures = Closures::query(&args.closure, &args.paths)?;
+    let closures = Closures::query(&args.closure.query, &args.paths)?;
     if args.closure.json {
         let dir = &closures.store_dir;
         let objects = closures.roots.iter().map(|root| {

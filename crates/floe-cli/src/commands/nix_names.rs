@@ -105,15 +105,20 @@ const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experime
 
 /// The commands of `nix` that floe has, and those of floe. Older versions have other words for two
 /// of them.
-const COMMANDS: [(&str, &str); 14] = [
+const COMMANDS: [(&str, &str); 19] = [
     ("copy", "copy"),
+    ("log", "log"),
     ("run", "run"),
     ("shell", "shell"),
+    ("store cat", "cat"),
     ("store delete", "delete"),
+    ("store diff-closures", "diff"),
     ("store gc", "gc"),
+    ("store ls", "ls"),
     ("store optimise", "optimise"),
     ("store sign", "sign"),
     ("store verify", "verify"),
+    ("why-depends", "why-depends"),
     ("path-info", "nix path-info"),
     ("store info", "nix store-info"),
     ("store ping", "nix store-info"),
@@ -158,6 +163,8 @@ mod tests {
                 "nix --store a path-info -r x",
                 "floe nix path-info --store a -r x",
             ),
+            ("nix store ls -R x", "floe ls -R x"),
+            ("nix --store a log x", "floe log --store a x"),
             ("nix store ping --json", "floe nix store-info --json"),
             ("nix config show cores", "floe nix config-show cores"),
             ("floe nix store dump-path x", "floe nix store-dump-path x"),
@@ -165,7 +172,7 @@ mod tests {
             ("floe nix --help", "floe nix --help"),
             ("floe nix", "floe nix"),
             // floe nix refuses them.
-            ("nix store ls x", "floe nix store ls x"),
+            ("nix store repair x", "floe nix store repair x"),
             ("nix profile list", "floe nix profile list"),
             ("nix gc", "floe nix gc"),
             ("nix path-infos x", "floe nix path-infos x"),

@@ -161,6 +161,7 @@ mod tests {
         "floe-link-names",
         "floe-key",
         "floe-lock",
+        "floe-restore",
         "floe-man",
         "floe-nix-config-show",
         "floe-pin",

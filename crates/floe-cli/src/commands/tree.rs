@@ -15,7 +15,7 @@ use crate::tree_lines::{Occurrence, draw_trees};
 use args::TreeArgs;
 
 pub(crate) fn run(args: &TreeArgs) -> anyhow::Result<()> {
-    let closures = Closures::query(&args.closure, &args.paths)?;
+    let closures = Closures::query(&args.closure.query, &args.paths)?;
     if args.closure.json {
         return print(to_json(&closures));
     }

@@ -23,12 +23,9 @@ use places::{Place, places};
 pub(crate) fn run(args: &WhyDependsArgs) -> anyhow::Result<()> {
     let paths = vec![args.package.clone(), args.dependency.clone()];
     let paths = PathArgs::new(false, false, paths);
-    let open = OpenSource::open(
-        &args.closure.source,
-        &args.closure.local,
-        &args.closure.options,
-    )?;
-    let closures = Closures::query_in(&open, &args.closure, &paths)?;
+    let query = &args.closure.query;
+    let open = OpenSource::open(&query.source, &query.local, &query.options)?;
+    let closures = Closures::query_in(&open, query, &paths)?;
     let [package, dependency] = &closures.roots[..] else {
         bail!("cannot compare {} paths; try two", closures.roots.len());
     };

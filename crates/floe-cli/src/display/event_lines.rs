@@ -71,6 +71,9 @@ pub(super) fn event_warning(event: &Event<'_>) -> Option<String> {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
+        Event::UnusableListing { url, reason } => {
+            format!("reading the NAR instead of the listing {url}: {reason}")
+        }
         Event::SkippedRows { rows } => return skipped_rows(rows),
         Event::SkippedNarInfos { count: 1, first } => format!("leaving out a path: {first}"),
         Event::SkippedNarInfos { count, first } => {

@@ -77,6 +77,7 @@ mod serve_tls;
 mod server_process;
 mod slow_sources;
 mod static_binary;
+mod store_files;
 mod store_uris;
 mod support;
 mod systemd_units;

@@ -28,8 +28,9 @@ const HINTS: &[(&str, &str)] = &[
     ("profile switch-generation 2", "try floe profile switch"),
     ("nix-env -iA nixpkgs.hello", "try floe install -o LINK PATH"),
     ("nix-env -q", "try floe list"),
+    ("store ls /nix/store/x", "try floe ls"),
     (
-        "store ls /nix/store/x",
+        "store repair-all /nix/store/x",
         "floe has no such command; try floe --help",
     ),
     ("store path-from-hash-part x", "try floe info HASH"),
@@ -37,7 +38,6 @@ const HINTS: &[(&str, &str)] = &[
         "nix-store --generate-binary-cache-key a b c",
         "try floe key generate NAME",
     ),
-    ("ls", "try floe list"),
     ("list-roots", "try floe roots"),
     (
         "delete-generations old",
@@ -58,7 +58,6 @@ const HINTS: &[(&str, &str)] = &[
     ("add ./a", "try floe install -o LINK PATH"),
     ("pull ./a", "try floe install"),
     ("upload ./a", "floe has no such command; try floe push"),
-    ("log ./a", "floe has no such command"),
     ("profile remove a", "try floe uninstall"),
     ("shell ./result -c jq", "try floe shell PATH -- COMMAND"),
     ("key generate-secret --key-name x", "try floe key generate"),

@@ -1,13 +1,18 @@
 //! A local store as a source.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use floe_format::nar::layout::{FileExtent, Node};
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
-use floe_store::StoreReader;
+use floe_store::tree::list_tree;
+use floe_store::{StoreReader, open_beneath};
 use floe_transfer::{
-    CachePolicy, Error, Event, EventSink as _, Events, NarDump, NarInfoCallback, NarInfoResult,
-    NarRequest, NarStream, PathSpec, Registry, Source, SourceFacts,
+    Body, CachePolicy, Error, Event, EventSink as _, Events, NarDump, NarInfoCallback,
+    NarInfoResult, NarRequest, NarStream, PathSpec, Registry, Source, SourceFacts,
 };
 
 /// A local store that is open for reading.
@@ -81,6 +86,29 @@ impl Source for LocalSource {
         let (reader, path) = (self.reader.clone(), narinfo.info.path.clone());
         let dump: NarDump = Box::new(move |write| reader.dump(&path, write));
         Ok(NarStream::Dump(dump))
+    }
+
+    fn query_tree(&self, narinfo: &NarInfo) -> Result<Option<Node>, Error> {
+        let path = self.reader.real_path(&narinfo.info.path);
+        Ok(Some(list_tree(&path)?))
+    }
+
+    fn open_file(&self, narinfo: &NarInfo, file: &FileExtent<'_>) -> Result<Option<Body>, Error> {
+        let store_dir = &self.reader.layout().real_store_dir;
+        let mut relative = PathBuf::from(narinfo.info.path.as_str());
+        relative.extend(file.path.iter().map(|name| OsStr::from_bytes(name)));
+        let path = store_dir.join(&relative);
+        match open_beneath(store_dir, &relative) {
+            Ok(file) => Ok(Some(Body::File {
+                file: file.into(),
+                path,
+            })),
+            Err(error) => Err(Error::UnreadableFile {
+                action: "open",
+                path,
+                source: error.into(),
+            }),
+        }
     }
 
     fn nar_url(&self, narinfo: &NarInfo) -> String {

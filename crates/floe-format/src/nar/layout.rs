@@ -51,6 +51,22 @@ impl Node {
         NarLayout { nar_size, files }
     }
 
+    /// Returns what stands at a place in the tree; `names` lead there from the root.
+    pub fn find(&self, names: &[&[u8]]) -> FoundNode<'_> {
+        let mut node = self;
+        for (depth, name) in names.iter().enumerate() {
+            match node {
+                Node::Directory { entries } => match entries.get(*name) {
+                    Some(entry) => node = entry,
+                    None => return FoundNode::Absent,
+                },
+                Node::Symlink { target } => return FoundNode::Link { depth, target },
+                Node::File { .. } => return FoundNode::Absent,
+            }
+        }
+        FoundNode::Node(node)
+    }
+
     /// Visits the files of a node that starts at `offset`, in the order of the NAR.
     ///
     /// Returns the offset of the end of the node.
@@ -86,6 +102,22 @@ impl Node {
             }
         }
     }
+}
+
+/// The result of a search for a place in a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundNode<'node> {
+    /// A node, which may be a symlink.
+    Node(&'node Node),
+    /// Nothing, because a symlink stands on the way.
+    Link {
+        /// How many of the names lead to the symlink.
+        depth: usize,
+        /// Its target.
+        target: &'node [u8],
+    },
+    /// Nothing.
+    Absent,
 }
 
 /// The size of a NAR and the extents of its files.

@@ -21,8 +21,13 @@ impl Response {
             .get("range")
             .filter(|_| is_same && self.status == 200)
             .filter(|_| self.fault != Some(Fault::IgnoredRange));
-        let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
-        if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
+        let range = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let parsed = range.and_then(|(first, last)| {
+            let last: Option<usize> = last.parse().ok();
+            Some((first.parse::<usize>().ok()?, last))
+        });
+        if let Some((first, last)) = parsed {
+            self.body.truncate(last.map_or(len, |last| last + 1));
             self.body.drain(..first);
             if self.fault == Some(Fault::OtherRange) {
                 self.body.iter_mut().for_each(|byte| *byte = !*byte);

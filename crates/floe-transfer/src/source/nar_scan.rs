@@ -1,9 +1,8 @@
 //! Reads a NAR without writing it.
 
-use std::io::{self, BufRead, Read};
+use std::io::Read as _;
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
 use floe_format::NarInfo;
 use floe_format::nar::read::{NarEvent, NarReader};
 
@@ -11,6 +10,7 @@ use super::{NarRequest, Source};
 use crate::codec::decoder;
 use crate::error::Error;
 use crate::nar_stream::{Body, NarStream};
+use crate::unhashed_body::UnhashedBody;
 
 /// Receives the events of a NAR, and says when it has seen enough.
 pub type VisitNar<'a> = dyn FnMut(NarEvent<'_>) -> ControlFlow<()> + 'a;
@@ -21,59 +21,78 @@ impl dyn Source + '_ {
     ///
     /// Errors: those of the source; [`Error::Fetch`] and [`Error::Decode`] for another format.
     pub fn scan_nar(&self, narinfo: &NarInfo, visit: &mut VisitNar<'_>) -> Result<(), Error> {
-        let mut scan = Scan {
+        let url = self.nar_url(narinfo);
+        let mut reader = NarReader::new();
+        self.read_nar(narinfo, &mut |mut chunk| {
+            loop {
+                let event = reader.next(&mut chunk).map_err(|error| {
+                    Error::fetch(&url, format!("it has an invalid NAR: {error}"), false)
+                })?;
+                let Some(event) = event else {
+                    return Ok(ControlFlow::Continue(()));
+                };
+                if visit(event).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        })
+    }
+
+    /// Reads the bytes of a NAR, decompressed, until `receive` breaks. Does not verify them.
+    ///
+    /// Errors: as [`scan_nar`](#method.scan_nar), and those of `receive`.
+    pub(super) fn read_nar(
+        &self,
+        narinfo: &NarInfo,
+        receive: &mut ReceiveNar<'_>,
+    ) -> Result<(), Error> {
+        let mut reading = Reading {
             narinfo,
             url: self.nar_url(narinfo),
-            reader: NarReader::new(),
-            visit,
+            receive,
             is_done: false,
             len: 0,
         };
         match self.open_nar(narinfo, NarRequest::streamed())? {
             NarStream::Dump(dump) => {
-                let dumped = dump(&mut |chunk| match scan.read(chunk) {
-                    Ok(()) if scan.is_done => Err(Error::NotNeeded),
+                let dumped = dump(&mut |chunk| match reading.read(chunk) {
+                    Ok(()) if reading.is_done => Err(Error::NotNeeded),
                     read => read,
                 });
                 match dumped {
-                    Err(Error::NotNeeded) if scan.is_done => Ok(()),
+                    Err(Error::NotNeeded) if reading.is_done => Ok(()),
                     dumped => dumped,
                 }
             }
-            NarStream::Body(body) => scan.decode(body),
+            NarStream::Body(body) => reading.decode(body),
         }
     }
 }
 
-struct Scan<'a, 'v> {
+/// Receives the bytes of a NAR, and says when it has enough.
+type ReceiveNar<'a> = dyn FnMut(&[u8]) -> Result<ControlFlow<()>, Error> + 'a;
+
+struct Reading<'a, 'r> {
     narinfo: &'a NarInfo,
     url: String,
-    reader: NarReader,
-    visit: &'a mut VisitNar<'v>,
+    receive: &'a mut ReceiveNar<'r>,
     is_done: bool,
     /// The bytes of the NAR that were read.
     len: u64,
 }
 
-impl Scan<'_, '_> {
-    fn decode(&mut self, mut body: Body) -> Result<(), Error> {
-        if let Body::Chunks(chunks) = &mut body {
-            chunks.begin();
-        }
-        let mut reader = BodyReader {
-            body,
-            current: Bytes::new(),
-            failure: None,
-            len_left: self.narinfo.info.nar_size.saturating_mul(2) + SLACK_LEN,
-        };
+impl Reading<'_, '_> {
+    fn decode(&mut self, body: Body) -> Result<(), Error> {
+        let len_max = self.narinfo.info.nar_size.saturating_mul(2);
+        let mut reader = UnhashedBody::new(body, &self.url, len_max.saturating_add(SLACK_LEN));
         let scanned = self.read_all(&mut reader);
-        match reader.failure {
+        match reader.take_failure() {
             Some(failure) => Err(failure),
             None => scanned,
         }
     }
 
-    fn read_all(&mut self, reader: &mut BodyReader) -> Result<(), Error> {
+    fn read_all(&mut self, reader: &mut UnhashedBody) -> Result<(), Error> {
         let NarInfo {
             compression, info, ..
         } = self.narinfo;
@@ -93,25 +112,16 @@ impl Scan<'_, '_> {
         Ok(())
     }
 
-    fn read(&mut self, mut chunk: &[u8]) -> Result<(), Error> {
+    fn read(&mut self, chunk: &[u8]) -> Result<(), Error> {
         self.len += chunk.len() as u64;
         if self.len > self.narinfo.info.nar_size {
             let reason = "its NAR is larger than its narinfo says";
             return Err(Error::fetch(&self.url, reason, false));
         }
-        while !self.is_done {
-            let event = self.reader.next(&mut chunk);
-            let event = event.map_err(|error| {
-                Error::fetch(&self.url, format!("it has an invalid NAR: {error}"), false)
-            })?;
-            let Some(event) = event else { return Ok(()) };
-            self.is_done = (self.visit)(event).is_break();
-        }
+        self.is_done = (self.receive)(chunk)?.is_break();
         Ok(())
     }
-}
 
-impl Scan<'_, '_> {
     fn failed(&self, reason: String) -> Error {
         Error::Decode {
             path: self.narinfo.info.path.clone(),
@@ -119,61 +129,6 @@ impl Scan<'_, '_> {
             compression: self.narinfo.compression,
             reason,
         }
-    }
-}
-
-/// Reads a body, and keeps the error that ended it.
-struct BodyReader {
-    body: Body,
-    current: Bytes,
-    failure: Option<Error>,
-    /// How many bytes the body may still have.
-    len_left: u64,
-}
-
-impl Read for BodyReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.fill_buf()?.read(buffer)?;
-        self.consume(len);
-        Ok(len)
-    }
-}
-
-impl BufRead for BodyReader {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.current.is_empty() {
-            let next = match &mut self.body {
-                Body::Chunks(chunks) => chunks.wait_for_next(),
-                Body::File { file, path } => {
-                    let mut chunk = Vec::with_capacity(BUFFER_LEN);
-                    let read = file.take(BUFFER_LEN as u64).read_to_end(&mut chunk);
-                    let chunk = read.map(|len| (len > 0).then(|| chunk.into()));
-                    chunk.map_err(|source| Error::UnreadableFile {
-                        action: "read",
-                        path: path.clone(),
-                        source,
-                    })
-                }
-            };
-            match next {
-                Ok(chunk) => {
-                    self.current = chunk.unwrap_or_default();
-                    let len = self.current.len() as u64;
-                    let left = self.len_left.checked_sub(len);
-                    self.len_left = left.ok_or_else(|| io::Error::other("it is too long"))?;
-                }
-                Err(error) => {
-                    let message = error.to_string();
-                    self.failure = Some(error);
-                    return Err(io::Error::other(message));
-                }
-            }
-        }
-        Ok(&self.current)
-    }
-
-    fn consume(&mut self, len: usize) {
-        let _: Bytes = self.current.split_to(len);
     }
 }
 

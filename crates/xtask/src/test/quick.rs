@@ -18,6 +18,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "config",
         "configuration::effects::copy_uses_configured_keys",
     ),
+    ("cat", "store_files::contents_are_those_of_nix"),
     ("copy", "copy::local_copy_requires_signatures"),
     (
         "delete",
@@ -29,6 +30,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ),
     ("diff", "closure_queries::differences_are_those_of_nix"),
     ("du", "closure_queries::sizes_of_closures_are_those_of_nix"),
+    (
+        "dump",
+        "store_files::nars_are_those_of_nix_and_unpack_to_the_same_tree",
+    ),
     (
         "gc",
         "collect::generations::old_generations_of_all_profiles_are_deleted_first",
@@ -50,6 +55,8 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "list",
         "managed_roots::list_and_uninstall_agree_with_nix_about_sizes",
     ),
+    ("log", "push::build_logs::nix_shows_logs_of_pushed_paths"),
+    ("ls", "store_files::listings::listings_are_those_of_nix"),
     (
         "lock",
         "package_names::locked::locked_names_have_their_paths_and_hashes",
@@ -96,6 +103,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ),
     ("profile", "profiles::generations_equal_those_of_nix_env"),
     ("push", "push::closure_in_bucket_is_signed_and_complete"),
+    (
+        "restore",
+        "store_files::nars_are_those_of_nix_and_unpack_to_the_same_tree",
+    ),
     ("roots", "managed_roots::chains_lead_from_roots_to_the_path"),
     ("run", "running::program_is_chosen_by_name_file_or_link"),
     (

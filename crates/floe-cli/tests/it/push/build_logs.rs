@@ -70,7 +70,34 @@ fn nix_shows_logs_of_pushed_paths() {
             let text = run(&mut nix.command("nix", args)).expect(0).stdout;
             assert!(text.contains("built with care"), "{}: {text}", nix.version);
         }
+        let shown = |path: &str| run(&mut floe(["log", "--from", to, path])).expect(0).stdout;
+        assert_eq!(shown(&corpus.root), "built with care\n");
+        assert_eq!(shown(&format!("/nix/store/{short}")), "built with care\n");
+        let long = format!("/nix/store/{long}");
+        assert!(
+            shown(&long).into_bytes() == long_log(),
+            "the long log differs"
+        );
+        let unlogged = corpus.paths.iter().find(|path| path.contains("-libonig"));
+        run(&mut floe(["log", "--from", to, unlogged.unwrap()]))
+            .expect(1)
+            .stderr_contains("does not have it");
     }
+    let store = format!(
+        "local?root={}&log={}",
+        corpus.store().display(),
+        logs.display()
+    );
+    for word in [&corpus.root, &format!("/nix/store/{short}")] {
+        let shown = run(&mut floe(["log", "--store", &store, word])).expect(0);
+        assert_eq!(shown.stdout, "built with care\n");
+    }
+    let long = format!("/nix/store/{long}");
+    let shown = run(&mut floe(["log", "--store", &store, &long])).expect(0);
+    assert!(
+        shown.stdout.into_bytes() == long_log(),
+        "the long log differs"
+    );
 }
 
 #[test]
@@ -96,6 +123,9 @@ fn logs_in_a_bucket_are_compressed_if_asked() {
         let text = run(&mut nix.command("nix", args)).expect(0).stdout;
         assert!(text.contains("built with care"), "{text}");
     }
+    let shown =
+        run(floe(["log", "--from", &server.uri("team"), &corpus.root]).envs(server.variables()));
+    assert_eq!(shown.expect(0).stdout, "built with care\n");
     // The paths are present, so nothing is pushed.
     let mut again = floe_with_keys(&server, &["push", "--build-logs", "--to", &to]);
     let again = again.arg("--root").arg(corpus.store()).arg(&corpus.root);
