@@ -1,5 +1,6 @@
 //! Groups of arguments that several commands have. docs/interface.md describes the command line.
 
+mod hash;
 mod names;
 mod number;
 mod options;
@@ -9,6 +10,7 @@ mod source;
 mod store;
 mod trust;
 
+pub(crate) use hash::hash_algorithm;
 pub(crate) use names::NameArgs;
 pub(crate) use number::{
     parse_bytes, parse_count, parse_freed, parse_number, parse_seconds, parse_time_span,

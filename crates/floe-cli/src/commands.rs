@@ -11,6 +11,7 @@ pub(crate) mod diff;
 pub(crate) mod du;
 pub(crate) mod dump;
 pub(crate) mod gc;
+pub(crate) mod hash;
 pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod key;
@@ -132,6 +133,8 @@ pub(crate) enum Command {
     Log(log::args::LogCommandArgs),
     /// Add signatures to paths of a binary cache or a local store
     Sign(sign::args::SignArgs),
+    /// Print the hashes of files and directories, or other forms of hashes
+    Hash(hash::args::HashArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
     Config(config::args::ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
@@ -225,6 +228,7 @@ impl Cli {
             Command::Restore(args) => restore::run(&args),
             Command::Log(args) => log::run(&args),
             Command::Sign(args) => sign::run(&args),
+            Command::Hash(args) => hash::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Serve(mut args) => {
                 args.log.log_format = args.log.log_format.or(self.log.log_format);
@@ -312,6 +316,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     restore::page::PAGES,
     log::page::PAGES,
     sign::page::PAGES,
+    hash::page::PAGES,
     config::page::PAGES,
     serve::page::PAGES,
     nix_copy_closure::page::PAGES,

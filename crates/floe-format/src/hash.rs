@@ -114,11 +114,7 @@ impl Hash {
 
     /// Returns the SRI form (Subresource Integrity of the W3C): `sha256-` and base 64.
     pub fn to_sri(&self) -> String {
-        format!(
-            "{}-{}",
-            self.algorithm.name(),
-            base64::encode(self.digest())
-        )
+        format!("{}-{}", self.algorithm.name(), self.digest_base64())
     }
 
     /// Returns the digest in nix32, without the algorithm.
@@ -129,6 +125,11 @@ impl Hash {
     /// Returns the digest in hexadecimal, without the algorithm.
     pub fn digest_base16(&self) -> String {
         base16::encode(self.digest())
+    }
+
+    /// Returns the digest in base 64, without the algorithm.
+    pub fn digest_base64(&self) -> String {
+        base64::encode(self.digest())
     }
 
     /// Parses a hash with its algorithm, in any form.

@@ -105,8 +105,11 @@ const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experime
 
 /// The commands of `nix` that floe has, and those of floe. Older versions have other words for two
 /// of them.
-const COMMANDS: [(&str, &str); 19] = [
+const COMMANDS: [(&str, &str); 22] = [
     ("copy", "copy"),
+    ("hash convert", "hash --convert"),
+    ("hash file", "hash --flat"),
+    ("hash path", "hash"),
     ("log", "log"),
     ("run", "run"),
     ("shell", "shell"),
@@ -165,6 +168,8 @@ mod tests {
             ),
             ("nix store ls -R x", "floe ls -R x"),
             ("nix --store a log x", "floe log --store a x"),
+            ("nix hash path --algo md5 x", "floe hash --algo md5 x"),
+            ("nix hash file x", "floe hash --flat x"),
             ("nix store ping --json", "floe nix store-info --json"),
             ("nix config show cores", "floe nix config-show cores"),
             ("floe nix store dump-path x", "floe nix store-dump-path x"),

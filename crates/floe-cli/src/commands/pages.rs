@@ -159,6 +159,7 @@ mod tests {
         "floe-config",
         "floe-demo",
         "floe-link-names",
+        "floe-hash",
         "floe-key",
         "floe-lock",
         "floe-restore",

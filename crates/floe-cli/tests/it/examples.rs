@@ -34,7 +34,9 @@ for path in $Q $P $Q; do
 done
 cp demo/demo.secret-key cache.key
 cp cache.key new.key
-mkdir bin
+mkdir bin source
+echo made > source/file
+tar -czf source.tar.gz source
 echo $P > made
 echo $P | xz > store-paths.xz
 floe pin web $P --to "file://$PWD/demo/cache" --secret-key-file cache.key

@@ -29,6 +29,7 @@ mod exit_codes;
 mod faults;
 mod faulty_cache;
 mod gc_roots;
+mod hashes;
 mod hostile_nars;
 mod hosting;
 mod http2_faults;

@@ -71,6 +71,11 @@ const HINTS: &[(&str, &str)] = &[
     ("gc -d --dry-run", "--keep-generations 1 --dry-run"),
     ("fetch /nix/store/x", "try floe install"),
     ("copy-sigs ./a", "try floe sign"),
+    ("nix-hash --type sha256 ./a", "try floe hash FILE"),
+    ("nix-hash --flat ./a", "try floe hash --flat"),
+    ("hash --base32 ./a", "try floe hash --format nix32"),
+    ("hash path ./a", "try floe hash FILE"),
+    ("hash to-sri sha256:00", "try floe hash --convert HASH"),
     (
         "run ./result -x",
         "write -- before the arguments of the program",

@@ -89,7 +89,7 @@ proptest! {
         for text in [hash.to_nix32(), hash.to_base16(), hash.to_sri()] {
             prop_assert_eq!(Hash::parse_prefixed(&text), Ok(hash));
         }
-        for text in [hash.digest_nix32(), hash.digest_base16()] {
+        for text in [hash.digest_nix32(), hash.digest_base16(), hash.digest_base64()] {
             prop_assert_eq!(Hash::parse_unprefixed(&text, algorithm), Ok(hash));
         }
     }

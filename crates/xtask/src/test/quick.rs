@@ -38,6 +38,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "gc",
         "collect::generations::old_generations_of_all_profiles_are_deleted_first",
     ),
+    ("hash", "hashes::hashes_of_trees_and_files_are_those_of_nix"),
     (
         "info",
         "info::info_separates_records_in_order_of_command_line",
