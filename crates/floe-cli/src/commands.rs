@@ -1,6 +1,7 @@
 //! The command line and its commands. Each command has a folder with its arguments and its manual
 //! page; this file is the only one that lists them.
 
+pub(crate) mod add;
 pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod config;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Copy(copy::args::CopyArgs),
     /// Push closures of the local store to a binary cache
     Push(Box<push::args::PushArgs>),
+    /// Add files and directories to a store or binary cache
+    Add(add::args::AddArgs),
     /// Run a program of a store path, after installing the path if necessary
     Run(Box<run::args::RunArgs>),
     /// Run a shell or a command with the programs of store paths in PATH
@@ -202,6 +205,7 @@ impl Cli {
             Command::Install(args) => install::run(args),
             Command::Copy(args) => copy::run(args),
             Command::Push(args) => push::run(&args),
+            Command::Add(args) => add::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Shell(args) => run::shell(&args),
             Command::Search(args) => search::run(&args),
@@ -293,6 +297,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     install::page::PAGES,
     copy::page::PAGES,
     push::page::PAGES,
+    add::page::PAGES,
     run::page::PAGES,
     search::page::PAGES,
     lock::page::PAGES,

@@ -1,5 +1,6 @@
 //! The `floe` binary: from flags and environment to output and an exit code.
 
+mod adding;
 mod args;
 mod closure_diff;
 mod closures;

@@ -3,6 +3,7 @@
 //! [`CopyRequest`] is the way in for front ends. [`resolve_store_uri`] finds the kind of store that
 //! a URI names. [`ClosureCopy`] is the pipeline; see `copy.rs` for its stages.
 
+mod added_files;
 mod copy;
 mod copy_request;
 mod local;
@@ -10,6 +11,7 @@ mod registry;
 mod sources;
 mod upstreams;
 
+pub use added_files::{AddedFiles, FileToAdd};
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CheckedRequest, CopyRequest, OpenCopy, RequestedPaths, reuse_directory};
 pub use local::config::{check_root, check_writable, local_store};

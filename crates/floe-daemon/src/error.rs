@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
 
 use floe_format::StorePath;
 use floe_store::StoreError;
@@ -72,14 +71,6 @@ pub enum HostError {
     /// A temporary file cannot be used.
     #[error("cannot write a temporary file in the store directory: {source}")]
     Spool {
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// A file that is to be added cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },

@@ -7,7 +7,6 @@
 //! the path is valid.
 
 mod access;
-mod adding;
 mod arriving_paths;
 mod builds;
 mod derivations;
@@ -21,7 +20,6 @@ mod stream;
 mod worker;
 
 pub use access::Access;
-pub use adding::add;
 pub use arriving_paths::ArrivingPaths;
 pub use derivations::realise;
 pub use error::HostError;

@@ -274,7 +274,7 @@ pub enum StoreError {
     #[error("cannot read {0}: it is more than {DEPTH_MAX} directories deep, the limit of NARs")]
     TooDeep(PathBuf),
     /// A file changed while it was being read.
-    #[error("cannot read {0}: its size changed during the read")]
+    #[error("cannot read {0}: another process changed it during the read")]
     FileChanged(PathBuf),
     /// A database that this user cannot lock was written to, again and again, while being read.
     #[error("cannot read the Nix database {0}: another process is changing it; try again")]

@@ -217,6 +217,14 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
+    /// A file of this machine cannot be added to a store.
+    #[error("cannot add {}: {reason}", file.display())]
+    NotAddable {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// A path uses a feature of Nix that floe does not have.
     #[error("cannot copy {path}: floe does not support {feature}")]
     Unsupported {
@@ -341,6 +349,7 @@ impl Error {
             Error::File { .. }
             | Error::NotFound { .. }
             | Error::WrongName { .. }
+            | Error::NotAddable { .. }
             | Error::Unsupported { .. }
             | Error::MissingReferences { .. }
             | Error::Busy { .. }

@@ -105,7 +105,7 @@ const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experime
 
 /// The commands of `nix` that floe has, and those of floe. Older versions have other words for two
 /// of them.
-const COMMANDS: [(&str, &str); 22] = [
+const COMMANDS: [(&str, &str); 25] = [
     ("copy", "copy"),
     ("hash convert", "hash --convert"),
     ("hash file", "hash --flat"),
@@ -113,6 +113,9 @@ const COMMANDS: [(&str, &str); 22] = [
     ("log", "log"),
     ("run", "run"),
     ("shell", "shell"),
+    ("store add", "add"),
+    ("store add-file", "add --mode flat"),
+    ("store add-path", "add"),
     ("store cat", "cat"),
     ("store delete", "delete"),
     ("store diff-closures", "diff"),
@@ -169,6 +172,7 @@ mod tests {
             ("nix store ls -R x", "floe ls -R x"),
             ("nix --store a log x", "floe log --store a x"),
             ("nix hash path --algo md5 x", "floe hash --algo md5 x"),
+            ("nix store add-file -n y x", "floe add --mode flat -n y x"),
             ("nix hash file x", "floe hash --flat x"),
             ("nix store ping --json", "floe nix store-info --json"),
             ("nix config show cores", "floe nix config-show cores"),

@@ -1,4 +1,4 @@
-//! The words for copying: a command installs, copies or pushes paths.
+//! The words for copying: a command installs, copies, pushes or adds paths.
 
 /// The kind of a copy, for its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,6 +6,7 @@ pub(crate) enum CopyAction {
     Install,
     Copy,
     Push,
+    Add,
 }
 
 impl CopyAction {
@@ -15,15 +16,25 @@ impl CopyAction {
             CopyAction::Install => "install",
             CopyAction::Copy => "copy",
             CopyAction::Push => "push",
+            CopyAction::Add => "add",
         }
     }
 
-    /// The participle: `installed`, `copied` or `pushed`.
+    /// The participle: such as `installed`.
     pub(super) fn participle(self) -> &'static str {
         match self {
             CopyAction::Install => "installed",
             CopyAction::Copy => "copied",
             CopyAction::Push => "pushed",
+            CopyAction::Add => "added",
+        }
+    }
+
+    /// The options that keep the paths in a local store.
+    pub(super) fn root_options(self) -> &'static str {
+        match self {
+            CopyAction::Add => "--out-link",
+            _ => "--out-link or --profile",
         }
     }
 }

@@ -81,7 +81,10 @@ pub(super) fn done(
         && !has_roots
         && (open.is_new || !are_kept(layout, summary))
     {
-        line += "; nothing protects them from garbage collection yet (use --out-link or --profile)";
+        line += &format!(
+            "; nothing protects them from garbage collection yet (use {})",
+            action.root_options()
+        );
     }
     line += &unsigned_note(summary);
     if is_json() {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod adding;
 mod address_families;
 mod bench_copy;
 mod closure_queries;

@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod added_files;
 mod failover;
 mod pipeline;

@@ -10,6 +10,7 @@ use crate::release::output;
 
 /// A command of floe and an end-to-end test of it that takes a few seconds.
 pub(super) const TESTS: &[(&str, &str)] = &[
+    ("add", "adding::paths_in_local_stores_are_those_of_nix"),
     (
         "bench",
         "bench_copy::every_run_starts_with_empty_store_and_home",

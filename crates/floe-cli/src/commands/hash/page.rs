@@ -23,5 +23,5 @@ pub(crate) const PAGES: &[Page] = &[Page {
         ),
     ],
     files: &[],
-    see_also: &["floe-verify(1)", "nix(1)"],
+    see_also: &["floe-add(1)", "floe-verify(1)", "nix(1)"],
 }];

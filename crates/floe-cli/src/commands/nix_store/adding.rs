@@ -1,17 +1,19 @@
 //! `nix-store --add`, `--add-fixed` and `--print-fixed-path`: paths that follow from contents.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use floe_config::StoreAccess;
+use floe_copy::FileToAdd;
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{ContentAddress, Hash, HashAlgorithm};
 
 use super::args::NixStoreArgs;
-use super::contents::hosted;
+use crate::adding;
+use crate::options::Settings;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
+use crate::writable_mount::make_writable;
 
 pub(super) fn add(args: &NixStoreArgs) -> anyhow::Result<()> {
     let kind = (ContentAddressMethod::NixArchive, HashAlgorithm::Sha256);
@@ -28,18 +30,32 @@ pub(super) fn add_fixed(args: &NixStoreArgs) -> anyhow::Result<()> {
 fn add_files(
     args: &NixStoreArgs,
     files: &[String],
-    kind: (ContentAddressMethod, HashAlgorithm),
+    (method, algorithm): (ContentAddressMethod, HashAlgorithm),
 ) -> anyhow::Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    let store = LocalStore::of(&args.local, &args.options)?;
-    let hosted = hosted(args, &store, StoreAccess::Write)?;
-    for file in files {
-        let info = floe_daemon::add(&hosted, kind, Path::new(file))?;
-        print(store.layout.store_dir.full_path(&info.path))?;
+    let settings = Settings::load(&args.options, None)?;
+    let target = settings.store(args.local.choice(), StoreAccess::Write)?;
+    let files = files.iter().map(|file| FileToAdd {
+        file: file.into(),
+        name: None,
+        method,
+        algorithm,
+    });
+    let files: Vec<FileToAdd> = files.collect();
+    let (mut request, paths) = adding::request(&settings, target, &files)?;
+    if let Some(layout) = request.target.layout() {
+        make_writable(&layout.real_store_dir)?;
+        request.options.optimise = *settings.config.auto_optimise_store.get();
     }
-    Ok(())
+    request.write = settings.write_options(&request.options.cancel)?;
+    let open = request.open()?;
+    if let Some(error) = open.run()?.failures.into_iter().next() {
+        return Err(error.into());
+    }
+    let dir = open.target.store_dir();
+    paths.iter().try_for_each(|path| print(dir.full_path(path)))
 }
 
 /// Prints a path that nothing in the store need have.
