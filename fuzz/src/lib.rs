@@ -15,8 +15,9 @@ use floe_format::nar::write;
 use floe_format::nix_conf::{self, Statement};
 use floe_format::validity_registration::NarHashes;
 use floe_format::{
-    CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PathInfo,
-    PublicKey, SecretKey, Signature, StoreDir, StorePath, TrustedKeys, ValidityRegistration, nix32,
+    CacheInfo, ContentAddress, Derivation, DrvOutput, Hash, HashAlgorithm, NarInfo, Netrc,
+    PathInfo, PublicKey, Realisation, SecretKey, Signature, StoreDir, StorePath, TrustedKeys,
+    ValidityRegistration, nix32,
 };
 
 /// Checks that the result of reading a NAR does not depend on how it is cut into pieces, and that
@@ -50,6 +51,33 @@ pub fn check_narinfo(data: &[u8]) {
     narinfo.to_json(&dir);
     narinfo.info.matches_content_address(&dir);
     narinfo.info.is_signed_by(&dir, &trusted_keys());
+}
+
+/// Checks that a realisation that parses equals what its JSON form parses to. The first line is the
+/// output, and the others are the object of a binary cache.
+pub fn check_realisation(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == b'\n');
+    let (Some(id), Some(object)) = (parts.next(), parts.next()) else {
+        return;
+    };
+    let Some(id) = std::str::from_utf8(id)
+        .ok()
+        .and_then(|id| DrvOutput::parse(id).ok())
+    else {
+        return;
+    };
+    assert_eq!(DrvOutput::parse(&id.to_string()).as_ref(), Ok(&id));
+    assert_eq!(
+        DrvOutput::from_object_name(&id.object_name()).as_ref(),
+        Some(&id)
+    );
+    let Ok(realisation) = Realisation::parse(&id, object) else {
+        return;
+    };
+    let text = realisation.to_json().to_string();
+    let again = Realisation::parse(&id, text.as_bytes());
+    assert_eq!(again.as_ref(), Ok(&realisation));
+    realisation.is_signed_by(&trusted_keys());
 }
 
 /// Checks that registrations that parse equal what their text forms parse to.

@@ -190,7 +190,7 @@ pub(crate) fn output_paths(
 }
 
 /// Returns the outputs of a derivation as realisations name them: `HASH!OUTPUT`. Returns none for a
-/// derivation whose hash is known only after a build. `cache` has the hashes of this store.
+/// derivation whose inputs the store does not have. `cache` has the hashes of this store.
 ///
 /// Errors: those of the store.
 pub(crate) fn realisations(
@@ -210,7 +210,7 @@ pub(crate) fn realisations(
     let derivation = reader.derivation(path)?;
     let hashes = derivation.output_hashes(store.store_dir(), name_of(path)?, cache, &mut read);
     // A closure need not have the inputs of its derivations.
-    let hashes = hashes.ok().flatten().unwrap_or_default();
+    let hashes = hashes.unwrap_or_default();
     let identified = |(name, path): (&String, &StorePath)| {
         let hash = hashes.get(name)?.to_base16();
         Some((format!("{hash}!{name}"), path.clone()))

@@ -14,6 +14,7 @@ mod error;
 mod hash_modulo;
 mod output;
 mod parse;
+mod resolve;
 mod write;
 
 pub use error::DerivationError;

@@ -117,15 +117,9 @@ fn respond_from_store(
             file::respond(&mut resolver, &narinfo, path, request)?
         }
         Route::Log(query) => log::respond(context, query, request, session)?,
-        Route::Realisation { drv_hash, output } => {
+        Route::Realisation(id) => {
             context.narinfos.refresh(session)?;
-            let found = session.store.realisation(drv_hash, output)?;
-            realisation::respond(found.map(|found| found.to_json()))
-        }
-        Route::BuildTrace { drv, output } => {
-            context.narinfos.refresh(session)?;
-            let found = session.store.build_trace(drv, output)?;
-            realisation::respond(found.map(|found| found.to_json()))
+            realisation::respond(context, session.store.realisation(id)?)
         }
         Route::Pin(name) => pin::respond(context, name, request.if_none_match.as_deref()),
         // The network thread responds to these, or the worker by itself.

@@ -29,7 +29,6 @@ pub(crate) use closure_rows::{ClosureRow, ClosureRows};
 pub use damaged_rows::{DamagedRow, Table};
 pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::AccessMode;
-pub use realisations::{BuildTrace, Realisation};
 pub(crate) use tables::{MissingTables, has_no_trees};
 pub use vacuum::DatabaseSpace;
 pub(crate) use write::Registration;

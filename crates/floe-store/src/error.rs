@@ -2,6 +2,7 @@
 
 mod advice;
 mod io_context;
+mod realisation_refusal;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,6 +23,7 @@ use advice::{
     describe_no_generation, describe_non_profile, join_paths,
 };
 pub(crate) use io_context::IoContext;
+pub use realisation_refusal::RealisationRefusal;
 
 /// Any failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -292,6 +294,9 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
+    /// A realisation was refused.
+    #[error(transparent)]
+    Realisation(#[from] Box<RealisationRefusal>),
     /// A derivation that was to be registered is broken.
     #[error("cannot register the derivation {path}: {source}")]
     Derivation {
@@ -392,16 +397,12 @@ impl StoreError {
 
     /// Whether another process has locked the database, so that the query may succeed later.
     pub fn is_busy(&self) -> bool {
-        let code = self.sqlite_code();
         let is_busy = matches!(
             self,
             StoreError::DatabaseChanged(_) | StoreError::LockDirectory { .. }
         );
-        is_busy
-            || matches!(
-                code,
-                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-            )
+        let codes = [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked];
+        is_busy || self.sqlite_code().is_some_and(|it| codes.contains(&it))
     }
 
     fn sqlite_code(&self) -> Option<ErrorCode> {

@@ -32,12 +32,12 @@ pub use collect::{
     AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcResults,
     GcSettings, OptimiseResults,
 };
-pub use db::{BuildTrace, DamagedRow, DatabaseSpace, Realisation, Signing, Table};
+pub use db::{DamagedRow, DatabaseSpace, Signing, Table};
 pub use disk::{
     DirectoryEntry, FileSystem, StoreLayout, UnfinishedFile, WrittenFile, is_trusted_owner,
     list_directory, open_beneath, open_regular_file, read_regular_file, write_file,
 };
-pub use error::{DatabaseReader, StoreError, is_out_of_space};
+pub use error::{DatabaseReader, RealisationRefusal, StoreError, is_out_of_space};
 pub use events::{LostRecord, StoreEvent, StoreEvents};
 pub use locks::{LockWait, open_lock_file};
 pub use options::WriteOptions;

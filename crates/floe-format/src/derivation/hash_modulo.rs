@@ -26,8 +26,9 @@ enum DerivationHash {
     Regular(Hash),
     /// The hashes of the fixed outputs, by name.
     FixedOutputs(BTreeMap<String, Hash>),
-    /// No hash yet: the path of an output, or of one of its inputs, is not known before a build.
-    Deferred,
+    /// The hash of a derivation whose output paths are not known before a build, or those of one of
+    /// its inputs. No output path follows from it.
+    Deferred(Hash),
 }
 
 /// A callback that returns the derivation at a path.
@@ -35,7 +36,7 @@ type ReadDerivation<'a> = dyn FnMut(&StorePath) -> Result<Derivation, Derivation
 
 impl Derivation {
     /// Returns the hash that identifies each output in realisations, by name
-    /// (`staticOutputHashes`). Returns `None` if it is known only after a build.
+    /// (`staticOutputHashes`).
     ///
     /// `name` is without `.drv`. `read` returns the input derivations.
     ///
@@ -46,19 +47,14 @@ impl Derivation {
         name: &str,
         cache: &mut DerivationHashCache,
         read: &mut ReadDerivation<'_>,
-    ) -> Result<Option<BTreeMap<String, Hash>>, DerivationError> {
-        match hash_from_outputs(self, dir, name)? {
-            Some(DerivationHash::FixedOutputs(hashes)) => Ok(Some(hashes)),
-            Some(_) => Ok(None),
-            None => {
-                let hash = masked_hash(self, dir, cache, read)?;
-                let of_output = |hash| {
-                    let names = self.outputs.keys().cloned();
-                    names.map(|name| (name, hash)).collect()
-                };
-                Ok(hash.map(of_output))
-            }
+    ) -> Result<BTreeMap<String, Hash>, DerivationError> {
+        if let Some(hashes) = fixed_output_hashes(self, dir, name)? {
+            return Ok(hashes);
         }
+        let inputs = add_inputs_to_cache(self, dir, cache, read)?;
+        let hash = sha256(&write::aterm_modulo(self, dir, &inputs.hashes, true));
+        let names = self.outputs.keys().cloned();
+        Ok(names.map(|name| (name, hash)).collect())
     }
 }
 
@@ -71,11 +67,22 @@ pub(super) fn masked_hash(
     cache: &mut DerivationHashCache,
     read: &mut ReadDerivation<'_>,
 ) -> Result<Option<Hash>, DerivationError> {
+    let inputs = add_inputs_to_cache(derivation, dir, cache, read)?;
+    let hash = || sha256(&write::aterm_modulo(derivation, dir, &inputs.hashes, true));
+    Ok((!inputs.are_deferred).then(hash))
+}
+
+/// Adds the hashes of all inputs to the cache, and returns them.
+fn add_inputs_to_cache(
+    derivation: &Derivation,
+    dir: &StoreDir,
+    cache: &mut DerivationHashCache,
+    read: &mut ReadDerivation<'_>,
+) -> Result<InputHashes, DerivationError> {
     for input in derivation.input_derivations.keys() {
         add_to_cache(input, dir, cache, read)?;
     }
-    let inputs = input_hashes(derivation, cache)?;
-    Ok(inputs.map(|inputs| sha256(&write::aterm_modulo(derivation, dir, &inputs, true))))
+    input_hashes(derivation, cache)
 }
 
 /// Adds the hash of the derivation at `path` to the cache, and first those of its inputs.
@@ -105,7 +112,8 @@ fn add_to_cache(
             }
         };
         let name = Derivation::name_from_path(&path)?;
-        let mut hash = hash_from_outputs(&derivation, dir, name)?;
+        let fixed = fixed_output_hashes(&derivation, dir, name)?;
+        let mut hash = fixed.map(DerivationHash::FixedOutputs);
         if hash.is_none() {
             let missing: Vec<StorePath> = derivation
                 .input_derivations
@@ -114,12 +122,13 @@ fn add_to_cache(
                 .cloned()
                 .collect();
             if missing.is_empty() {
-                hash = Some(match input_hashes(&derivation, cache)? {
-                    Some(inputs) => {
-                        let text = write::aterm_modulo(&derivation, dir, &inputs, false);
-                        DerivationHash::Regular(sha256(&text))
-                    }
-                    None => DerivationHash::Deferred,
+                let inputs = input_hashes(&derivation, cache)?;
+                let text = write::aterm_modulo(&derivation, dir, &inputs.hashes, false);
+                let is_deferred = inputs.are_deferred || has_paths_of_contents(&derivation);
+                hash = Some(if is_deferred {
+                    DerivationHash::Deferred(sha256(&text))
+                } else {
+                    DerivationHash::Regular(sha256(&text))
                 });
             } else {
                 open.insert(path.clone(), derivation);
@@ -138,42 +147,60 @@ fn add_to_cache(
     Ok(())
 }
 
-/// Returns the replacement of a derivation if its outputs alone determine it.
-fn hash_from_outputs(
+/// Returns the hashes of the outputs if all of them are fixed.
+fn fixed_output_hashes(
     derivation: &Derivation,
     dir: &StoreDir,
     name: &str,
-) -> Result<Option<DerivationHash>, DerivationError> {
+) -> Result<Option<BTreeMap<String, Hash>>, DerivationError> {
     let mut fixed = BTreeMap::new();
     for (output, value) in &derivation.outputs {
-        match value {
-            DerivationOutput::InputAddressed(_) => return Ok(None),
-            DerivationOutput::Fixed(address) => {
-                let path = value.path(dir, name, output)?;
-                let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
-                fixed.insert(output.clone(), address.fixed_output_hash(&path));
-            }
-            DerivationOutput::Floating { .. }
-            | DerivationOutput::Deferred
-            | DerivationOutput::Impure { .. } => return Ok(Some(DerivationHash::Deferred)),
-        }
+        let DerivationOutput::Fixed(address) = value else {
+            return Ok(None);
+        };
+        let path = value.path(dir, name, output)?;
+        let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
+        fixed.insert(output.clone(), address.fixed_output_hash(&path));
     }
-    Ok(Some(DerivationHash::FixedOutputs(fixed)))
+    Ok(Some(fixed))
 }
 
-/// Returns the hashes of the input derivations in hexadecimal, each with the outputs used.
-///
-/// All input derivations must be in the cache. Returns `None` if one of them is deferred.
+/// Whether the contents of an output determine its path. Paths that wait for those of inputs do not
+/// count, because Nix defers some without need.
+fn has_paths_of_contents(derivation: &Derivation) -> bool {
+    let mut outputs = derivation.outputs.values();
+    outputs.any(|output| {
+        matches!(
+            output,
+            DerivationOutput::Floating { .. } | DerivationOutput::Impure { .. }
+        )
+    })
+}
+
+/// The replacements of the inputs of a derivation.
+struct InputHashes {
+    /// The hashes in hexadecimal, each with the outputs used.
+    hashes: BTreeMap<String, BTreeSet<String>>,
+    /// Whether one of them is deferred.
+    are_deferred: bool,
+}
+
+/// Returns the hashes of the input derivations. All of them must be in the cache.
 fn input_hashes(
     derivation: &Derivation,
     cache: &DerivationHashCache,
-) -> Result<Option<BTreeMap<String, BTreeSet<String>>>, DerivationError> {
-    let mut hashes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+) -> Result<InputHashes, DerivationError> {
+    let mut inputs = InputHashes {
+        hashes: BTreeMap::new(),
+        are_deferred: false,
+    };
     for (input, outputs) in &derivation.input_derivations {
-        match cache.0.get(input) {
-            None | Some(DerivationHash::Deferred) => return Ok(None),
-            Some(DerivationHash::Regular(hash)) => {
-                let used = hashes.entry(hash.digest_base16()).or_default();
+        let found = cache.0.get(input);
+        inputs.are_deferred |= matches!(found, None | Some(DerivationHash::Deferred(_)));
+        match found {
+            None => {}
+            Some(DerivationHash::Regular(hash) | DerivationHash::Deferred(hash)) => {
+                let used = inputs.hashes.entry(hash.digest_base16()).or_default();
                 used.extend(outputs.iter().cloned());
             }
             Some(DerivationHash::FixedOutputs(fixed)) => {
@@ -184,13 +211,13 @@ fn input_hashes(
                             input: input.clone(),
                             output: output.clone(),
                         })?;
-                    let used = hashes.entry(hash.digest_base16()).or_default();
+                    let used = inputs.hashes.entry(hash.digest_base16()).or_default();
                     used.insert("out".into());
                 }
             }
         }
     }
-    Ok(Some(hashes))
+    Ok(inputs)
 }
 
 fn sha256(text: &[u8]) -> Hash {

@@ -39,7 +39,8 @@ pub(super) fn aterm_modulo(
             DerivationOutput::InputAddressed(path) if !masked => dir.full_path(path),
             _ => String::new(),
         };
-        outputs.push([name.clone(), path, String::new(), String::new()]);
+        let [method, hash] = address_fields(output);
+        outputs.push([name.clone(), path, method, hash]);
         if let Some(value) = env.get_mut(name.as_bytes()).filter(|_| masked) {
             value.clear();
         }
@@ -57,23 +58,28 @@ fn output_fields(
 ) -> Result<[String; 4], DerivationError> {
     let path = output.path(dir, drv_name, name)?;
     let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
+    let [method, hash] = address_fields(output);
+    Ok([name.into(), path, method, hash])
+}
+
+/// Returns the last two fields of an output: method with algorithm, and hash.
+fn address_fields(output: &DerivationOutput) -> [String; 2] {
     let method_field = |method: ContentAddressMethod, algorithm: HashAlgorithm| {
         format!("{}{}", method.prefix(), algorithm.name())
     };
-    let (method, hash) = match output {
+    match output {
         DerivationOutput::InputAddressed(_) | DerivationOutput::Deferred => Default::default(),
-        DerivationOutput::Fixed(ContentAddress { method, hash }) => (
+        DerivationOutput::Fixed(ContentAddress { method, hash }) => [
             method_field(*method, hash.algorithm()),
             hash.digest_base16(),
-        ),
+        ],
         DerivationOutput::Floating { method, algorithm } => {
-            (method_field(*method, *algorithm), String::new())
+            [method_field(*method, *algorithm), String::new()]
         }
         DerivationOutput::Impure { method, algorithm } => {
-            (method_field(*method, *algorithm), "impure".into())
+            [method_field(*method, *algorithm), "impure".into()]
         }
-    };
-    Ok([name.into(), path, method, hash])
+    }
 }
 
 fn term<'a>(

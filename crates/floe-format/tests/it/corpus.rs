@@ -20,6 +20,11 @@ fn narinfos() {
 }
 
 #[test]
+fn realisations() {
+    check_files("realisation", fuzz::check_realisation);
+}
+
+#[test]
 fn hashes() {
     check_files("hash", fuzz::check_hash);
     check_files("validity_registration", fuzz::check_validity_registration);

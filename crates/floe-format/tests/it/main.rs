@@ -5,6 +5,7 @@ mod derivations;
 mod hashes;
 mod narinfos;
 mod nars;
+mod realisations;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use floe_format::{Compression, HashPart, NarInfo, PathInfo, SecretKey, StoreDir};
+use floe_format::{Compression, HashPart, NarInfo, PathInfo, Realisation, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 use parking_lot::{Mutex, RwLock};
 
@@ -219,6 +219,13 @@ impl NarInfoCache {
             file_hash: Some(info.nar_hash),
             file_size: Some(info.nar_size),
             info: signed,
+        }
+    }
+
+    /// Adds the signatures by the keys of the server to a realisation.
+    pub(crate) fn sign_realisation(&self, realisation: &mut Realisation) {
+        for key in &self.keys {
+            realisation.sign(key);
         }
     }
 

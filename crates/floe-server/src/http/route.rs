@@ -1,7 +1,7 @@
 //! From the path of a request to its route. A pure function, which does not know the store.
 
 use floe_format::pin::is_pin_name;
-use floe_format::{HashPart, StorePath, nix32};
+use floe_format::{DrvOutput, HashPart, StorePath, nix32};
 
 use crate::http::request::Request;
 
@@ -37,20 +37,9 @@ pub enum Route {
         /// The path within the store path, without slashes at its ends.
         path: String,
     },
-    /// `/realisations/ID.doi`: the realisation of an output, for Nix up to 2.34.
-    Realisation {
-        /// The hash of the derivation, with `sha256:`.
-        drv_hash: String,
-        /// The name of the output.
-        output: String,
-    },
-    /// `/build-trace-v2/DRV/OUTPUT.doi`: the same for newer versions of Nix.
-    BuildTrace {
-        /// The path of the derivation.
-        drv: StorePath,
-        /// The name of the output.
-        output: String,
-    },
+    /// `/realisations/ID.doi`, or `/build-trace-v2/DRV/OUTPUT.doi` for Nix after 2.34: the
+    /// realisation of an output.
+    Realisation(DrvOutput),
     /// `/pins/NAME`: a pin, or the names of all of them with an empty name.
     Pin(String),
     /// `/health`: whether the network threads respond.
@@ -176,19 +165,9 @@ fn other_route(path: &str) -> Option<Route> {
             })
         }
         "pins" => (rest.is_empty() || is_pin_name(rest)).then(|| Route::Pin(rest.into())),
-        "realisations" => {
-            let (drv_hash, output) = rest.strip_suffix(".doi")?.split_once('!')?;
-            Some(Route::Realisation {
-                drv_hash: drv_hash.into(),
-                output: output.into(),
-            })
-        }
-        "build-trace-v2" => {
-            let (drv, output) = rest.strip_suffix(".doi")?.split_once('/')?;
-            Some(Route::BuildTrace {
-                drv: StorePath::parse(drv).ok()?,
-                output: output.into(),
-            })
+        "realisations" | "build-trace-v2" => {
+            let id = DrvOutput::from_object_name(path)?;
+            Some(Route::Realisation(id))
         }
         _ => None,
     }
@@ -285,20 +264,20 @@ mod tests {
         };
         assert_eq!(find(&format!("/serve/{HASH}/bin/a%20b")), file("bin/a b"));
         assert_eq!(find(&format!("/serve/{HASH}")), file(""));
+        let hash = "0".repeat(64);
+        let realisation = |id: &str| Route::Realisation(DrvOutput::parse(id).unwrap());
         assert_eq!(
-            find("/realisations/sha256:abc!out.doi"),
-            Route::Realisation {
-                drv_hash: "sha256:abc".into(),
-                output: "out".into()
-            }
+            find(&format!("/realisations/sha256:{hash}!out.doi")),
+            realisation(&format!("sha256:{hash}!out"))
         );
-        let drv = path;
         assert_eq!(
-            find(&format!("/build-trace-v2/{drv}/out.doi")),
-            Route::BuildTrace {
-                drv,
-                output: "out".into()
-            }
+            find(&format!("/build-trace-v2/{HASH}-x.drv/out.doi")),
+            realisation(&format!("{HASH}-x.drv^out"))
+        );
+        assert_eq!(find("/realisations/sha256:abc!out.doi"), Route::Unknown);
+        assert_eq!(
+            find(&format!("/build-trace-v2/{HASH}-x/out.doi")),
+            Route::Unknown
         );
     }
 

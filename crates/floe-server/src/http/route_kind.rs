@@ -73,7 +73,7 @@ impl Route {
             Route::Listing(_) => RouteKind::Listing,
             Route::File { .. } => RouteKind::File,
             Route::Log(_) => RouteKind::Log,
-            Route::Realisation { .. } | Route::BuildTrace { .. } => RouteKind::Realisation,
+            Route::Realisation(_) => RouteKind::Realisation,
             Route::Pin(_) => RouteKind::Pin,
             Route::Health | Route::Ready | Route::Version => RouteKind::Health,
             Route::Metrics => RouteKind::Metrics,

@@ -361,7 +361,7 @@ impl Database {
         parse_signatures(text).map_err(|reason| self.unreadable(row, &reason))
     }
 
-    fn unreadable(&self, row: &str, reason: &dyn Display) -> StoreError {
+    pub(super) fn unreadable(&self, row: &str, reason: &dyn Display) -> StoreError {
         StoreError::InvalidRow {
             path: self.file.clone(),
             store_path: row.to_owned(),

@@ -16,9 +16,9 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_format::{HashPart, PathInfo, StorePath};
+use floe_format::{DrvOutput, HashPart, PathInfo, Realisation, StorePath};
 
-use crate::db::{AccessMode, BuildTrace, BusyPolicy, DamagedRow, Database, Realisation};
+use crate::db::{AccessMode, BusyPolicy, DamagedRow, Database};
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
 use file_watch::{Change, FileIdentity, FileWatch};
@@ -131,24 +131,9 @@ impl LiveStore {
         self.query(|database| database.path_info(path))
     }
 
-    /// Returns the realisation of a content-addressed derivation, by the hash of the derivation:
-    /// `sha256:…` in base 16. Nix up to 2.34 writes it if `ca-derivations` is enabled.
-    pub fn realisation(
-        &self,
-        drv_hash: &str,
-        output: &str,
-    ) -> Result<Option<Realisation>, StoreError> {
-        self.query(|database| database.realisation(drv_hash, output))
-    }
-
-    /// Returns the build trace of a content-addressed derivation, by the path of the derivation.
-    /// The newest Nix writes it if `ca-derivations` is enabled.
-    pub fn build_trace(
-        &self,
-        drv: &StorePath,
-        output: &str,
-    ) -> Result<Option<BuildTrace>, StoreError> {
-        self.query(|database| database.build_trace(drv, output))
+    /// Returns the realisation of an output. Nix writes it if `ca-derivations` is enabled.
+    pub fn realisation(&self, id: &DrvOutput) -> Result<Option<Realisation>, StoreError> {
+        self.query(|database| database.realisation(id))
     }
 
     /// Returns the rows that an index has left out, because their paths do not parse.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use floe_format::{Derivation, HashPart, PathInfo, StorePath};
+use floe_format::{Derivation, DrvOutput, HashPart, PathInfo, Realisation, StorePath};
 
 use crate::db::{DamagedRow, Database, LockedDatabase};
 use crate::disk::{StoreLayout, read_derivation};
@@ -146,6 +146,11 @@ impl StoreReader {
     /// Returns the valid derivations with an output of this path, which need not be valid.
     pub fn valid_derivers(&self, output: &StorePath) -> Result<Vec<StorePath>, StoreError> {
         self.database().valid_derivers(output)
+    }
+
+    /// Returns the realisation of an output.
+    pub fn realisation(&self, id: &DrvOutput) -> Result<Option<Realisation>, StoreError> {
+        self.database().realisation(id)
     }
 
     /// Finds all roots: links, temporary roots, and the files that processes use. Changes nothing.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use floe_format::{HashPart, PathInfo, SecretKey, Signature, StorePath};
+use floe_format::{HashPart, PathInfo, Realisation, SecretKey, Signature, StorePath};
 use parking_lot::Mutex;
 
 use super::derivation_checks::DerivationChecks;
@@ -229,6 +229,13 @@ impl StoreWriter {
             }
         }
         Ok(missing)
+    }
+
+    /// Registers realisations of valid paths, dependencies first, without a check of signatures.
+    ///
+    /// Errors: those of the database, which is unchanged then; [`StoreError::Realisation`].
+    pub fn register_realisations(&self, realisations: &[Realisation]) -> Result<(), StoreError> {
+        self.database().register_realisations(realisations)
     }
 
     /// Returns the registered information about a path, or `None` if the path is not valid.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floe_format::{HashPart, StorePath};
+use floe_format::{DrvKey, DrvOutput, HashPart, StorePath};
 use floe_store::{HashPartIndex, LiveStore, StoreError, StoreReader};
 use rusqlite::{Connection, OpenFlags};
 
@@ -88,7 +88,8 @@ fn query_does_not_block_wal_checkpoint() {
         .path_info_from_hash_part(a.hash_part())
         .unwrap()
         .unwrap();
-    store.realisation("sha256:00", "out").unwrap();
+    let output = DrvOutput::new(DrvKey::Path(path('4', "a.drv")), "out").unwrap();
+    store.realisation(&output).unwrap();
     log_is_free();
     assert!(index.apply(index.cursor().delta(&store).unwrap()));
     log_is_free();
@@ -261,47 +262,6 @@ fn index_reloads_after_database_rollback() {
         .unwrap();
     assert!(index.apply(index.cursor().delta(&store).unwrap()));
     assert_eq!(has(&index), [true, false, false]);
-}
-
-#[test]
-fn build_trace_json_equals_that_of_nix() {
-    let scratch = Scratch::new();
-    let (drv, out) = (path('1', "a.drv"), path('2', "a"));
-    drop(scratch.writer());
-    let store = live(&scratch);
-    assert_eq!(store.build_trace(&drv, "out").unwrap(), None);
-    let writer = Connection::open(database(&scratch)).unwrap();
-    writer
-        .execute_batch(
-            "create table BuildTraceV3 (id integer primary key autoincrement not null, \
-             drvPath text not null, outputName text not null, outputPath text not null, \
-             signatures text)",
-        )
-        .unwrap();
-    assert_eq!(store.build_trace(&drv, "out").unwrap(), None);
-    let insert = "insert into BuildTraceV3 (drvPath, outputName, outputPath, signatures) \
-                  values (?1, ?2, ?3, ?4)";
-    let out_path = format!("/nix/store/{out}");
-    writer
-        .execute(
-            insert,
-            [drv.as_str(), "out", &out_path, "b-1:AQID a-1:BAUG"],
-        )
-        .unwrap();
-    let trace = store.build_trace(&drv, "out").unwrap().unwrap();
-    assert_eq!(
-        trace.to_json().to_string(),
-        format!(
-            r#"{{"outPath":"{out}","signatures":[{{"keyName":"a-1","sig":"BAUG"}},{}]}}"#,
-            r#"{"keyName":"b-1","sig":"AQID"}"#
-        )
-    );
-    assert_eq!((trace.drv_path, trace.out_path), (drv.clone(), out));
-    assert_eq!(store.build_trace(&drv, "doc").unwrap(), None);
-    writer
-        .execute_batch("update BuildTraceV3 set outputPath = 'x'")
-        .unwrap();
-    assert!(store.build_trace(&drv, "out").is_err());
 }
 
 #[test]

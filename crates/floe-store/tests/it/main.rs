@@ -9,6 +9,7 @@ mod create;
 mod gc;
 mod live;
 mod optimise;
+mod realisations;
 mod recovered_trees;
 mod register;
 mod support;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use floe_format::StoreDir;
+use floe_format::{DrvKey, DrvOutput, Hash, StoreDir, StorePath};
 use floe_store::{LiveStore, StoreLayout};
 use floe_testkit::{Nix, nixes, run, scratch};
 
@@ -65,12 +65,13 @@ fn realisation_json_equals_that_of_nix() {
         for entry in fs::read_dir(scratch.join("cache/realisations")).unwrap() {
             let file = entry.unwrap().path();
             let id = file.file_stem().unwrap().to_str().unwrap();
-            let (hash, output) = id.split_once('!').unwrap();
-            let found = store.realisation(hash, output).unwrap().unwrap();
+            let id = DrvOutput::parse(id).unwrap();
+            let found = store.realisation(&id).unwrap().unwrap();
             signed += found.signatures.len();
             let written = fs::read_to_string(&file).unwrap();
             assert_eq!(found.to_json().to_string(), written, "{}", nix.version);
-            assert_eq!(store.realisation(hash, "man").unwrap(), None);
+            let other = DrvOutput::new(id.key().clone(), "man").unwrap();
+            assert_eq!(store.realisation(&other).unwrap(), None);
             compared += 1;
         }
         assert!(
@@ -85,9 +86,12 @@ fn realisation_json_equals_that_of_nix() {
 fn store_without_realisations_returns_none() {
     for nix in &nixes() {
         let written = NixStore::new(nix, "");
-        let path = written.add("path");
+        written.add("path");
         let store = LiveStore::open(written.layout(), TIMEOUT).unwrap();
-        assert_eq!(store.realisation("sha256:00", "out").unwrap(), None);
-        assert_eq!(store.build_trace(&path, "out").unwrap(), None);
+        let drv = StorePath::parse(&format!("{}-x.drv", "0".repeat(32))).unwrap();
+        for key in [DrvKey::Hash(Hash::sha256([0; 32])), DrvKey::Path(drv)] {
+            let id = DrvOutput::new(key, "out").unwrap();
+            assert_eq!(store.realisation(&id).unwrap(), None);
+        }
     }
 }
