@@ -16,7 +16,7 @@ use std::io::Read;
 use std::sync::{Arc, OnceLock, Weak};
 
 use floe_format::nar::layout::{FileExtent, Node};
-use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
+use floe_format::{CacheInfo, DrvOutput, NarInfo, Realisation, StoreDir, StorePath};
 use floe_transfer::store_uri::parse_bool;
 use floe_transfer::{
     Body, CachePolicy, Cancel, DEFAULT_PRIORITY, Error, Event, EventSink as _, Events,
@@ -26,6 +26,7 @@ use floe_transfer::{
 use parking_lot::Mutex;
 
 use crate::error::CacheError;
+use crate::realisations::get_realisation;
 use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_all};
 use crate::uri_parameter::UriParameter;
 use list::list_narinfos;
@@ -370,6 +371,14 @@ impl Source for BinaryCache {
         }
         paths.sort_unstable();
         Ok(Some(paths))
+    }
+
+    fn query_realisation(
+        &self,
+        id: &DrvOutput,
+        cancel: &Cancel,
+    ) -> Result<Option<Realisation>, Error> {
+        get_realisation(&*self.0.storage, id, cancel)
     }
 
     fn abort(&self) {

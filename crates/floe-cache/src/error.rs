@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use floe_format::narinfo::NarInfoError;
+use floe_format::realisation::RealisationError;
 use floe_transfer::{Error, ErrorKind, StoreFailure};
 
 /// A failure of a binary cache.
@@ -37,6 +38,14 @@ pub enum CacheError {
         url: String,
         /// The cause.
         source: Box<NarInfoError>,
+    },
+    /// A realisation does not parse.
+    #[error("cannot use the realisation {url}: {source}")]
+    Realisation {
+        /// Its URL.
+        url: String,
+        /// The cause.
+        source: RealisationError,
     },
     /// A narinfo has a URL that leads to no NAR.
     #[error("cannot use a narinfo of {source_name}: its URL {url:?} is invalid: {reason}")]
@@ -128,7 +137,9 @@ impl StoreFailure for CacheError {
             | CacheError::Credentials { .. }
             | CacheError::SetUp { .. }
             | CacheError::Dropped => ErrorKind::Network,
-            CacheError::NarInfo { .. } | CacheError::NarUrl { .. } => ErrorKind::Untrusted,
+            CacheError::NarInfo { .. }
+            | CacheError::Realisation { .. }
+            | CacheError::NarUrl { .. } => ErrorKind::Untrusted,
             CacheError::Proxy { .. } => ErrorKind::Usage,
             CacheError::SecretKey { .. } => ErrorKind::Failed,
         }
@@ -138,6 +149,7 @@ impl StoreFailure for CacheError {
         match self {
             CacheError::NotACache { .. } | CacheError::WebPages { .. } => "cache",
             CacheError::NarInfo { .. } => "narinfo",
+            CacheError::Realisation { .. } => "realisation",
             CacheError::NarUrl { .. } => "nar-url",
             CacheError::Write { .. } => "write",
             CacheError::List { .. } => "list",

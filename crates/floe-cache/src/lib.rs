@@ -21,6 +21,7 @@ mod file;
 mod http;
 mod narinfo_disk_cache;
 mod network;
+mod realisations;
 mod request;
 #[cfg(feature = "s3")]
 mod s3;

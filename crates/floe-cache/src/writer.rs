@@ -21,16 +21,18 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use floe_format::{CacheInfo, NarInfo, SecretKey, StoreDir, StorePath};
+use floe_format::{CacheInfo, NarInfo, Realisation, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
-    ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts, codec,
+    RealisationTarget, ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts,
+    codec,
 };
 use parking_lot::Mutex;
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX, parse_cache_info};
 use crate::error::{CacheError, file_error};
+use crate::realisations::put_realisations;
 use crate::storage::{
     Durability, RECORD_PREFIX, WriteStorage, get_and_wait, len_and_wait, put_and_wait,
 };
@@ -297,8 +299,18 @@ impl Target for BinaryCacheWriter {
     }
 
     /// Without records, the next run does not find the staged paths.
+    fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {
+        Some(self)
+    }
+
     fn as_resumable(&self) -> Option<&dyn ResumableTarget> {
         self.has_records().then_some(self as &dyn ResumableTarget)
+    }
+}
+
+impl RealisationTarget for BinaryCacheWriter {
+    fn register_realisations(&self, realisations: &[Realisation]) -> Result<(), Error> {
+        put_realisations(&*self.storage, realisations, &self.keys, &self.cancel)
     }
 }
 

@@ -18,7 +18,7 @@ use floe_names::{
     SeenPins,
 };
 use floe_store::{StoreLayout, StoreReader};
-use floe_transfer::StoreConfig;
+use floe_transfer::{DerivedPath, StoreConfig};
 
 use crate::args::NameArgs;
 use crate::display::{Verbosity, is_verbose, warn};
@@ -416,7 +416,9 @@ pub(crate) fn seen_pins(settings: &Settings) -> SeenPins {
 
 /// Returns the name of a package that a text is, unless it is a path or a hash part.
 pub(crate) fn package_name(text: &str) -> Option<NameSpec> {
-    let is_path = StorePath::parse(text).is_ok() || HashPart::parse(text).is_some();
+    let is_path = StorePath::parse(text).is_ok()
+        || HashPart::parse(text).is_some()
+        || DerivedPath::is_one(text);
     (!is_path).then(|| NameSpec::parse(text).ok()).flatten()
 }
 

@@ -1,22 +1,25 @@
 //! A copy as a front end requests it: the command line and libfloe use the same.
 
+mod requested;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_cache::{Network, NetworkOptions};
-use floe_format::{StoreDir, StorePath};
+use floe_format::{Realisation, StoreDir, StorePath};
 use floe_hash::hash_pool::HashPool;
-use floe_store::{StoreError, StoreWriter, WriteOptions};
+use floe_store::{StoreError, StoreReader, StoreWriter, WriteOptions};
 use floe_transfer::{
-    CopyOptions, Error, Event, EventSink, Events, OpenTarget, PathSpec, Session, Source,
-    StoreConfig, Target, TargetContext, UriContext,
+    CopyOptions, DerivedPath, Error, Event, EventSink, Events, OpenTarget, PathSpec, Session,
+    Source, StoreConfig, Target, TargetContext, UriContext,
 };
 
 use crate::copy::{ClosureCopy, CopySummary};
 use crate::local::config::directory;
 use crate::sources::{SourceOrder, Sources};
 use crate::upstreams::present_in;
+use requested::{FoundSpecs, RequestedSpec};
 
 /// A request to copy closures.
 #[derive(Clone, Debug)]
@@ -100,15 +103,15 @@ impl CopyRequest {
                 target: self.target.to_string(),
             });
         }
-        let specs = match (&self.paths, layout) {
-            (RequestedPaths::Named(paths), Some(layout)) => {
-                Some(parse_path_specs(paths, &layout.store_dir)?)
+        let requested = match (&self.paths, layout) {
+            (RequestedPaths::Named(texts), Some(layout)) => {
+                Some(RequestedSpec::parse_all(texts, &layout.store_dir)?)
             }
             _ => None,
         };
         Ok(CheckedRequest {
             request: self,
-            specs,
+            requested,
         })
     }
 
@@ -134,17 +137,20 @@ impl CopyRequest {
 #[derive(Debug)]
 pub struct CheckedRequest<'a> {
     request: &'a CopyRequest,
-    /// The requested paths, each once. `None` for all paths, and for a binary cache as target:
-    /// its store directory is not known yet.
-    specs: Option<Vec<PathSpec>>,
+    /// The requested paths and outputs, each once. `None` for all paths, and for a binary cache as
+    /// target: its store directory is not known yet.
+    requested: Option<Vec<RequestedSpec>>,
 }
 
 impl<'a> CheckedRequest<'a> {
     /// Returns the number of requested paths, without duplicates if the target is a store. `None`
-    /// means all paths.
+    /// means that it is known once the stores are open: that of all paths, or of all outputs.
     pub fn path_count(&self) -> Option<usize> {
-        match (&self.specs, &self.request.paths) {
-            (Some(specs), _) => Some(specs.len()),
+        match (&self.requested, &self.request.paths) {
+            (_, RequestedPaths::Named(paths)) if paths.iter().any(|it| DerivedPath::is_one(it)) => {
+                None
+            }
+            (Some(requested), _) => Some(requested.len()),
             (None, RequestedPaths::Named(paths)) => Some(paths.len()),
             (None, RequestedPaths::All) => None,
         }
@@ -169,11 +175,21 @@ impl<'a> CheckedRequest<'a> {
             let first = sources.list.first();
             self.open_target(first.map(|first| first.store_dir().clone()), &session)
         })?;
-        let specs = match (all.or(self.specs), &request.paths) {
-            (None, RequestedPaths::Named(paths)) => {
-                parse_path_specs(paths, target.opened.target.store_dir())?
+        let requested = match (self.requested, &request.paths) {
+            (None, RequestedPaths::Named(texts)) => {
+                RequestedSpec::parse_all(texts, target.opened.target.store_dir())?
             }
             (known, _) => known.unwrap_or_default(),
+        };
+        let found = match all {
+            Some(specs) => FoundSpecs::from(specs),
+            None => {
+                let ends = (&sources, &*target.opened.target);
+                let layout = request.target.layout();
+                let reader = || StoreReader::open(layout?.clone()).ok();
+                FoundSpecs::find(requested, ends, reader, &request.options)
+                    .inspect_err(|_| target.remove_if_unused())?
+            }
         };
         let upstreams = match &*request.upstreams {
             [] => Vec::new(),
@@ -190,7 +206,8 @@ impl<'a> CheckedRequest<'a> {
             local_store: target.opened.local_store,
             is_new: target.is_new,
             not_writable: target.not_writable,
-            specs,
+            specs: found.specs,
+            realisations: found.realisations,
         })
     }
 
@@ -219,10 +236,9 @@ impl<'a> CheckedRequest<'a> {
             Err(error) => error,
         };
         if let Some(Ok(target)) = target
-            && let Some(store) = target.opened.local_store
             && !matches!(error, Error::Cancelled)
         {
-            store.remove_if_unused();
+            target.remove_if_unused();
         }
         Err(error)
     }
@@ -263,11 +279,16 @@ impl<'a> CheckedRequest<'a> {
 
     /// Whether the target is a local store in which all requested paths are valid.
     fn has_all(&self, target: &dyn Target) -> Result<bool, Error> {
-        let Some(specs) = &self.specs else {
+        let Some(requested) = &self.requested else {
             return Ok(false);
         };
         let mut valid = Vec::new();
-        for spec in specs {
+        for spec in requested {
+            let spec = match spec {
+                RequestedSpec::Path(spec) => spec,
+                // The sources may have a realisation that the target lacks.
+                RequestedSpec::Outputs(_) => return Ok(false),
+            };
             valid.extend(match spec {
                 PathSpec::Path(path) => Some(path.clone()),
                 PathSpec::HashPart(part) => match target.query_path_from_hash_part(*part)? {
@@ -301,6 +322,15 @@ struct WritableTarget {
     not_writable: Option<StoreError>,
 }
 
+impl WritableTarget {
+    /// Removes a store that did not exist before and that no other process uses.
+    fn remove_if_unused(&self) {
+        if let Some(store) = &self.opened.local_store {
+            store.remove_if_unused();
+        }
+    }
+}
+
 /// A copy whose sources and target are open.
 #[derive(Debug)]
 pub struct OpenCopy<'a> {
@@ -319,6 +349,8 @@ pub struct OpenCopy<'a> {
     pub not_writable: Option<StoreError>,
     /// The requested paths, each once.
     pub specs: Vec<PathSpec>,
+    /// The realisations of requested outputs, and those that these need, dependencies first.
+    realisations: Vec<Realisation>,
     upstreams: Vec<Arc<dyn Source>>,
     may_skip_requested: bool,
     /// Dropped after the stores.
@@ -351,7 +383,32 @@ impl OpenCopy<'_> {
             options: self.options,
             events,
         };
-        copy.run(&self.specs)
+        if self.realisations.is_empty() {
+            return copy.run(&self.specs);
+        }
+        // The paths of realisations that the outputs need are not requested by the user.
+        let mut specs = self.specs.clone();
+        for realisation in &self.realisations {
+            let spec = PathSpec::Path(realisation.out_path.clone());
+            if !specs.contains(&spec) {
+                specs.push(spec);
+            }
+        }
+        let mut summary = copy.run(&specs)?;
+        let is_requested = |path: &StorePath| self.specs.iter().any(|spec| spec.matches(path));
+        summary.requested_paths.retain(is_requested);
+        if !self.options.dry_run && summary.failures.is_empty() {
+            self.register_realisations()?;
+        }
+        Ok(summary)
+    }
+
+    fn register_realisations(&self) -> Result<(), Error> {
+        match self.target.as_realisation_target() {
+            Some(target) => target.register_realisations(&self.realisations),
+            // As in Nix, the paths are of use without them.
+            None => Ok(()),
+        }
     }
 
     /// Runs the copy into a target that had all paths when it was opened. A collector before Nix
@@ -421,18 +478,6 @@ pub fn reuse_directory(
             "there is neither a store nor a directory of store paths",
         )),
     }
-}
-
-/// Parses the requested paths, and drops duplicates in any spelling.
-fn parse_path_specs(paths: &[String], dir: &StoreDir) -> Result<Vec<PathSpec>, Error> {
-    let mut specs = Vec::new();
-    for text in paths {
-        let spec = PathSpec::parse(text, dir)?;
-        if !specs.contains(&spec) {
-            specs.push(spec);
-        }
-    }
-    Ok(specs)
 }
 
 fn all_paths(sources: &Sources) -> Result<Vec<PathSpec>, Error> {

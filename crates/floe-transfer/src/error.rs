@@ -166,6 +166,23 @@ pub enum Error {
         /// The names of the trusted keys.
         trusted: Vec<String>,
     },
+    /// No trusted key has signed which path an output has.
+    #[error(
+        "cannot trust {path} as the output {output} from {source_name}: {}",
+        explain(signed_by, trusted)
+    )]
+    UntrustedRealisation {
+        /// The output.
+        output: String,
+        /// Its path.
+        path: StorePath,
+        /// The source.
+        source_name: String,
+        /// The keys that have signed it.
+        signed_by: Vec<String>,
+        /// The trusted keys.
+        trusted: Vec<String>,
+    },
     /// The content address of a path belongs to another path.
     #[error(
         "cannot trust {path} from {source_name}: its content address {ca} belongs to another path"
@@ -333,6 +350,7 @@ impl Error {
             Error::Fetch { .. } | Error::UnreadableFile { .. } => ErrorKind::Network,
             Error::WrongPath { .. }
             | Error::Untrusted { .. }
+            | Error::UntrustedRealisation { .. }
             | Error::ContentAddressMismatch { .. }
             | Error::WeakContentAddress { .. }
             | Error::Mismatch { .. }
@@ -406,6 +424,7 @@ impl Error {
                 | StoreError::MissingReferences { path, .. },
             )
             | Error::Untrusted { path, .. }
+            | Error::UntrustedRealisation { path, .. }
             | Error::ContentAddressMismatch { path, .. }
             | Error::WeakContentAddress { path, .. }
             | Error::Mismatch { path, .. }

@@ -10,6 +10,7 @@ mod build_log;
 mod cancel;
 mod closure_limit;
 pub mod codec;
+mod derived_path;
 mod disk_space;
 mod error;
 mod error_kind;
@@ -38,6 +39,7 @@ pub use backoff::{OUTAGE_TIMEOUT, RetryPolicy, random_number};
 pub use build_log::open_build_log;
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use closure_limit::{CLOSURE_MEMORY_MAX, ClosureBudget, ClosureLimit};
+pub use derived_path::{DerivedPath, OutputNames};
 pub use disk_space::{Resource, Shortage};
 pub use error::{Error, StoreFailure};
 pub use error_kind::ErrorKind;
@@ -64,8 +66,8 @@ pub use store_config::{
 };
 pub use store_uri::StoreUri;
 pub use target::{
-    CollectedTarget, CommitOutcome, MissingPaths, ResumableTarget, RootRegistry, SigningOutcome,
-    SigningTarget, Target, TargetFacts,
+    CollectedTarget, CommitOutcome, MissingPaths, RealisationTarget, ResumableTarget, RootRegistry,
+    SigningOutcome, SigningTarget, Target, TargetFacts,
 };
 pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};
 pub use url::redact_credentials;

@@ -29,11 +29,7 @@ impl PathSpec {
         };
         parsed
             .map(PathSpec::Path)
-            .map_err(|error| Error::InvalidStorePath {
-                text: text.to_owned(),
-                reason: reason(text, &error, store_dir),
-                store_dir: store_dir.as_str().to_owned(),
-            })
+            .map_err(|error| invalid_path(text, reason(text, &error, store_dir), store_dir))
     }
 
     /// Returns the store path. A hash part stands for the valid path of the store that has it.
@@ -76,6 +72,15 @@ impl PathSpec {
     }
 }
 
+/// Makes the error for a text that is not a store path.
+pub(crate) fn invalid_path(text: &str, reason: String, store_dir: &StoreDir) -> Error {
+    Error::InvalidStorePath {
+        text: text.to_owned(),
+        reason,
+        store_dir: store_dir.as_str().to_owned(),
+    }
+}
+
 /// Returns why a text is not a path spec.
 fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
     let is_elsewhere = format!("it is not in {store_dir}");
@@ -88,8 +93,8 @@ fn reason(text: &str, error: &StorePathError, store_dir: &StoreDir) -> String {
             character: character @ ('^' | '!'),
             ..
         } => format!(
-            "the text after {character:?} selects an output of a derivation, and floe copies only \
-             paths"
+            "the text after {character:?} selects an output, and only floe copy, install and push \
+             accept that, for a derivation (.drv)"
         ),
         StorePathError::NotInStore { .. } => is_elsewhere,
         StorePathError::NoHashPart(_) if text.contains('/') && !text.contains('#') => is_elsewhere,

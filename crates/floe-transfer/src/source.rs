@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use floe_format::nar::layout::{FileExtent, Node};
-use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
+use floe_format::{DrvOutput, NarInfo, PathInfo, Realisation, StoreDir, StorePath};
 
 use crate::backoff::RetryPolicy;
 use crate::cancel::{CANCEL_POLL, Cancel};
@@ -100,6 +100,16 @@ pub trait Source: Debug + Send + Sync {
     /// Returns the closures of some paths, in any order, if the source can tell without a query for
     /// each path. Paths that it does not have are left out.
     fn closures(&self, _paths: &[StorePath]) -> Result<Option<Vec<StorePath>>, Error> {
+        Ok(None)
+    }
+
+    /// Returns the realisation of an output, and waits for the reply; `None` if the source does not
+    /// have it. No cache between floe and the source may reply.
+    fn query_realisation(
+        &self,
+        _id: &DrvOutput,
+        _cancel: &Cancel,
+    ) -> Result<Option<Realisation>, Error> {
         Ok(None)
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
+use floe_format::{HashPart, PathInfo, Realisation, StoreDir, StorePath};
 
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
@@ -89,6 +89,11 @@ pub trait Target: Debug + Send + Sync {
 
     /// Returns the operations that sign present paths, if the target has keys of its own.
     fn as_signing(&self) -> Option<&dyn SigningTarget> {
+        None
+    }
+
+    /// Returns the registration of realisations, if the target keeps them.
+    fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {
         None
     }
 
@@ -180,6 +185,14 @@ pub trait SigningTarget {
     ///
     /// Errors: those of the target; [`Error::Cancelled`].
     fn sign(&self, paths: &[StorePath]) -> Result<SigningOutcome, Error>;
+}
+
+/// A target that keeps realisations.
+pub trait RealisationTarget {
+    /// Registers realisations of valid paths, dependencies first, without a check of signatures.
+    ///
+    /// Errors: those of the target; a store refuses another path for an output that has one.
+    fn register_realisations(&self, realisations: &[Realisation]) -> Result<(), Error>;
 }
 
 /// The outcome of a request for signatures. It lists no path that had all of them.

@@ -8,7 +8,7 @@ use floe_config::{StoreAccess, StoreChoice};
 use floe_copy::{CopyRequest, RequestedPaths};
 use floe_names::ResolvedName;
 use floe_store::{StoreError, StoreLayout, StoreReader};
-use floe_transfer::{Cancel, PathSpec, Session, StoreConfig};
+use floe_transfer::{Cancel, DerivedPath, PathSpec, Session, StoreConfig};
 
 use super::verify::open_for_repair;
 use crate::copying::{CopyAction, Copying, Follow};
@@ -96,7 +96,8 @@ fn record_damaged(
     match &request.paths {
         RequestedPaths::All => roots = store.valid_paths()?,
         RequestedPaths::Named(paths) => {
-            for text in paths {
+            // The outputs of derivations are known later.
+            for text in paths.iter().filter(|text| !DerivedPath::is_one(text)) {
                 let spec = PathSpec::parse(text, &layout.store_dir)?;
                 roots.extend(store.query_path_from_hash_part(spec.hash_part())?);
             }

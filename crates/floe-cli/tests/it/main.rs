@@ -61,6 +61,7 @@ mod profiles;
 mod proxy;
 mod push;
 mod readme;
+mod realisations;
 mod refused_copy;
 mod remote_stores;
 mod resume;

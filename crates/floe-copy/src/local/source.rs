@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_format::nar::layout::{FileExtent, Node};
-use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_format::{
+    Compression, DrvOutput, HashPart, NarInfo, PathInfo, Realisation, StoreDir, StorePath,
+};
 use floe_store::tree::list_tree;
 use floe_store::{StoreReader, open_beneath};
 use floe_transfer::{
-    Body, CachePolicy, Error, Event, EventSink as _, Events, NarDump, NarInfoCallback,
+    Body, CachePolicy, Cancel, Error, Event, EventSink as _, Events, NarDump, NarInfoCallback,
     NarInfoResult, NarRequest, NarStream, PathSpec, Registry, Source, SourceFacts,
 };
 
@@ -130,6 +132,10 @@ impl Source for LocalSource {
         }
         // A query for a path whose row does not parse fails later, and only for this path.
         Ok(Some(self.reader.closure_paths(&valid)?))
+    }
+
+    fn query_realisation(&self, id: &DrvOutput, _: &Cancel) -> Result<Option<Realisation>, Error> {
+        Ok(self.reader.realisation(id)?)
     }
 
     fn as_registry(&self) -> Option<&dyn Registry> {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use floe_format::{HashPart, StoreDir, StorePath};
+use floe_format::{HashPart, Realisation, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{Damage, StagedPath, StoreWriter};
 use floe_transfer::{
     CollectedTarget, CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs,
-    PlannedPath, ResumableTarget, Space, Target, TargetFacts,
+    PlannedPath, RealisationTarget, ResumableTarget, Space, Target, TargetFacts,
 };
 use parking_lot::Mutex;
 
@@ -180,6 +180,16 @@ impl Target for LocalTarget {
 
     fn as_collected(&self) -> Option<&dyn CollectedTarget> {
         Some(self)
+    }
+
+    fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {
+        Some(self)
+    }
+}
+
+impl RealisationTarget for LocalTarget {
+    fn register_realisations(&self, realisations: &[Realisation]) -> Result<(), Error> {
+        Ok(self.store.register_realisations(realisations)?)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of floe-format with vectors that Nix made; see `tests/vectors/README.md`.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod corpus;
 mod derivations;
 mod hashes;

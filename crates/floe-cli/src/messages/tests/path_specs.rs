@@ -70,13 +70,13 @@ fn path_spec_errors_name_the_cause() {
     check_spec(
         &format!("{path}^out"),
         &expect![[
-            r#"cannot parse "00000000000000000000000000000000-jq-1.6^out" as a store path: the text after '^' selects an output of a derivation, and floe copies only paths; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+            r#"cannot parse "00000000000000000000000000000000-jq-1.6^out" as a store path: the text after '^' selects an output, and only floe copy, install and push accept that, for a derivation (.drv); give /nix/store/HASH-NAME, HASH-NAME or HASH"#
         ]],
     );
     check_spec(
         &format!("/nix/store/{path}.drv!out"),
         &expect![[
-            r#"cannot parse "/nix/store/00000000000000000000000000000000-jq-1.6.drv!out" as a store path: the text after '!' selects an output of a derivation, and floe copies only paths; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+            r#"cannot parse "/nix/store/00000000000000000000000000000000-jq-1.6.drv!out" as a store path: the text after '!' selects an output, and only floe copy, install and push accept that, for a derivation (.drv); give /nix/store/HASH-NAME, HASH-NAME or HASH"#
         ]],
     );
     check_spec(
