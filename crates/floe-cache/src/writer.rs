@@ -298,11 +298,11 @@ impl Target for BinaryCacheWriter {
         (!self.keys.is_empty()).then_some(self as &dyn SigningTarget)
     }
 
-    /// Without records, the next run does not find the staged paths.
     fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {
         Some(self)
     }
 
+    /// Without records, the next run does not find the staged paths.
     fn as_resumable(&self) -> Option<&dyn ResumableTarget> {
         self.has_records().then_some(self as &dyn ResumableTarget)
     }

@@ -1,8 +1,9 @@
 //! Files in paths of a store or cache, as the user names them.
 
 use anyhow::{Context as _, bail};
+use floe_format::nar::layout::{FoundNode, Node};
 use floe_format::{NarInfo, StoreDir, StorePath};
-use floe_transfer::PathSpec;
+use floe_transfer::{PathSpec, Source};
 
 use crate::args::PathArgs;
 use crate::args::QueryArgs;
@@ -30,9 +31,8 @@ impl StoreFile {
                 names: names.collect(),
             });
         }
-        let is_absolute = text.starts_with('/');
         let (path, file) = match text.split_once('/') {
-            Some(split) if !is_absolute => split,
+            Some(split) if !text.starts_with(['/', '.', '~']) => split,
             _ => (text, ""),
         };
         let mut names = Vec::new();
@@ -71,6 +71,45 @@ impl StoreFile {
         escaped(text)
     }
 
+    /// Returns the file without its first `..`, which a symlink has brought in, or with the symlink
+    /// before it followed. Returns `None` if it has none.
+    ///
+    /// Errors: it leads out of the store; there is no directory before the `..`.
+    fn without_parent(
+        &self,
+        narinfo: &NarInfo,
+        source: &dyn Source,
+    ) -> anyhow::Result<Option<StoreFile>> {
+        let Some(parent) = self.names.iter().position(|name| name == b"..") else {
+            return Ok(None);
+        };
+        let path = &narinfo.info.path;
+        let dir = source.store_dir();
+        if parent == 0 {
+            // Beside the path.
+            let name = self.names.get(1).map(|name| String::from_utf8_lossy(name));
+            let beside = name.and_then(|name| StorePath::parse(&name).ok());
+            let outside = || format!("cannot find {}: it leads out of the store", self.text());
+            return Ok(Some(StoreFile {
+                spec: PathSpec::Path(beside.with_context(outside)?),
+                names: self.names[2..].to_vec(),
+            }));
+        }
+        let tree = source.tree(narinfo)?;
+        match tree.find(&self.names()[..parent]) {
+            FoundNode::Link { depth, target } => self.follow(path, (depth, target), dir).map(Some),
+            FoundNode::Node(Node::Symlink { target }) => {
+                self.follow(path, (parent, target), dir).map(Some)
+            }
+            FoundNode::Node(Node::Directory { .. }) => {
+                let mut above = self.clone();
+                above.names.drain(parent - 1..=parent);
+                Ok(Some(above))
+            }
+            _ => bail!("cannot find {}: there is no such directory", self.text()),
+        }
+    }
+
     /// Returns the file to which a symlink on the way leads. `depth` names lead to the symlink in
     /// `path`.
     ///
@@ -89,15 +128,20 @@ impl StoreFile {
             full.extend(self.names[..depth].iter().map(Vec::as_slice));
             full.pop();
         }
+        full.retain(|name| !name.is_empty());
         let rest = self.names[depth..].iter().map(Vec::as_slice);
+        // These directories are no symlinks, so that `..` leads to those above them.
+        let mut known_len = full.len();
         for name in target.split(|byte| *byte == b'/').chain(rest) {
             match name {
                 b"" | b"." => {}
-                b".." => _ = full.pop(),
+                b".." if full.len() == known_len => {
+                    full.pop();
+                    known_len = full.len();
+                }
                 name => full.push(name),
             }
         }
-        full.retain(|name| !name.is_empty());
         let store: Vec<&[u8]> = dir
             .as_str()
             .as_bytes()
@@ -139,14 +183,24 @@ impl OpenSource {
         Ok((open, files))
     }
 
-    /// Returns the narinfo of the path that a file is in.
+    /// Returns the narinfo of the path that a file is in. Removes `..` from the file.
     ///
     /// Errors: the path does not exist; those of the store.
-    pub(crate) fn narinfo_of(&self, file: &StoreFile) -> anyhow::Result<NarInfo> {
-        let specs = [file.spec.clone()];
-        let found = self.query(&specs, false)?.complete()?;
-        let narinfo = found.into_values().next();
-        narinfo.with_context(|| format!("cannot find {}", file.text()))
+    pub(crate) fn narinfo_of(&self, file: &mut StoreFile) -> anyhow::Result<NarInfo> {
+        for _ in 0..=LINKS_MAX {
+            let specs = [file.spec.clone()];
+            let found = self.query(&specs, false)?.complete()?;
+            let narinfo = found.into_values().next();
+            let narinfo = narinfo.with_context(|| format!("cannot find {}", file.text()))?;
+            match file.without_parent(&narinfo, self.source())? {
+                Some(other) => *file = other,
+                None => return Ok(narinfo),
+            }
+        }
+        bail!(
+            "cannot find {}: it is behind more than {LINKS_MAX} symlinks",
+            file.text()
+        );
     }
 }
 

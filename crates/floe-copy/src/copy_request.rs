@@ -398,17 +398,20 @@ impl OpenCopy<'_> {
         let is_requested = |path: &StorePath| self.specs.iter().any(|spec| spec.matches(path));
         summary.requested_paths.retain(is_requested);
         if !self.options.dry_run && summary.failures.is_empty() {
-            self.register_realisations()?;
+            self.register_realisations(events)?;
         }
         Ok(summary)
     }
 
-    fn register_realisations(&self) -> Result<(), Error> {
-        match self.target.as_realisation_target() {
-            Some(target) => target.register_realisations(&self.realisations),
-            // As in Nix, the paths are of use without them.
-            None => Ok(()),
-        }
+    fn register_realisations(&self, events: &dyn EventSink) -> Result<(), Error> {
+        let Some(target) = self.target.as_realisation_target() else {
+            // The paths are of use without them.
+            events.event(Event::SkippedRealisations {
+                count: self.realisations.len(),
+            });
+            return Ok(());
+        };
+        target.register_realisations(&self.realisations)
     }
 
     /// Runs the copy into a target that had all paths when it was opened. A collector before Nix

@@ -54,6 +54,11 @@ pub enum Event<'a> {
         /// The number of signatures that it drops.
         count: usize,
     },
+    /// The target keeps no realisations, so the copy leaves them out.
+    SkippedRealisations {
+        /// The number of realisations.
+        count: usize,
+    },
     /// The listing of a NAR cannot be used. The NAR is read instead.
     UnusableListing {
         /// The URL of the listing.

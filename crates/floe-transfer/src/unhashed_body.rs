@@ -27,13 +27,13 @@ impl Body {
     }
 
     /// Waits for the first bytes, and returns a reader of the body that fails after `len_max`
-    /// bytes. Errors name `url`.
+    /// bytes. Errors name `url`; those of the reader hold an [`Error`].
     ///
     /// Errors: those of the body before its first bytes.
     pub fn into_reader(self, url: &str, len_max: u64) -> Result<Box<dyn Read>, Error> {
         let mut reader = UnhashedBody::new(self, url, len_max);
         reader.next_bytes()?;
-        Ok(Box::new(reader))
+        Ok(Box::new(BodyText(reader)))
     }
 
     /// Reads the first `len` bytes, and returns them and the rest of the body. Errors name `url`.
@@ -57,6 +57,19 @@ impl Body {
             body,
         };
         Ok((first, Body::Chunks(Box::new(rest))))
+    }
+}
+
+/// A body for a caller who reads it as a file.
+struct BodyText(UnhashedBody);
+
+impl Read for BodyText {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let chunk = self.0.next_bytes().map_err(io::Error::other)?;
+        let len = chunk.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&chunk[..len]);
+        self.0.consume(len);
+        Ok(len)
     }
 }
 

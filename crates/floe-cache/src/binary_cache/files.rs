@@ -14,8 +14,14 @@ impl Shared {
     /// event, and counts as none.
     pub(super) fn query_tree(&self, narinfo: &NarInfo) -> Result<Option<Node>, Error> {
         let name = format!("{}.ls", narinfo.info.path.hash_part());
-        let Some(text) = self.read_object(&name, LISTING_LEN_MAX + 1)? else {
-            return Ok(None);
+        let text = match self.read_object(&name, LISTING_LEN_MAX + 1) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Ok(None),
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) => {
+                self.report_listing(narinfo, &error.to_string());
+                return Ok(None);
+            }
         };
         let reason = match Listing::parse(&text) {
             Err(error) => error.to_string(),
@@ -51,9 +57,14 @@ impl Shared {
         };
         let end = file.offset.saturating_add(file.size);
         let body = self.storage.open_part(&narinfo.url, start..end)?;
-        let (found, rest) = body.split_at(&narinfo.url, header.len())?;
-        if found == header {
-            return Ok(Some(rest));
+        match body.split_at(&narinfo.url, header.len()) {
+            Ok((found, rest)) if found == header => return Ok(Some(rest)),
+            Ok(_) => {}
+            // The NAR is shorter than that.
+            Err(Error::Fetch {
+                status: Some(416), ..
+            }) => {}
+            Err(error) => return Err(error),
         }
         self.report_listing(narinfo, "the NAR has no such file where the listing says");
         Ok(None)

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &CatArgs) -> anyhow::Result<()> {
 fn cat(open: &OpenSource, file: StoreFile, output: &mut BinaryOutput) -> anyhow::Result<()> {
     let mut current = file.clone();
     for _ in 0..=LINKS_MAX {
-        let narinfo = open.narinfo_of(&current)?;
+        let narinfo = open.narinfo_of(&mut current)?;
         let source = open.source();
         let mut write = |chunk: &[u8]| output.write(chunk);
         match source.read_file(&narinfo, &current.names(), &mut write) {

@@ -5,10 +5,10 @@ pub(crate) mod page;
 
 use std::io::{self, Read};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use floe_config::{StoreFlags, build_log_dir};
 use floe_format::StorePath;
-use floe_transfer::open_build_log;
+use floe_transfer::{Error, PathSpec, open_build_log};
 
 use crate::args::PathArgs;
 use crate::options;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &LogCommandArgs) -> anyhow::Result<()> {
     for spec in open.requested(&paths, &query.names)? {
         // A log may stay longer than its derivation.
         let derivation = match &spec {
-            floe_transfer::PathSpec::Path(path) if path.is_derivation() => path.clone(),
+            PathSpec::Path(path) if path.is_derivation() => path.clone(),
             _ => {
                 let found = open.query(std::slice::from_ref(&spec), false)?.complete()?;
                 let info = found.into_values().next().map(|narinfo| narinfo.info);
@@ -47,10 +47,12 @@ pub(crate) fn run(args: &LogCommandArgs) -> anyhow::Result<()> {
                 open.source().name()
             )
         })?;
-        if output
-            .copy(&mut log)
-            .with_context(|| format!("cannot read the log of {derivation}"))?
-        {
+        let copied = output.copy(&mut log);
+        let copied = copied.map_err(|error| match error.downcast::<Error>() {
+            Ok(error) => anyhow!(error),
+            Err(error) => anyhow!(error).context(format!("cannot read the log of {derivation}")),
+        });
+        if copied? {
             break;
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &LsArgs) -> anyhow::Result<()> {
 fn find_tree(open: &OpenSource, file: &StoreFile) -> anyhow::Result<(Node, StoreFile)> {
     let mut file = file.clone();
     for _ in 0..=LINKS_MAX {
-        let narinfo = open.narinfo_of(&file)?;
+        let narinfo = open.narinfo_of(&mut file)?;
         let tree = open.source().tree(&narinfo)?;
         match tree.find(&file.names()) {
             FoundNode::Link { depth, target } => {

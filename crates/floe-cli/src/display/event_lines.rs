@@ -71,6 +71,11 @@ pub(super) fn event_warning(event: &Event<'_>) -> Option<String> {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
+        Event::SkippedRealisations { count } => format!(
+            "leaving out {}: floe cannot register them in a store behind a server, so Nix does \
+             not know there which outputs the paths are",
+            counted(*count, "realisation")
+        ),
         Event::UnusableListing { url, reason } => {
             format!("reading the NAR instead of the listing {url}: {reason}")
         }

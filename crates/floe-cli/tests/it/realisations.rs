@@ -5,10 +5,11 @@ mod build_trace;
 mod refused;
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use floe_testkit::{Nix, Scratch, nixes, run, s3_server, scratch};
+use floe_testkit::{Nix, Scratch, nixes, run, s3_server, scratch, wait_until};
 
 use crate::server_process::ServerProcess;
 use crate::support::floe;
@@ -151,6 +152,39 @@ impl<'a> Place<'a> {
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
+    }
+}
+
+/// The paths are there, and a warning says what is missing.
+#[test]
+fn daemons_get_the_paths_alone() {
+    for nix in nixes() {
+        let place = Place::with_product(&nix);
+        let socket = place.scratch.join("socket");
+        let mut daemon = place.nix("nix-daemon", &[], "");
+        daemon
+            .env("NIX_DAEMON_SOCKET_PATH", &socket)
+            .stderr(Stdio::null());
+        let mut daemon = daemon.spawn().unwrap();
+        wait_until("the daemon listens", || {
+            UnixStream::connect(&socket).is_ok()
+        });
+        let to = format!("unix://{}", socket.display());
+        let outputs = place.outputs();
+        let words = [
+            "copy",
+            "--no-check-sigs",
+            "--from",
+            "local",
+            "--to",
+            &to,
+            &outputs,
+        ];
+        let copied = run(&mut place.floe(&words));
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        let copied = copied.expect(0).stderr_contains("leaving out ");
+        assert_eq!(copied.stdout.lines().count(), 2);
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::ops::ControlFlow;
 
 use floe_format::NarInfo;
-use floe_format::nar::read::{NarEvent, NarReader};
+use floe_format::nar::read::{NarError, NarEvent, NarReader};
 
 use super::{NarRequest, Source};
 use crate::codec::decoder;
@@ -21,21 +21,26 @@ impl dyn Source + '_ {
     ///
     /// Errors: those of the source; [`Error::Fetch`] and [`Error::Decode`] for another format.
     pub fn scan_nar(&self, narinfo: &NarInfo, visit: &mut VisitNar<'_>) -> Result<(), Error> {
-        let url = self.nar_url(narinfo);
+        let invalid = |error: NarError| Error::InvalidNar {
+            path: narinfo.info.path.clone(),
+            url: self.nar_url(narinfo),
+            reason: error.to_string(),
+        };
         let mut reader = NarReader::new();
+        let mut is_done = false;
         self.read_nar(narinfo, &mut |mut chunk| {
-            loop {
-                let event = reader.next(&mut chunk).map_err(|error| {
-                    Error::fetch(&url, format!("it has an invalid NAR: {error}"), false)
-                })?;
-                let Some(event) = event else {
-                    return Ok(ControlFlow::Continue(()));
-                };
+            while let Some(event) = reader.next(&mut chunk).map_err(invalid)? {
                 if visit(event).is_break() {
+                    is_done = true;
                     return Ok(ControlFlow::Break(()));
                 }
             }
-        })
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if is_done {
+            return Ok(());
+        }
+        reader.finish().map_err(invalid)
     }
 
     /// Reads the bytes of a NAR, decompressed, until `receive` breaks. Does not verify them.
@@ -115,8 +120,11 @@ impl Reading<'_, '_> {
     fn read(&mut self, chunk: &[u8]) -> Result<(), Error> {
         self.len += chunk.len() as u64;
         if self.len > self.narinfo.info.nar_size {
-            let reason = "its NAR is larger than its narinfo says";
-            return Err(Error::fetch(&self.url, reason, false));
+            return Err(Error::InvalidNar {
+                path: self.narinfo.info.path.clone(),
+                url: self.url.clone(),
+                reason: "its NAR is larger than its narinfo says".into(),
+            });
         }
         self.is_done = (self.receive)(chunk)?.is_break();
         Ok(())

@@ -208,6 +208,10 @@ fn listings_of_other_nars_are_not_used() {
                 found.stderr_contains("reading the NAR instead of the listing");
             }
         }
+        server.fail_times(".ls", Fault::Status(400), 1);
+        let found = run(&mut from(&["cat", &file], &server.url())).expect(0);
+        let found = found.stderr_contains("reading the NAR instead of the listing");
+        assert_eq!(found.stdout_bytes, expected);
         fs::write(&listing, "{").unwrap();
         let listed = query(&["ls", "-lR", &root], &server.url());
         assert_eq!(

@@ -24,6 +24,8 @@ fn add_trees(nix: &Nix, root: &Path, scratch: &Path) -> (String, String) {
         ("b", "a/up"),
         ("a", "first"),
         ("first/up", "second"),
+        ("second/../../beside-first", "through"),
+        ("a", "beside-first"),
         ("loop", "loop"),
         ("/etc/passwd", "outside"),
         ("../../../etc/passwd", "climbs"),
@@ -68,6 +70,8 @@ fn symlinks_are_followed_within_the_store() {
             for file in ["a/b/same", "a/up/same", "first/b/file", "second/same"] {
                 assert_eq!(cat(file), b"of the path", "{file} {place}");
             }
+            // The system follows "second" before it goes up.
+            assert_eq!(cat("through/b/file"), b"of the path");
             for file in ["other/share/file", "beside/file"] {
                 assert_eq!(cat(file), b"of the other path", "{file} {place}");
             }
