@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read as _};
 
 use anyhow::{Context as _, bail};
 use floe_format::{HashPart, StorePath};
-use floe_transfer::CLOSURE_MAX;
+use floe_transfer::{CLOSURE_MAX, DerivedPath};
 
 use crate::exit::UsageError;
 use crate::links::existing_file;
@@ -70,7 +70,9 @@ fn read_all(input: impl BufRead) -> anyhow::Result<Vec<String>> {
 
 /// Whether a text may name a path: by its name, its hash part, or a file that leads to it.
 fn may_be_path(text: &str) -> bool {
-    let is_name = StorePath::parse(text).is_ok() || HashPart::parse(text).is_some();
+    let is_name = StorePath::parse(text).is_ok()
+        || HashPart::parse(text).is_some()
+        || DerivedPath::is_one(text);
     is_name || text.contains('/') && !text.starts_with('#') || existing_file(text).is_some()
 }
 

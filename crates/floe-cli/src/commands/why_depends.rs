@@ -107,8 +107,7 @@ impl<'a> Chains<'a> {
                 None => format!("{full}\n"),
                 Some(places) => {
                     let places = places.remove(&path.hash_part()).unwrap_or_default();
-                    let shown = if self.shows_all { places.len() } else { 1 };
-                    place_lines(before, places.iter().take(shown), &full)
+                    place_lines(before, &places, &full)
                 }
             };
             above.push(match occurrence {
@@ -135,7 +134,7 @@ impl<'a> Chains<'a> {
             .query(&[PathSpec::Path(path.clone())], false)?
             .complete()?;
         let narinfo = found.get(path).context("the path was there a moment ago")?;
-        places(open.source(), narinfo, &next)
+        places(open.source(), narinfo, &next, self.shows_all)
     }
 
     /// Returns the length of the shortest chain, and the references of each path on a chain, with
@@ -176,7 +175,7 @@ impl<'a> Chains<'a> {
 
 /// Returns the lines of the places that hold a reference, and of the path that it leads to.
 /// `before` ends with the branch of the first line.
-fn place_lines<'p>(before: &str, places: impl Iterator<Item = &'p Place>, path: &str) -> String {
+fn place_lines(before: &str, places: &[Place], path: &str) -> String {
     let branch_start = before.char_indices().nth_back(BRANCH_LEN - 1);
     let (padding, branch) = before.split_at(branch_start.map_or(0, |(at, _)| at));
     let rest = if branch.starts_with('├') {
@@ -185,7 +184,7 @@ fn place_lines<'p>(before: &str, places: impl Iterator<Item = &'p Place>, path: 
         "    "
     };
     let mut lines = String::new();
-    for (place, branch) in places.zip(once(branch).chain(repeat(rest))) {
+    for (place, branch) in places.iter().zip(once(branch).chain(repeat(rest))) {
         lines += &format!("{padding}{branch}{}\n", place.to_text());
     }
     lines + &format!("{padding}{rest}→ {path}\n")

@@ -183,6 +183,25 @@ fn nar_that_ends_early_is_no_absent_file() {
     }
 }
 
+#[test]
+fn full_disk_below_stdout_has_its_exit_code() {
+    let Some(corpus) = corpus("jq") else { return };
+    let (place, file) = (
+        corpus.file_url("none"),
+        format!("{}/usr/bin/jq", corpus.root),
+    );
+    for words in [
+        ["cat", &file],
+        ["ls", &corpus.root],
+        ["dump", &corpus.root],
+        ["info", &file],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let status = from(&words, &place).stdout(full).status().unwrap();
+        assert_eq!(status.code(), Some(5), "{words:?}");
+    }
+}
+
 /// Returns a value of JSON without the fields that versions of Nix print or omit.
 fn normalised(value: &Value) -> Value {
     match value {

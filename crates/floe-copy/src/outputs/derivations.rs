@@ -141,7 +141,12 @@ impl<'a> Derivations<'a> {
         if !is_file {
             return Err(not_a_file().into());
         }
-        let derivation = Derivation::parse(&text, self.dir, name).map_err(OutputError::from)?;
+        let derivation = Derivation::parse(&text, self.dir, name);
+        let derivation = derivation.map_err(|cause| OutputError::Damaged {
+            derivation: path.clone(),
+            source_name: source.name(),
+            cause: Box::new(cause),
+        })?;
         self.check(path, &derivation, &source.name())?;
         Ok(Some(derivation))
     }

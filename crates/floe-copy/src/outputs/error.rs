@@ -23,6 +23,16 @@ pub enum OutputError {
     /// A derivation is not valid.
     #[error(transparent)]
     Derivation(#[from] DerivationError),
+    /// The text of a derivation is damaged.
+    #[error("cannot use the derivation {derivation} from {source_name}: {cause}")]
+    Damaged {
+        /// The derivation.
+        derivation: StorePath,
+        /// The source.
+        source_name: String,
+        /// The cause.
+        cause: Box<DerivationError>,
+    },
     /// A derivation has other contents than its path says.
     #[error(
         "cannot use the derivation {derivation} from {source_name}: its contents are those of {found}"
@@ -94,9 +104,9 @@ pub enum OutputError {
 impl StoreFailure for OutputError {
     fn kind(&self) -> ErrorKind {
         match self {
-            OutputError::OtherDerivation { .. } | OutputError::NotAFile { .. } => {
-                ErrorKind::Untrusted
-            }
+            OutputError::OtherDerivation { .. }
+            | OutputError::NotAFile { .. }
+            | OutputError::Damaged { .. } => ErrorKind::Untrusted,
             _ => ErrorKind::Failed,
         }
     }
@@ -105,6 +115,7 @@ impl StoreFailure for OutputError {
         match self {
             OutputError::NoDerivation { .. } => "no derivation",
             OutputError::Derivation(_) => "invalid derivation",
+            OutputError::Damaged { .. } => "damaged derivation",
             OutputError::OtherDerivation { .. } => "other derivation",
             OutputError::NotAFile { .. } => "derivation is not a file",
             OutputError::NoSuchOutput { .. } => "no such output",

@@ -11,6 +11,7 @@ use floe_hash::Hasher;
 use super::Source;
 use crate::error::Error;
 use crate::nar_stream::WriteChunk;
+use crate::size::Size;
 use crate::unhashed_body::UnhashedBody;
 
 /// The result of a search for a file in the tree of a path.
@@ -43,10 +44,19 @@ impl dyn Source + '_ {
         let mut builder = TreeBuilder::default();
         self.scan_nar(narinfo, &mut |event| {
             builder.visit(event);
+            if builder.len > TREE_LEN_MAX {
+                return ControlFlow::Break(());
+            }
             ControlFlow::Continue(())
         })?;
-        let error = || Error::fetch(&self.nar_url(narinfo), "its NAR ends too early", true);
-        builder.root.ok_or_else(error)
+        builder.root.ok_or_else(|| Error::InvalidNar {
+            path: narinfo.info.path.clone(),
+            url: self.nar_url(narinfo),
+            reason: format!(
+                "its tree needs more than {} of memory",
+                Size(TREE_LEN_MAX as u64)
+            ),
+        })
     }
 
     /// Writes the contents of the file at a place in the tree of a path, and says what stands
@@ -180,6 +190,8 @@ struct TreeBuilder {
     root: Option<Node>,
     /// The open directories, and the name of the entry that follows in each.
     open: Vec<(Node, Vec<u8>)>,
+    /// The length of all names and targets, and of the nodes.
+    len: usize,
 }
 
 impl TreeBuilder {
@@ -190,6 +202,7 @@ impl TreeBuilder {
                 self.open.push((Node::Directory { entries }, Vec::new()));
             }
             NarEvent::Entry { name } => {
+                self.len += name.len();
                 if let Some((_, next)) = self.open.last_mut() {
                     *next = name.to_vec();
                 }
@@ -208,6 +221,10 @@ impl TreeBuilder {
     }
 
     fn add(&mut self, node: Node) {
+        self.len += NODE_LEN;
+        if let Node::Symlink { target } = &node {
+            self.len += target.len();
+        }
         match self.open.last_mut() {
             Some((Node::Directory { entries }, name)) => {
                 entries.insert(std::mem::take(name), node);
@@ -216,6 +233,12 @@ impl TreeBuilder {
         }
     }
 }
+
+/// How much memory the tree of a NAR may need, in bytes: enough for about two million files.
+const TREE_LEN_MAX: usize = 256 * 1024 * 1024;
+
+/// The memory of a node and its name in a map, in bytes.
+const NODE_LEN: usize = 112;
 
 /// Finds a file in a NAR.
 struct FileFinder<'a, 'w> {

@@ -52,13 +52,14 @@ fn printable(bytes: &[u8]) -> String {
 }
 
 /// Reads the NAR of a path, and returns for each reference the first place in each file, in the
-/// order of the NAR.
+/// order of the NAR, or only the first of them.
 ///
 /// Errors: those of the source.
 pub(super) fn places(
     source: &dyn Source,
     narinfo: &NarInfo,
     references: &[&StorePath],
+    shows_all: bool,
 ) -> anyhow::Result<BTreeMap<HashPart, Vec<Place>>> {
     let mut finder = Finder {
         places: references
@@ -67,10 +68,16 @@ pub(super) fn places(
             .collect(),
         names: Vec::new(),
         file: OpenFile::default(),
+        shows_all,
     };
     source.scan_nar(narinfo, &mut |event| {
         finder.visit(event);
-        ControlFlow::Continue(())
+        let is_done = !shows_all && finder.places.values().all(|places| !places.is_empty());
+        if is_done {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     })?;
     Ok(finder.places)
 }
@@ -80,6 +87,7 @@ struct Finder {
     /// The names from the root to the current node.
     names: Vec<String>,
     file: OpenFile,
+    shows_all: bool,
 }
 
 /// The file whose contents arrive.
@@ -131,7 +139,10 @@ impl Finder {
             context,
             is_symlink,
         };
-        self.places.entry(hash_part).or_default().push(place);
+        let places = self.places.entry(hash_part).or_default();
+        if self.shows_all || places.is_empty() {
+            places.push(place);
+        }
     }
 }
 

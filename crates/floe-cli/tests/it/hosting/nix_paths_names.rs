@@ -322,7 +322,7 @@ fn commands_of_nix_that_floe_lacks_are_refused_by_name() {
         };
         for words in [
             &["build", "x"][..],
-            &["store", "ls", "/nix/store/x"],
+            &["store", "repair", "/nix/store/x"],
             &["profile", "list"],
             &["eval", "x"],
             &["gc"],

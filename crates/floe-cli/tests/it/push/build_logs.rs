@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
+use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{Corpus, corpus, nginx, nixes, run, s3_server, scratch};
 
 use super::{assert_installs, floe_with_keys};
@@ -83,6 +84,16 @@ fn nix_shows_logs_of_pushed_paths() {
             .expect(1)
             .stderr_contains("does not have it");
     }
+    let server = FaultServer::start(&scratch.join("file"));
+    server.fail(&long, Fault::Truncated(100_000));
+    let broken = [
+        "log",
+        "--from",
+        &server.url(),
+        &format!("/nix/store/{long}"),
+    ];
+    run(&mut floe(broken)).expect(4);
+    assert!(server.fault_count() > 0);
     let store = format!(
         "local?root={}&log={}",
         corpus.store().display(),

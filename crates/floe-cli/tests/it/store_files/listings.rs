@@ -123,6 +123,8 @@ fn servers_without_ranges_and_broken_transfers_give_the_same_contents() {
         (Fault::PartialRange(1000), usize::MAX),
         (Fault::Truncated(2000), 1),
         (Fault::Status(503), 1),
+        // For the part, and not for the whole NAR.
+        (Fault::Status(416), 1),
         (Fault::Reset, 1),
     ];
     for (number, (fault, times)) in faults.into_iter().enumerate() {
