@@ -27,7 +27,7 @@ fn realisations(nix: &str) -> (Vec<(String, Realisation)>, TrustedKeys) {
     let directory = format!("realisation/{nix}");
     let found = vectors_in(&directory, ".doi").into_iter();
     let parse = |(name, text): (String, Vec<u8>)| {
-        let id = DrvOutput::from_object_name(&format!("realisations/{name}")).unwrap();
+        let id = DrvOutput::from_object_name(&format!("realisations/sha256:{name}")).unwrap();
         let realisation = Realisation::parse(&id, &text).unwrap();
         (String::from_utf8(text).unwrap(), realisation)
     };
