@@ -1,5 +1,6 @@
 //! Groups of arguments that several commands have. docs/interface.md describes the command line.
 
+mod columns;
 mod hash;
 mod names;
 mod number;
@@ -10,6 +11,7 @@ mod source;
 mod store;
 mod trust;
 
+pub(crate) use columns::ColumnArgs;
 pub(crate) use hash::hash_algorithm;
 pub(crate) use names::NameArgs;
 pub(crate) use number::{

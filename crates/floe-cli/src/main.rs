@@ -20,6 +20,7 @@ mod open_files;
 mod options;
 mod package_names;
 mod page;
+mod path_infos;
 mod path_lines;
 mod path_names;
 mod requested_paths;

@@ -4,8 +4,6 @@ pub(crate) mod args;
 mod config_show;
 pub(crate) mod page;
 mod path_info;
-mod path_json;
-mod queried;
 mod store_info;
 
 use std::io::Write as _;

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Args, Subcommand};
 
-use crate::args::{LocalStoreArgs, OptionArgs, OutputArgs, PathArgs};
+use crate::args::{ColumnArgs, LocalStoreArgs, OptionArgs, OutputArgs, PathArgs};
 
 /// Commands of `nix`.
 #[derive(Debug, Subcommand)]
@@ -24,18 +24,8 @@ pub(crate) struct PathInfoArgs {
     /// Print whole closures
     #[arg(long, short)]
     pub(super) recursive: bool,
-    /// Print the size of each NAR
-    #[arg(long, short)]
-    pub(super) size: bool,
-    /// Print the size of each closure
-    #[arg(long, short = 'S')]
-    pub(super) closure_size: bool,
-    /// Print sizes such as 5.7 GiB
-    #[arg(long, short)]
-    pub(super) human_readable: bool,
-    /// Print content addresses and signatures
-    #[arg(long)]
-    pub(super) sigs: bool,
+    #[command(flatten)]
+    pub(super) columns: ColumnArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,

@@ -6,19 +6,21 @@ use floe_format::{HashPart, NarInfo, PathInfo, StorePath};
 use floe_store::references_first;
 use floe_transfer::{Error, PathSpec, Source};
 
-use super::args::PathInfoArgs;
+use crate::args::ColumnArgs;
 
 /// The replies of a store about paths.
-pub(super) struct Queried<'a> {
-    pub(super) args: &'a PathInfoArgs,
-    pub(super) source: &'a dyn Source,
+pub(crate) struct Queried<'a> {
+    pub(crate) columns: &'a ColumnArgs,
+    /// Whether whole closures are listed.
+    pub(crate) recursive: bool,
+    pub(crate) source: &'a dyn Source,
     /// Also the closures, if their sizes are wanted.
-    pub(super) found: BTreeMap<StorePath, NarInfo>,
+    pub(crate) found: BTreeMap<StorePath, NarInfo>,
 }
 
 impl Queried<'_> {
     /// Returns the requested paths, references first, and those that the store does not have.
-    pub(super) fn listed<'s>(&self, specs: &'s [PathSpec]) -> (Vec<StorePath>, Vec<&'s StorePath>) {
+    pub(crate) fn listed<'s>(&self, specs: &'s [PathSpec]) -> (Vec<StorePath>, Vec<&'s StorePath>) {
         let by_hash_part: HashMap<HashPart, &StorePath> = self
             .found
             .keys()
@@ -32,7 +34,7 @@ impl Queried<'_> {
                 _ => {}
             }
         }
-        if self.args.recursive {
+        if self.recursive {
             paths.extend(self.found.keys().cloned());
         }
         let infos = paths.into_iter().filter_map(|path| {
@@ -43,12 +45,12 @@ impl Queried<'_> {
     }
 
     /// Returns the narinfo of a path that was found.
-    pub(super) fn narinfo(&self, path: &StorePath) -> &NarInfo {
+    pub(crate) fn narinfo(&self, path: &StorePath) -> &NarInfo {
         &self.found[path]
     }
 
     /// Returns what the store has registered about a path.
-    pub(super) fn info(&self, path: &StorePath) -> Result<PathInfo, Error> {
+    pub(crate) fn info(&self, path: &StorePath) -> Result<PathInfo, Error> {
         let registered = match self.source.as_registry() {
             Some(registry) => registry.query_registration(path)?,
             None => None,
@@ -57,7 +59,7 @@ impl Queried<'_> {
     }
 
     /// Returns the narinfos of the closure of a path.
-    pub(super) fn closure(&self, path: &StorePath) -> Vec<&NarInfo> {
+    pub(crate) fn closure(&self, path: &StorePath) -> Vec<&NarInfo> {
         let (mut open, mut seen) = (vec![path], BTreeSet::from([path]));
         let mut closure = Vec::new();
         while let Some(path) = open.pop() {

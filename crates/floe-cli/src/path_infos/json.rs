@@ -10,21 +10,17 @@ use crate::stdout::print;
 /// Prints one object. A requested path that the store does not have is null, and no error.
 ///
 /// Errors: another path is absent, such as one of a closure.
-pub(super) fn print_json(
+pub(crate) fn print_json(
     queried: &Queried<'_>,
     listed: &[StorePath],
     missing: &[&StorePath],
-    absent: Vec<Error>,
+    (absent, format): (Vec<Error>, JsonFormat),
 ) -> anyhow::Result<()> {
     if absent.len() > missing.len()
         && let Some(error) = absent.into_iter().next()
     {
         return Err(error.into());
     }
-    let format = match queried.args.json_format {
-        Some(2) => JsonFormat::V2,
-        _ => JsonFormat::V1,
-    };
     let dir = queried.source.store_dir();
     let key = |path: &StorePath| match format {
         JsonFormat::V1 => dir.full_path(path),
@@ -53,7 +49,7 @@ fn to_json(queried: &Queried<'_>, path: &StorePath, format: JsonFormat) -> Resul
     } else {
         queried.info(path)?.to_json_of(dir, format)
     };
-    if queried.args.closure_size {
+    if queried.columns.closure_size {
         let closure = queried.closure(path);
         let size: u64 = closure.iter().map(|it| it.info.nar_size).sum();
         value["closureSize"] = size.into();
