@@ -2,6 +2,7 @@
 
 mod columns;
 mod hash;
+mod json_format;
 mod names;
 mod number;
 mod options;
@@ -13,6 +14,7 @@ mod trust;
 
 pub(crate) use columns::ColumnArgs;
 pub(crate) use hash::hash_algorithm;
+pub(crate) use json_format::json_format;
 pub(crate) use names::NameArgs;
 pub(crate) use number::{
     parse_bytes, parse_count, parse_freed, parse_number, parse_seconds, parse_time_span,

@@ -112,6 +112,7 @@ pub(crate) enum Command {
     /// Check a store: contents against hashes, and the database against the disk
     Verify(verify::args::VerifyArgs),
     /// Show the metadata of paths in a store or binary cache
+    #[command(disable_help_flag = true)]
     Info(info::args::InfoArgs),
     /// Show how large closures are, and which references make them large
     Du(du::args::DuArgs),

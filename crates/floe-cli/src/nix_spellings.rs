@@ -61,7 +61,9 @@ const SHELL: &str = "floe shell with names or store paths; floe evaluates no Nix
 const STORE_PATH: &str =
     "floe install with a name or a store path; floe evaluates no Nix expressions";
 
-const CLOSURE_SIZES: &str = "floe du";
+const CLOSURE_SIZES: &str = "floe info --closure-size, or floe du";
+
+const SIZES: &str = "floe info --size";
 
 const KEEP_ONE: &str = "floe gc --keep-generations 1";
 
@@ -73,15 +75,11 @@ const DELETE_GENERATIONS: &str = "floe profile delete-generations";
 const SPELLINGS: &[(&str, &str)] = &[
     ("path-info -S", CLOSURE_SIZES),
     ("path-info --closure-size", CLOSURE_SIZES),
-    ("path-info -s", CLOSURE_SIZES),
-    ("path-info --size", CLOSURE_SIZES),
+    ("path-info -s", SIZES),
+    ("path-info --size", SIZES),
     ("path-info -r", "floe info --recursive"),
     ("path-info --recursive", "floe info --recursive"),
     ("path-info", "floe info"),
-    ("info -S", CLOSURE_SIZES),
-    ("info --closure-size", CLOSURE_SIZES),
-    ("info -s", CLOSURE_SIZES),
-    ("info --size", CLOSURE_SIZES),
     ("store gc", "floe gc"),
     ("store verify", "floe verify"),
     ("store repair", "floe verify --repair"),

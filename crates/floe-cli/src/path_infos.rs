@@ -6,4 +6,4 @@ mod queried;
 
 pub(crate) use columns::print_columns;
 pub(crate) use json::print_json;
-pub(crate) use queried::Queried;
+pub(crate) use queried::{Queried, without};

@@ -6,11 +6,12 @@ pub(crate) mod page;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use floe_format::{Compression, HashPart, NarInfo, StorePath};
+use floe_format::{Compression, HashPart, JsonFormat, NarInfo, StorePath};
 use floe_transfer::{Error, PathSpec, QueriedClosure, Registry, Source};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::display::eprint_error;
+use crate::path_infos::{Queried, print_columns, print_json, without};
 use crate::requested_paths::OpenSource;
 use crate::stdout::{LongOutput, print};
 use args::InfoArgs;
@@ -18,12 +19,18 @@ use args::InfoArgs;
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let open = OpenSource::open(&args.source, &args.local, &args.options)?;
     let source = open.source();
-    if let (true, Some(registry)) = (args.paths.all, source.as_registry()) {
+    let is_plain = args.columns.is_empty() && args.json_format.is_none();
+    if let (true, Some(registry)) = (args.paths.all && is_plain, source.as_registry()) {
         return print_registry(&args, source, registry);
     }
     let roots = open.requested(&args.paths, &args.names)?;
-    let QueriedClosure { found, absent } = open.query(&roots, args.recursive)?;
-    print_all(&args, source, &roots, found)?;
+    let queried = open.query(&roots, args.recursive || args.columns.closure_size)?;
+    let absent = if args.json || !args.columns.is_empty() {
+        print_as_nix(&args, source, &roots, queried)?
+    } else {
+        print_texts(source, &roots, queried.found)?;
+        queried.absent
+    };
     // The others were printed.
     let mut absent = absent.into_iter();
     let first = absent.next();
@@ -66,20 +73,38 @@ fn print_registry(
     output.finish()
 }
 
-fn print_all(
+/// Prints the lines or the JSON of `nix path-info`. Returns errors about the paths that are left
+/// out.
+fn print_as_nix(
     args: &InfoArgs,
+    source: &dyn Source,
+    roots: &[PathSpec],
+    QueriedClosure { found, absent }: QueriedClosure,
+) -> anyhow::Result<Vec<Error>> {
+    let queried = Queried {
+        columns: &args.columns,
+        recursive: args.recursive,
+        source,
+        found,
+    };
+    queried.check_closure_sizes()?;
+    let (listed, missing) = queried.listed(roots);
+    match (args.json, args.json_format) {
+        (false, _) => print_columns(&queried, &listed)?,
+        (true, None) => print_json(&queried, &listed, &[], JsonFormat::default())?,
+        (true, Some(format)) => {
+            print_json(&queried, &listed, &missing, format)?;
+            return Ok(without(absent, &missing));
+        }
+    }
+    Ok(absent)
+}
+
+fn print_texts(
     source: &dyn Source,
     roots: &[PathSpec],
     found: BTreeMap<StorePath, NarInfo>,
 ) -> anyhow::Result<()> {
-    if args.json {
-        let mut object = Map::new();
-        for narinfo in found.values() {
-            let path = source.store_dir().full_path(&narinfo.info.path);
-            object.insert(path, to_json(source, narinfo)?);
-        }
-        return print(Value::Object(object));
-    }
     let ordered = requested_first(roots, found);
     let texts = ordered.iter().map(|narinfo| to_text(source, narinfo));
     match texts.collect::<Vec<_>>() {
@@ -115,17 +140,4 @@ fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
         .lines()
         .filter(|line| has_files || !is_about_file(line));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the JSON of `nix path-info`, for a store with the fields about its registration.
-fn to_json(source: &dyn Source, narinfo: &NarInfo) -> Result<Value, Error> {
-    let dir = source.store_dir();
-    if source.facts().has_nar_files {
-        return Ok(narinfo.to_json(dir));
-    }
-    let info = match source.as_registry() {
-        Some(registry) => registry.query_registration(&narinfo.info.path)?,
-        None => None,
-    };
-    Ok(info.map_or(Value::Null, |info| info.to_json(dir)))
 }

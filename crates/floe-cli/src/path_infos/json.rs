@@ -7,20 +7,13 @@ use serde_json::{Map, Value, json};
 use super::queried::Queried;
 use crate::stdout::print;
 
-/// Prints one object. A requested path that the store does not have is null, and no error.
-///
-/// Errors: another path is absent, such as one of a closure.
+/// Prints one object, in which missing paths are null.
 pub(crate) fn print_json(
     queried: &Queried<'_>,
     listed: &[StorePath],
     missing: &[&StorePath],
-    (absent, format): (Vec<Error>, JsonFormat),
+    format: JsonFormat,
 ) -> anyhow::Result<()> {
-    if absent.len() > missing.len()
-        && let Some(error) = absent.into_iter().next()
-    {
-        return Err(error.into());
-    }
     let dir = queried.source.store_dir();
     let key = |path: &StorePath| match format {
         JsonFormat::V1 => dir.full_path(path),

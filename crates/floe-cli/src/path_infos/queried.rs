@@ -72,4 +72,29 @@ impl Queried<'_> {
         }
         closure
     }
+
+    /// Checks that the sizes of closures are known: the size of a part would mislead.
+    ///
+    /// Errors: [`Error::NotFound`] for a path that a closure lacks.
+    pub(crate) fn check_closure_sizes(&self) -> Result<(), Error> {
+        let infos = self.found.values().map(|narinfo| &narinfo.info);
+        let mut references = infos.flat_map(|info| &info.references);
+        match references.find(|path| !self.found.contains_key(*path)) {
+            Some(path) if self.columns.closure_size => Err(Error::NotFound {
+                path: path.to_string(),
+                sources: vec![self.source.name()],
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the errors that are not about one of the paths.
+pub(crate) fn without(absent: Vec<Error>, paths: &[&StorePath]) -> Vec<Error> {
+    let names: BTreeSet<&str> = paths.iter().map(|path| path.as_str()).collect();
+    let others = absent.into_iter().filter(|error| {
+        let name = error.path_name();
+        name.is_none_or(|name| !names.contains(name))
+    });
+    others.collect()
 }

@@ -8,8 +8,8 @@ use crate::support::floe;
 const HINTS: &[(&str, &str)] = &[
     ("path-info /nix/store/x", "try floe info"),
     ("path-info -r ./result", "try floe info --recursive"),
-    ("path-info -rsSh ./result", "try floe du"),
-    ("info -S ./result", "try floe du"),
+    ("path-info -rsSh ./result", "try floe info --closure-size"),
+    ("path-info -s ./result", "try floe info --size"),
     ("store gc", "try floe gc"),
     ("store verify --all", "try floe verify"),
     ("store delete /nix/store/x", "try floe delete"),

@@ -1,8 +1,9 @@
 //! The arguments of `floe nix`.
 
 use clap::{ArgAction, Args, Subcommand};
+use floe_format::JsonFormat;
 
-use crate::args::{ColumnArgs, LocalStoreArgs, OptionArgs, OutputArgs, PathArgs};
+use crate::args::{ColumnArgs, LocalStoreArgs, OptionArgs, OutputArgs, PathArgs, json_format};
 
 /// Commands of `nix`.
 #[derive(Debug, Subcommand)]
@@ -29,9 +30,9 @@ pub(crate) struct PathInfoArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
-    /// The version of the JSON object, 1 or 2 [default: 1]
-    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub(super) json_format: Option<u8>,
+    /// The version of the JSON object [default: 1]
+    #[arg(long, value_name = "VERSION", value_parser = json_format())]
+    pub(super) json_format: Option<JsonFormat>,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

@@ -3,12 +3,11 @@
 use floe_cache::Network;
 use floe_config::StoreAccess;
 use floe_copy::{SourceOrder, Sources};
-use floe_format::JsonFormat;
 use floe_transfer::{Cancel, Events, QueriedClosure, Session};
 
 use super::args::PathInfoArgs;
 use crate::options::Settings;
-use crate::path_infos::{Queried, print_columns, print_json};
+use crate::path_infos::{Queried, print_columns, print_json, without};
 use crate::requested_paths::requested;
 
 pub(super) fn run(args: &PathInfoArgs) -> anyhow::Result<()> {
@@ -34,16 +33,20 @@ pub(super) fn run(args: &PathInfoArgs) -> anyhow::Result<()> {
         found,
     };
     let (listed, missing) = queried.listed(&specs);
+    let absent = if args.json {
+        // A requested path is null then.
+        without(absent, &missing)
+    } else {
+        absent
+    };
+    // Nix prints nothing unless it knows all other paths.
+    if let Some(error) = absent.into_iter().next() {
+        return Err(error.into());
+    }
+    queried.check_closure_sizes()?;
     if args.json {
-        let format = match args.json_format {
-            Some(2) => JsonFormat::V2,
-            _ => JsonFormat::V1,
-        };
-        return print_json(&queried, &listed, &missing, (absent, format));
+        let format = args.json_format.unwrap_or_default();
+        return print_json(&queried, &listed, &missing, format);
     }
-    match absent.into_iter().next() {
-        // Nix prints nothing unless it knows all paths.
-        Some(error) => Err(error.into()),
-        None => print_columns(&queried, &listed),
-    }
+    print_columns(&queried, &listed)
 }
