@@ -1,7 +1,6 @@
 //! Reports errors on stderr, and chooses exit codes.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,7 +10,7 @@ use floe_daemon::HostError;
 use floe_names::NameError;
 use floe_server::ServeError;
 use floe_server::address::AddressError;
-use floe_store::{StoreError, is_out_of_space};
+use floe_store::StoreError;
 use floe_transfer::{Error, ErrorKind, nearest_name};
 use serde_json::{Value, json};
 
@@ -156,13 +155,6 @@ pub(crate) fn kind(error: &anyhow::Error) -> ErrorKind {
         Some(ServeError::Config(_) | ServeError::LoginFile { .. }) => ErrorKind::Usage,
         Some(ServeError::Store(error)) => ErrorKind::of_store(error),
         _ if error.is::<UsageError>() => ErrorKind::Usage,
-        // Stdout is on a full disk.
-        _ if error
-            .downcast_ref::<io::Error>()
-            .is_some_and(is_out_of_space) =>
-        {
-            ErrorKind::NoSpace
-        }
         _ => ErrorKind::Failed,
     }
 }

@@ -133,6 +133,12 @@ pub(crate) fn finish_stdout() -> anyhow::Result<()> {
 
 fn report(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
+        Err(source) if source.kind() == io::ErrorKind::StorageFull => Err(Error::File {
+            action: "write the result to",
+            path: "stdout".into(),
+            source,
+        }
+        .into()),
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the result to stdout")
         }
