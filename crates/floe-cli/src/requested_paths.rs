@@ -73,11 +73,8 @@ impl OpenSource {
         paths: &PathArgs,
         names: &NameArgs,
     ) -> anyhow::Result<Vec<PathSpec>> {
-        let options = (Some(self.source().store_dir()), self.refreshes);
-        let mut packages = PackageNames::new(&self.settings, names, options)?;
-        packages.set_caches(&self.caches);
         let source = (self.source(), self.layout.as_ref());
-        requested(paths, source, Some(&mut packages))
+        requested(paths, source, Some(&mut self.packages(names)?))
     }
 
     /// Returns the texts of the paths, or of files in paths, that the user wants.
@@ -88,11 +85,15 @@ impl OpenSource {
         paths: &PathArgs,
         names: &NameArgs,
     ) -> anyhow::Result<Vec<String>> {
+        let source = (self.source(), self.layout.as_ref());
+        requested_texts(paths, source, Some(&mut self.packages(names)?))
+    }
+
+    fn packages<'a>(&'a self, names: &'a NameArgs) -> anyhow::Result<PackageNames<'a>> {
         let options = (Some(self.source().store_dir()), self.refreshes);
         let mut packages = PackageNames::new(&self.settings, names, options)?;
         packages.set_caches(&self.caches);
-        let source = (self.source(), self.layout.as_ref());
-        requested_texts(paths, source, Some(&mut packages))
+        Ok(packages)
     }
 
     /// The directories of a local store.

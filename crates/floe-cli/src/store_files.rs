@@ -5,8 +5,7 @@ use floe_format::nar::layout::{FoundNode, Node};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_transfer::{PathSpec, Source};
 
-use crate::args::PathArgs;
-use crate::args::QueryArgs;
+use crate::args::{PathArgs, QueryArgs};
 use crate::messages::escaped;
 use crate::requested_paths::OpenSource;
 

@@ -12,18 +12,7 @@ impl Body {
     ///
     /// Errors: those of the body.
     pub fn read_to_end(self, url: &str, len_max: usize) -> Result<Vec<u8>, Error> {
-        let mut reader = UnhashedBody::new(self, url, u64::MAX);
-        let mut contents = Vec::new();
-        while contents.len() < len_max {
-            let chunk = reader.next_bytes()?;
-            let len = chunk.len().min(len_max - contents.len());
-            if len == 0 {
-                break;
-            }
-            contents.extend_from_slice(&chunk[..len]);
-            reader.consume(len);
-        }
-        Ok(contents)
+        UnhashedBody::new(self, url, u64::MAX).read_up_to(len_max)
     }
 
     /// Waits for the first bytes, and returns a reader of the body that fails after `len_max`
@@ -41,16 +30,7 @@ impl Body {
     /// Errors: those of the body before these bytes. A shorter body is none.
     pub fn split_at(self, url: &str, len: usize) -> Result<(Vec<u8>, Body), Error> {
         let mut reader = UnhashedBody::new(self, url, u64::MAX);
-        let mut first = Vec::new();
-        while first.len() < len {
-            let chunk = reader.next_bytes()?;
-            let len = chunk.len().min(len - first.len());
-            if len == 0 {
-                break;
-            }
-            first.extend_from_slice(&chunk[..len]);
-            reader.consume(len);
-        }
+        let first = reader.read_up_to(len)?;
         let UnhashedBody { body, current, .. } = reader;
         let rest = RestOfBody {
             first: (!current.is_empty()).then_some(current),
@@ -155,6 +135,21 @@ impl UnhashedBody {
             self.len_left = left.ok_or_else(too_long)?;
         }
         Ok(&self.current)
+    }
+
+    /// Returns the next `len` bytes, or all that are left.
+    fn read_up_to(&mut self, len: usize) -> Result<Vec<u8>, Error> {
+        let mut contents = Vec::new();
+        while contents.len() < len {
+            let chunk = self.next_bytes()?;
+            let chunk_len = chunk.len().min(len - contents.len());
+            if chunk_len == 0 {
+                break;
+            }
+            contents.extend_from_slice(&chunk[..chunk_len]);
+            self.consume(chunk_len);
+        }
+        Ok(contents)
     }
 
     /// Returns the error that ended the body, if there is one.

@@ -119,8 +119,9 @@ enum QueriedPath {
 }
 
 impl ClosureQuery<'_> {
-    /// Queries a path, unless its hash part was queried before. Then the path must have the name
-    /// that the source gives it.
+    /// Queries a path. If its hash part was queried before, only compares the names.
+    ///
+    /// Errors: [`Error::WrongName`] if the source has another name for the path.
     fn add(&mut self, spec: PathSpec, policy: CachePolicy) -> Result<(), Error> {
         match self.paths.entry(spec.hash_part()) {
             Entry::Vacant(entry) => {

@@ -19,7 +19,8 @@ impl dyn Source + '_ {
     /// Reads the NAR that a narinfo of this source describes, until `visit` breaks. Does not verify
     /// it: what `visit` sees is only a hint.
     ///
-    /// Errors: those of the source; [`Error::Fetch`] and [`Error::Decode`] for another format.
+    /// Errors: those of the source; [`Error::InvalidNar`]; [`Error::Decode`] for a body that cannot
+    /// be decompressed.
     pub fn scan_nar(&self, narinfo: &NarInfo, visit: &mut VisitNar<'_>) -> Result<(), Error> {
         let invalid = |error: NarError| Error::InvalidNar {
             path: narinfo.info.path.clone(),
