@@ -100,12 +100,12 @@ mod tests {
     #[test]
     fn line_that_is_no_path_is_named_with_its_number() {
         let hash = "0".repeat(32);
-        let good = format!("/nix/store/{hash}-x\n{hash}\n{hash}-x\n./result\n");
-        assert_eq!(read_all(good.as_bytes()).unwrap().len(), 4);
+        let good = format!("/nix/store/{hash}-x\n{hash}\n{hash}-x\n{hash}-x.drv^out\n./result\n");
+        assert_eq!(read_all(good.as_bytes()).unwrap().len(), 5);
         for bad in ["# a comment", "#/nix/store", ".links", "absent-file"] {
             let error = read_all(format!("{good}{bad}\n").as_bytes()).unwrap_err();
             let error = error.to_string();
-            assert!(error.contains("line 5") && error.contains(bad), "{error}");
+            assert!(error.contains("line 6") && error.contains(bad), "{error}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `LiveStore`, which serves a store while Nix writes to it.
 
-mod realisations;
+pub(crate) mod realisations;
 mod unprivileged_readers;
 
 use std::fs;

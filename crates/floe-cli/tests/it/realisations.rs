@@ -11,26 +11,9 @@ use std::process::{Command, Stdio};
 
 use floe_testkit::{Nix, Scratch, nixes, run, s3_server, scratch, wait_until};
 
+use crate::live_store::realisations::EXPRESSION;
 use crate::server_process::ServerProcess;
 use crate::support::floe;
-
-/// A derivation with two outputs, one of which refers to the output of another derivation.
-const EXPRESSION: &str = r#"
-let
-  make = attributes: derivation ({
-    system = builtins.currentSystem;
-    builder = "/bin/sh";
-    __contentAddressed = true;
-    outputHashMode = "recursive";
-    outputHashAlgo = "sha256";
-  } // attributes);
-  tool = make { name = "tool"; args = [ "-c" "echo tool > $out" ]; };
-in make {
-  name = "product";
-  outputs = [ "out" "doc" ];
-  args = [ "-c" "echo ${tool} > $out; echo doc > $doc" ];
-}
-"#;
 
 /// A store directory, and the store that is there at the moment.
 struct Place<'a> {

@@ -11,7 +11,7 @@ use floe_testkit::{Nix, nixes, run, scratch};
 use super::{NixStore, TIMEOUT};
 
 /// A derivation with two outputs and one dependency.
-const EXPRESSION: &str = r#"
+pub(crate) const EXPRESSION: &str = r#"
 let
   make = attributes: derivation ({
     system = builtins.currentSystem;

@@ -84,6 +84,14 @@ fn server(scratch: &Path, compression: &str) -> Option<(FaultServer, String)> {
     Some((server, corpus.root))
 }
 
+/// Serves a cache with listings, and returns a file in it with its contents.
+fn served_file(scratch: &Path) -> Option<(FaultServer, String, Vec<u8>)> {
+    let (server, root) = server(scratch, "none")?;
+    let file = format!("{root}/usr/bin/jq");
+    let contents = fs::read(super::in_store(&corpus("jq")?, &file)).unwrap();
+    Some((server, file, contents))
+}
+
 #[test]
 fn only_the_listing_and_the_part_of_the_file_are_fetched() {
     let scratch = tempfile::tempdir().unwrap();
@@ -110,14 +118,11 @@ fn only_the_listing_and_the_part_of_the_file_are_fetched() {
 }
 
 #[test]
-fn servers_without_ranges_and_broken_transfers_give_the_same_contents() {
-    let Some(corpus) = corpus("jq") else { return };
+fn contents_are_the_same_without_ranges_and_after_breaks() {
     let scratch = tempfile::tempdir().unwrap();
-    let Some((server, root)) = server(scratch.path(), "none") else {
+    let Some((server, file, expected)) = served_file(scratch.path()) else {
         return;
     };
-    let file = format!("{root}/usr/bin/jq");
-    let expected = fs::read(super::in_store(&corpus, &file)).unwrap();
     let faults = [
         (Fault::IgnoredRange, 1),
         (Fault::PartialRange(1000), usize::MAX),
@@ -143,13 +148,10 @@ fn servers_without_ranges_and_broken_transfers_give_the_same_contents() {
 
 #[test]
 fn whole_nar_is_read_if_the_server_sends_another_part() {
-    let Some(corpus) = corpus("jq") else { return };
     let scratch = tempfile::tempdir().unwrap();
-    let Some((server, root)) = server(scratch.path(), "none") else {
+    let Some((server, file, expected)) = served_file(scratch.path()) else {
         return;
     };
-    let file = format!("{root}/usr/bin/jq");
-    let expected = fs::read(super::in_store(&corpus, &file)).unwrap();
     server.fail(".nar", Fault::OtherRange);
     let found = run(&mut from(&["cat", &file], &server.url())).expect(0);
     let found = found.stderr_contains("reading the NAR instead of the listing");
