@@ -35,6 +35,7 @@ mod pages;
 pub(crate) mod pin;
 pub(crate) mod profile;
 pub(crate) mod push;
+pub(crate) mod rebuild_db;
 pub(crate) mod restore;
 pub(crate) mod roots;
 pub(crate) mod run;
@@ -111,6 +112,8 @@ pub(crate) enum Command {
     Optimise(optimise::args::OptimiseArgs),
     /// Check a store: contents against hashes, and the database against the disk
     Verify(verify::args::VerifyArgs),
+    /// Make the database of a store new from the paths on disk
+    RebuildDb(rebuild_db::args::RebuildDbArgs),
     /// Show the metadata of paths in a store or binary cache
     #[command(disable_help_flag = true)]
     Info(info::args::InfoArgs),
@@ -222,6 +225,7 @@ impl Cli {
             Command::Delete(args) => delete::run(&args),
             Command::Optimise(args) => optimise::run(&args),
             Command::Verify(args) => verify::run(args),
+            Command::RebuildDb(args) => rebuild_db::run(&args),
             Command::Info(args) => info::run(args),
             Command::Du(args) => du::run(&args),
             Command::Tree(args) => tree::run(&args),
@@ -311,6 +315,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     delete::page::PAGES,
     optimise::page::PAGES,
     verify::page::PAGES,
+    rebuild_db::page::PAGES,
     info::page::PAGES,
     du::page::PAGES,
     tree::page::PAGES,

@@ -9,7 +9,8 @@ pub(crate) const EXIT_CODES: [(u8, &str); 7] = [
     (2, "the command line or the configuration is invalid"),
     (
         3,
-        "untrusted or corrupt: a signature, hash, size or format; a problem that verify found",
+        "untrusted or corrupt: a signature, hash, size or format; a problem that verify or \
+         rebuild-db found",
     ),
     (
         4,

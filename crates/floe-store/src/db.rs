@@ -19,7 +19,9 @@ mod path_row;
 mod read;
 mod readers;
 mod realisations;
+mod rebuilt_rows;
 mod repair_rows;
+mod salvage;
 mod tables;
 mod vacuum;
 mod write;
@@ -29,6 +31,7 @@ pub(crate) use closure_rows::{ClosureRow, ClosureRows};
 pub use damaged_rows::{DamagedRow, Table};
 pub(crate) use lock_directory::remove_stale_lock_directory;
 pub(crate) use open::AccessMode;
+pub(crate) use readers::find_users;
 pub(crate) use tables::{MissingTables, has_no_trees};
 pub use vacuum::DatabaseSpace;
 pub(crate) use write::Registration;
@@ -89,8 +92,7 @@ impl Database {
         layout: &StoreLayout,
         options: &DatabaseOptions,
     ) -> Result<Database, StoreError> {
-        let schema_file = layout.database_dir().join("schema");
-        let is_new = !check_schema(&schema_file)?;
+        let is_new = !check_schema(layout)?;
         let file = layout.database_dir().join("db.sqlite");
         if is_new {
             // SQLite would let the umask decide which users may read the database and its log.
@@ -104,21 +106,7 @@ impl Database {
             make_tables(layout, &connection, &file, is_new, options)?;
         }
         if is_new {
-            // The rename makes the schema file appear complete. A process that finds an empty file
-            // would not know the schema. Several writers may create the same store at once, also
-            // within this process, so each uses a temporary name of its own.
-            let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-            let name = format!("schema-{}-{number}", std::process::id());
-            let temporary = schema_file.with_file_name(name);
-            let written = write_schema(&temporary).io_context("write", &temporary);
-            let written = written.and_then(|()| {
-                fs::rename(&temporary, &schema_file).io_context("write", &schema_file)
-            });
-            if written.is_err() {
-                // The first error is the one to report.
-                let _: io::Result<()> = fs::remove_file(&temporary);
-            }
-            written?;
+            write_schema(layout)?;
         }
         let database = Database {
             connection,
@@ -150,7 +138,7 @@ impl Database {
                 database: file,
             });
         }
-        check_schema(&layout.database_dir().join("schema"))?;
+        check_schema(layout)?;
         let opened = open::for_reading(&file, policy).or_else(|error| {
             // A crash has left a journal that only a writer may roll back.
             if is_read_only(&error) && recover_unused(layout, &file) {
@@ -291,9 +279,29 @@ fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// Writes the schema file. The rename makes it appear complete: a process that finds an empty file
+/// would not know the schema. Several writers may create the same store at once, also within this
+/// process, so each uses a temporary name of its own.
+pub(crate) fn write_schema(layout: &StoreLayout) -> Result<(), StoreError> {
+    let file = schema_file(layout);
+    let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let temporary = file.with_file_name(format!("schema-{}-{number}", std::process::id()));
+    let written = write_schema_to(&temporary).io_context("write", &temporary);
+    let written = written.and_then(|()| fs::rename(&temporary, &file).io_context("write", &file));
+    if written.is_err() {
+        // The first error is the one to report.
+        let _: io::Result<()> = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn schema_file(layout: &StoreLayout) -> PathBuf {
+    layout.database_dir().join("schema")
+}
+
 /// Writes a schema file that all users may read. Nix refuses a store whose schema file a power cut
 /// has emptied, so the file is on disk when the function returns.
-fn write_schema(file: &Path) -> io::Result<()> {
+fn write_schema_to(file: &Path) -> io::Result<()> {
     WrittenFile::create(file, WORLD_READABLE)?.complete(|new| {
         new.set_mode(WORLD_READABLE.as_raw_mode())?;
         new.write_all(b"10")?;
@@ -305,13 +313,14 @@ fn write_schema(file: &Path) -> io::Result<()> {
 const WORLD_READABLE: Mode = Mode::from_raw_mode(0o644);
 
 /// Whether the schema file exists. Errors: its contents are not `10`.
-fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
-    match fs::read_to_string(schema_file) {
+pub(crate) fn check_schema(layout: &StoreLayout) -> Result<bool, StoreError> {
+    let schema_file = schema_file(layout);
+    match fs::read_to_string(&schema_file) {
         Ok(text) if text.trim() == "10" => Ok(true),
         // An empty file remains if the disk was full when the store was created.
         Ok(text) if text.is_empty() => Ok(false),
         Ok(text) => Err(StoreError::Schema {
-            path: schema_file.to_path_buf(),
+            path: schema_file,
             found: text.trim().into(),
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

@@ -1,11 +1,11 @@
 //! The errors of this crate, with the affected path as data.
 
 mod advice;
+mod database_reader;
 mod io_context;
 mod realisation_refusal;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -22,6 +22,8 @@ use advice::{
     advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, describe_absent,
     describe_no_generation, describe_non_profile, join_paths,
 };
+pub use database_reader::DatabaseReader;
+use database_reader::describe_users;
 pub(crate) use io_context::IoContext;
 pub use realisation_refusal::RealisationRefusal;
 
@@ -91,18 +93,31 @@ pub enum StoreError {
         /// The database that would have to be there.
         database: PathBuf,
     },
+    /// There are no paths from which a database could be made.
+    #[error("cannot rebuild the database of {0}: no store paths are there; try another --root")]
+    NoTrees(PathBuf),
+    /// The store must not be open elsewhere.
+    #[error(
+        "cannot rebuild the database of {store}: {}",
+        describe_users(processes)
+    )]
+    StoreInUse {
+        /// The store directory.
+        store: PathBuf,
+        /// The programs, as far as this user sees them.
+        processes: Vec<DatabaseReader>,
+    },
     /// The database has no tables.
     #[error(
         "cannot use the database {database}: it has no tables, because it was emptied or its \
-         creation was interrupted; try restoring it from a backup, or floe verify --repair, which \
-         makes the tables and loses what was registered"
+         creation was interrupted; try floe rebuild-db, which registers the paths that are on disk"
     )]
     NoTables {
         /// The database.
         database: PathBuf,
     },
     /// The database has tables, but not those of Nix.
-    #[error("cannot use the database {0}: it belongs to another program; try restoring a backup")]
+    #[error("cannot use the database {0}: it belongs to another program; try floe rebuild-db")]
     ForeignDatabase(PathBuf),
     /// The database has a schema that this crate does not know.
     #[error(
@@ -339,21 +354,6 @@ pub enum StoreError {
         /// Why not.
         source: ContentAddressError,
     },
-}
-
-/// A process that reads the database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseReader {
-    /// The number of the process.
-    pub process: u32,
-    /// The name of its program.
-    pub name: String,
-}
-
-impl fmt::Display for DatabaseReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({})", self.process, self.name)
-    }
 }
 
 impl StoreError {

@@ -52,4 +52,6 @@ pub use roots::{
     IndirectGcRoot, Profile, ProgramRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
     TempRoots, Unreadable, canon_path,
 };
-pub use write::{ExistingTrees, RegisterOutcome, StagedPath, StoreWriter};
+pub use write::{
+    ExistingTrees, RebuiltDatabase, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter,
+};

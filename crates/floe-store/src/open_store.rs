@@ -32,7 +32,8 @@ use crate::disk::{Directory, StoreLayout};
 use crate::error::{IoContext as _, StoreError};
 use crate::locks::{LockWait, open_lock_file};
 use crate::options::WriteOptions;
-use new_store::{create_directories, lock_store};
+pub(crate) use new_store::create_directories;
+use new_store::lock_store;
 
 /// A store with its open database. Several threads may share it.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! link. Neither the contents of a NAR nor another process that changes the tree can therefore lead
 //! outside the tree.
 
+mod canonicalise;
 pub(crate) mod dump;
 pub(crate) mod links;
 mod optimise;
@@ -16,6 +17,7 @@ mod sync;
 pub(crate) mod temporary_tree;
 pub(crate) mod unpack;
 
+pub(crate) use canonicalise::canonicalise;
 pub(crate) use dump::hash_tree;
 pub use dump::{CHUNK_LEN, dump_path, list_tree};
 pub(crate) use optimise::{LinkedTree, TreeOptimiser};

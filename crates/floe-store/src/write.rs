@@ -3,6 +3,7 @@
 mod add_to_store;
 mod crash_recovery;
 mod derivation_checks;
+mod rebuild;
 mod recovered_trees;
 mod register;
 mod register_existing;
@@ -12,6 +13,7 @@ mod sync_record;
 mod writer;
 
 pub(crate) use crash_recovery::Recovery;
+pub use rebuild::{RebuiltDatabase, StoreRebuild};
 pub use register::{RegisterOutcome, StagedPath};
 pub use register_existing::ExistingTrees;
 pub use writer::StoreWriter;

@@ -62,6 +62,7 @@ mod proxy;
 mod push;
 mod readme;
 mod realisations;
+mod rebuild_db;
 mod refused_copy;
 mod remote_stores;
 mod resume;

@@ -20,8 +20,8 @@ pub(super) fn find_readers(file: &Path) -> Vec<DatabaseReader> {
     if readers.is_empty() { users } else { readers }
 }
 
-/// Returns the other processes that have the database open, as far as this user sees them.
-fn find_users(file: &Path) -> Vec<DatabaseReader> {
+/// Returns the other processes that have a file open, as far as this user sees them.
+pub(crate) fn find_users(file: &Path) -> Vec<DatabaseReader> {
     let identity = |path: &Path| {
         let found = fs::metadata(path).ok()?;
         Some((found.dev(), found.ino()))

@@ -70,7 +70,7 @@ impl Database {
         Ok(is_complete)
     }
 
-    fn try_replace(
+    pub(super) fn try_replace(
         &self,
         transaction: &Connection,
         registration: &Registration<'_>,

@@ -214,7 +214,7 @@ pub(crate) struct Registration<'a> {
     pub(crate) outputs: Vec<(String, StorePath)>,
 }
 
-fn insert_path(
+pub(super) fn insert_path(
     connection: &Connection,
     registration: &Registration<'_>,
     print: &dyn Fn(&StorePath) -> String,

@@ -110,6 +110,9 @@ pub(super) fn advice_on_database(action: &str, error: &rusqlite::Error) -> &'sta
         Some(ErrorCode::DiskFull) => {
             "; try floe gc, or making room in another way (see `df -h` and `df -i`)"
         }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            "; try floe rebuild-db, which makes a new one from the paths on disk"
+        }
         _ => "",
     }
 }

@@ -23,7 +23,7 @@ use crate::locks::{LockWait, open_lock_file, try_lock};
 
 /// Creates Nix's directories with Nix's modes, whatever the umask. Returns those that did not
 /// exist, parents first.
-pub(super) fn create_directories(layout: &StoreLayout) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) fn create_directories(layout: &StoreLayout) -> Result<Vec<PathBuf>, StoreError> {
     let mut created = Vec::new();
     create_with_parents(&layout.real_store_dir, &mut created)?;
     create_with_parents(&layout.links_dir(), &mut created)?;

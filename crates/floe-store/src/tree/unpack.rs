@@ -402,7 +402,7 @@ pub(super) fn seal_directory(directory: &OwnedFd) -> Result<(), Errno> {
     set_canonical_times(directory)
 }
 
-fn set_canonical_times(file: &impl AsFd) -> Result<(), Errno> {
+pub(super) fn set_canonical_times(file: &impl AsFd) -> Result<(), Errno> {
     futimens(file, &CANONICAL_TIMES)
 }
 
@@ -416,7 +416,7 @@ fn strip_acls(file: &impl AsFd) {
 
 /// The times of store files: Nix sets each modification time to one second after the epoch and
 /// leaves access times unchanged.
-const CANONICAL_TIMES: Timestamps = Timestamps {
+pub(super) const CANONICAL_TIMES: Timestamps = Timestamps {
     last_access: Timespec {
         tv_sec: 0,
         tv_nsec: UTIME_OMIT,

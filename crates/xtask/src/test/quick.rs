@@ -106,6 +106,10 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ("profile", "profiles::generations_equal_those_of_nix_env"),
     ("push", "push::closure_in_bucket_is_signed_and_complete"),
     (
+        "rebuild_db",
+        "rebuild_db::bare_copy_of_a_store_becomes_one_that_nix_accepts",
+    ),
+    (
         "restore",
         "store_files::nars_are_those_of_nix_and_unpack_to_the_same_tree",
     ),

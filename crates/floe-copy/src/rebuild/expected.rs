@@ -1,0 +1,147 @@
+//! The contents that caches state for the paths of a store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+
+use floe_format::{NarInfo, PathInfo, StorePath};
+use floe_transfer::{CANCEL_POLL, CachePolicy, Error, PathSpec, QUERIES_MAX, Source};
+
+use super::{Origin, Rebuild};
+
+/// The contents that a path should have.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    pub(super) info: PathInfo,
+    pub(super) origin: Origin,
+    /// Whether only its content address makes the path trusted.
+    pub(super) relies_on_content_address: bool,
+}
+
+/// Finds narinfos of paths in caches.
+pub(super) struct Lookup<'a> {
+    rebuild: &'a Rebuild<'a>,
+    /// How many of the caches were asked for a path.
+    asked: BTreeMap<StorePath, usize>,
+    /// Trusted narinfos that were not wanted.
+    pub(super) stated: BTreeMap<StorePath, Expected>,
+    /// The keys of signatures that are not trusted.
+    pub(super) signers: BTreeMap<StorePath, BTreeSet<String>>,
+    /// The first error of each cache.
+    pub(super) failures: Vec<Error>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(super) fn new(rebuild: &'a Rebuild<'a>) -> Lookup<'a> {
+        Lookup {
+            rebuild,
+            asked: BTreeMap::new(),
+            stated: BTreeMap::new(),
+            signers: BTreeMap::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Asks one cache after the other for each path, until one has a trusted narinfo that is
+    /// wanted. A cache is asked once for each path, also by later calls.
+    ///
+    /// Errors: [`Error::Cancelled`].
+    pub(super) fn find(
+        &mut self,
+        paths: &[StorePath],
+        is_wanted: &dyn Fn(&Expected) -> bool,
+    ) -> Result<BTreeMap<StorePath, Expected>, Error> {
+        let mut found = BTreeMap::new();
+        for (index, source) in self.rebuild.sources.list.iter().enumerate() {
+            let was_asked =
+                |path: &StorePath| self.asked.get(path).is_some_and(|count| *count > index);
+            let unknown = paths
+                .iter()
+                .filter(|it| !found.contains_key(*it) && !was_asked(it));
+            let unknown: Vec<StorePath> = unknown.cloned().collect();
+            for path in &unknown {
+                self.asked.insert(path.clone(), index + 1);
+            }
+            for narinfo in self.query(&**source, &unknown)? {
+                let Some(expected) = self.trusted(&**source, narinfo) else {
+                    continue;
+                };
+                let path = expected.info.path.clone();
+                if is_wanted(&expected) {
+                    found.insert(path, expected);
+                } else {
+                    self.stated.entry(path).or_insert(expected);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Queries a cache for paths, with up to [`QUERIES_MAX`] queries in flight. Records its first
+    /// error.
+    fn query(&mut self, source: &dyn Source, paths: &[StorePath]) -> Result<Vec<NarInfo>, Error> {
+        let (sender, replies) = channel();
+        let (mut narinfos, mut pending, mut has_failed) = (Vec::new(), 0, false);
+        let mut unsent = paths.iter();
+        loop {
+            while pending < QUERIES_MAX
+                && let Some(path) = unsent.next()
+            {
+                pending += 1;
+                let sender = sender.clone();
+                let reply = Box::new(move |result| {
+                    // The receiver is gone only after an error.
+                    let _: Result<(), _> = sender.send(result);
+                });
+                source.query(&PathSpec::Path(path.clone()), CachePolicy::Bypass, reply);
+            }
+            if pending == 0 {
+                return Ok(narinfos);
+            }
+            match replies.recv_timeout(CANCEL_POLL) {
+                Ok(Ok(reply)) => narinfos.extend(reply.narinfo),
+                Ok(Err(error)) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        self.failures.push(error);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if !self.rebuild.options.cancel.is_raised() => {
+                    continue;
+                }
+                Err(_) => return Err(Error::Cancelled),
+            }
+            pending -= 1;
+        }
+    }
+
+    /// Returns what a narinfo states, if it is trusted. Records its keys otherwise.
+    fn trusted(&mut self, source: &dyn Source, narinfo: NarInfo) -> Option<Expected> {
+        let options = self.rebuild.options;
+        let dir = &self.rebuild.store.layout().store_dir;
+        let mut info = narinfo.info;
+        // A cache may know another path by the same hash part.
+        let has_tree = self.rebuild.store.trees().binary_search(&info.path).is_ok();
+        let has_address = info.matches_content_address(dir);
+        if !source.is_for(dir) || !has_tree || has_address == Some(false) {
+            return None;
+        }
+        let is_signed = !options.check_signatures || info.is_signed_by(dir, &options.trusted_keys);
+        if !is_signed && has_address != Some(true) {
+            let keys = info.signatures.iter().map(|it| it.key_name().to_owned());
+            self.signers
+                .entry(info.path.clone())
+                .or_default()
+                .extend(keys);
+            return None;
+        }
+        info.drop_junk_signatures(dir, &options.trusted_keys);
+        Some(Expected {
+            info: PathInfo {
+                registration_time: None,
+                ultimate: false,
+                ..info
+            },
+            origin: Origin::Cache(source.name()),
+            relies_on_content_address: !is_signed,
+        })
+    }
+}
