@@ -131,11 +131,11 @@ impl Shared {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let from_disk_cache =
-                matches!(&found, Ok(Found::Object(object)) if object.from_disk_cache);
+            let is_remembered =
+                matches!(&found, Ok(Found::Object(object)) if object.remembered_at.is_some());
             match shared.parse_info(found) {
                 // The disk cache may be damaged, or a newer floe may have written it.
-                Err(_) if from_disk_cache => shared.fetch_info(CachePolicy::Bypass, opened),
+                Err(_) if is_remembered => shared.fetch_info(CachePolicy::Bypass, opened),
                 info => {
                     shared.set_info(info.map_err(Arc::new));
                     opened();
@@ -210,12 +210,10 @@ impl Shared {
     fn reply(self: &Arc<Shared>, query: Query, found: GetResult) {
         let object = match found {
             Ok(Found::Object(object)) => object,
-            Ok(Found::Missing {
-                from_disk_cache, ..
-            }) => {
+            Ok(Found::Missing { remembered_at, .. }) => {
                 return (query.reply)(Ok(NarInfoReply {
                     narinfo: None,
-                    from_disk_cache,
+                    remembered_at,
                 }));
             }
             Err(error) => return (query.reply)(Err(error)),
@@ -223,13 +221,13 @@ impl Shared {
         let parsed = self.parse_narinfo(&query.name, &object.contents);
         match parsed {
             // The disk cache may be damaged: the cache itself is queried.
-            Err(_) if object.from_disk_cache => self.send(Query {
+            Err(_) if object.remembered_at.is_some() => self.send(Query {
                 policy: CachePolicy::Bypass,
                 ..query
             }),
             parsed => (query.reply)(parsed.map(|narinfo| NarInfoReply {
                 narinfo: Some(narinfo),
-                from_disk_cache: object.from_disk_cache,
+                remembered_at: object.remembered_at,
             })),
         }
     }

@@ -110,11 +110,11 @@ impl NarInfoDiskCache {
             Some(contents) => Found::Object(SmallObject {
                 contents,
                 uses_http2,
-                from_disk_cache: true,
+                remembered_at: Some(time_of(replied_at)),
             }),
             None => Found::Missing {
                 reason: "it is not there".into(),
-                from_disk_cache: true,
+                remembered_at: Some(time_of(replied_at)),
             },
         };
         is_fresh(replied_at, ttl).then_some(found)
@@ -229,6 +229,11 @@ fn is_fresh(replied_at: i64, ttl: Duration) -> bool {
     (replied_at..replied_at.saturating_add(seconds(ttl))).contains(&now())
 }
 
+fn time_of(seconds: i64) -> SystemTime {
+    let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}
+
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, seconds)
@@ -270,14 +275,24 @@ mod tests {
         Found::Object(SmallObject {
             contents: contents.to_vec(),
             uses_http2,
-            from_disk_cache: true,
+            remembered_at: None,
         })
+    }
+
+    /// Returns what is remembered, without the time, which is that of the test.
+    fn find(cache: &NarInfoDiskCache, url: &str, name: &str) -> Option<Found> {
+        let mut found = cache.find(url, name)?;
+        let (Found::Object(SmallObject { remembered_at, .. })
+        | Found::Missing { remembered_at, .. }) = &mut found;
+        let elapsed = remembered_at.take().unwrap().elapsed().unwrap();
+        assert!(elapsed < Duration::from_secs(600), "{elapsed:?}");
+        Some(found)
     }
 
     fn missing() -> Found {
         Found::Missing {
             reason: "it is not there".into(),
-            from_disk_cache: true,
+            remembered_at: None,
         }
     }
 
@@ -296,20 +311,20 @@ mod tests {
         drop(first);
         let again = NarInfoDiskCache::open(&options).unwrap();
         let narinfo = object(b"StorePath: x", false);
-        assert_eq!(again.find(URL, PART), Some(narinfo.clone()));
-        assert_eq!(again.find(URL, "absent"), Some(missing()));
-        assert_eq!(again.find(URL, "other"), None);
-        assert_eq!(again.find("https://other", PART), None);
+        assert_eq!(find(&again, URL, PART), Some(narinfo.clone()));
+        assert_eq!(find(&again, URL, "absent"), Some(missing()));
+        assert_eq!(find(&again, URL, "other"), None);
+        assert_eq!(find(&again, "https://other", PART), None);
         let info = object(b"StoreDir: /nix/store", true);
-        assert_eq!(again.find(URL, CACHE_INFO), Some(info));
+        assert_eq!(find(&again, URL, CACHE_INFO), Some(info));
         drop(again);
 
         options.negative_ttl = Duration::ZERO;
         let without_negative_ttl = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(without_negative_ttl.find(URL, "absent"), None);
-        assert_eq!(without_negative_ttl.find(URL, PART), Some(narinfo));
+        assert_eq!(find(&without_negative_ttl, URL, "absent"), None);
+        assert_eq!(find(&without_negative_ttl, URL, PART), Some(narinfo));
         without_negative_ttl.remove(URL, PART);
-        assert_eq!(without_negative_ttl.find(URL, PART), None);
+        assert_eq!(find(&without_negative_ttl, URL, PART), None);
         drop(without_negative_ttl);
 
         options.meta_ttl = Duration::ZERO;
@@ -331,8 +346,8 @@ mod tests {
         let set = |time: i64| {
             let sql = format!("update objects set answered = {time}");
             cache.inner.lock().connection.execute_batch(&sql).unwrap();
-            let narinfo = cache.find(URL, PART);
-            (cache.find(URL, CACHE_INFO).is_some(), narinfo.is_some())
+            let narinfo = find(&cache, URL, PART);
+            (find(&cache, URL, CACHE_INFO).is_some(), narinfo.is_some())
         };
         assert_eq!(set(now()), (true, true));
         assert_eq!(set(now() + seconds(DAY)), (false, false));
@@ -352,7 +367,7 @@ mod tests {
         anew.insert(URL, PART, &object(b"text", false));
         drop(anew);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(again.find(URL, PART), Some(object(b"text", false)));
+        assert_eq!(find(&again, URL, PART), Some(object(b"text", false)));
         options.file = directory.path().join("deep/narinfos.sqlite/below/a/file");
         assert!(NarInfoDiskCache::open(&options).is_none());
     }
@@ -376,8 +391,8 @@ mod tests {
         anew.insert(URL, PART, &object(b"text", false));
         drop(anew);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(again.find(URL, PART), Some(object(b"text", false)));
-        assert_eq!(again.find(URL, "part 1"), None);
+        assert_eq!(find(&again, URL, PART), Some(object(b"text", false)));
+        assert_eq!(find(&again, URL, "part 1"), None);
     }
 
     #[test]
@@ -395,7 +410,7 @@ mod tests {
         holder.execute_batch("commit").unwrap();
         drop(holder);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(again.find(URL, PART), Some(object(b"text", false)));
+        assert_eq!(find(&again, URL, PART), Some(object(b"text", false)));
     }
 
     /// The page size of SQLite, in bytes.

@@ -16,6 +16,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
 
@@ -267,8 +268,8 @@ pub enum Found {
     Missing {
         /// The reason, such as `it is not there`.
         reason: Cow<'static, str>,
-        /// Whether the reply comes from the narinfo disk cache.
-        from_disk_cache: bool,
+        /// When the storage replied, if the reply comes from the narinfo disk cache.
+        remembered_at: Option<SystemTime>,
     },
 }
 
@@ -277,7 +278,7 @@ impl Found {
     pub fn missing(reason: impl Into<Cow<'static, str>>) -> Found {
         Found::Missing {
             reason: reason.into(),
-            from_disk_cache: false,
+            remembered_at: None,
         }
     }
 
@@ -297,8 +298,8 @@ pub struct SmallObject {
     pub contents: Vec<u8>,
     /// Whether the storage replied over HTTP/2, which carries many queries on one connection.
     pub uses_http2: bool,
-    /// Whether the reply comes from the narinfo disk cache.
-    pub from_disk_cache: bool,
+    /// When the storage replied, if the reply comes from the narinfo disk cache.
+    pub remembered_at: Option<SystemTime>,
 }
 
 /// How many queries a cache wants at once.

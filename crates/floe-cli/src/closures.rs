@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use floe_format::{HashPart, StoreDir, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath, sum_of_sizes};
 use floe_transfer::PathSpec;
 
 use crate::args::{PathArgs, QueryArgs};
@@ -86,7 +86,7 @@ impl Closures {
     pub(crate) fn size<'a>(&self, paths: impl IntoIterator<Item = &'a StorePath>) -> u64 {
         let sizes = paths.into_iter().map(|path| self.nar_size(path));
         // A cache may declare any sizes.
-        sizes.fold(0, u64::saturating_add)
+        sum_of_sizes(sizes)
     }
 
     /// The references of a path, by name, with itself if it refers to itself.

@@ -31,6 +31,8 @@ pub struct Setting<T> {
     default: T,
     /// The origin of the value, and those of what was appended to it.
     origins: Vec<Origin>,
+    /// The number of words before each part that was appended.
+    appended_at: Vec<usize>,
 }
 
 impl<T: Clone> Setting<T> {
@@ -40,6 +42,7 @@ impl<T: Clone> Setting<T> {
             value: default.clone(),
             default,
             origins: vec![Origin::Default],
+            appended_at: Vec::new(),
         }
     }
 }
@@ -69,6 +72,13 @@ impl<T> Setting<T> {
     pub fn replace(&mut self, value: T, origin: Origin) {
         self.value = value;
         self.origins = vec![origin];
+        self.appended_at.clear();
+    }
+
+    /// Returns the origin of a word of a list.
+    pub fn origin_of_word(&self, index: usize) -> &Origin {
+        let later = self.appended_at.iter().filter(|start| **start <= index);
+        self.origins.get(later.count()).unwrap_or(&Origin::Default)
     }
 }
 
@@ -78,6 +88,7 @@ impl<T> Default for Setting<Option<T>> {
             value: None,
             default: None,
             origins: Vec::new(),
+            appended_at: Vec::new(),
         }
     }
 }
@@ -210,7 +221,9 @@ impl<T: Value> AnySetting for Setting<T> {
     }
 
     fn append(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
-        self.value.append(parse(assignment)?);
+        let more = parse(assignment)?;
+        self.appended_at.push(self.value.word_count());
+        self.value.append(more);
         self.origins.push(assignment.source.clone());
         Ok(())
     }

@@ -47,6 +47,10 @@ pub trait Value: Clone {
     }
     /// Appends another list.
     fn append(&mut self, _more: Self) {}
+    /// Returns the number of words in a list.
+    fn word_count(&self) -> usize {
+        1
+    }
     /// Returns the value as `nix config show --json` prints it.
     fn json(&self) -> Json;
     /// Returns the value as nix.conf would hold it.
@@ -309,6 +313,10 @@ where
 
     fn append(&mut self, more: List<C>) {
         self.0.extend(more.0);
+    }
+
+    fn word_count(&self) -> usize {
+        self.0.clone().into_iter().count()
     }
 
     fn json(&self) -> Json {

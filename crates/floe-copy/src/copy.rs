@@ -22,7 +22,7 @@ mod resolve;
 mod signatures;
 mod summary;
 mod transfer;
-mod trust;
+pub(crate) mod trust;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ use floe_hash::hash_pool::HashPool;
 use commit::WaitingPath;
 use fetch::{Queue, QueueOrder};
 use floe_transfer::{
-    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target,
-    large_prefetch_max,
+    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Space, Target, large_prefetch_max,
 };
 use transfer::Transfer;
+use trust::store_dir_mismatch;
 
 use crate::sources::Sources;
 
@@ -213,15 +213,8 @@ impl ClosureCopy<'_> {
         if self.sources.are_unneeded || sources.iter().any(|source| source.is_for(dir)) {
             return Ok(());
         }
-        Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?))
-    }
-
-    pub(crate) fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
-        Error::StoreDirMismatch {
-            source_name: source.name(),
-            found: source.store_dir().as_str().into(),
-            wanted: self.target.store_dir().as_str().into(),
-        }
+        let first = sources.first().ok_or(Error::NoSources)?;
+        Err(store_dir_mismatch(&**first, self.target.store_dir()))
     }
 
     fn estimate_space(&self, planned_paths: &[Arc<PlannedPath>]) -> Result<Option<Space>, Error> {

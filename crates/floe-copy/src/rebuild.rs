@@ -11,39 +11,35 @@
 //! 5. The rest is registered only on request, and never if trusted metadata states other contents.
 //! 6. A path is left out if one of its references is.
 
+mod addressed;
 mod contents;
 mod expected;
+mod findings;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::num::NonZeroUsize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
-use floe_format::content_address::ContentAddressMethod;
-use floe_format::{ContentAddress, Hash, PathInfo, StorePath, TrustedKeys};
+use floe_format::{PathInfo, Signature, StorePath, sum_of_sizes};
 use floe_store::{Progress, StoreError, StoreRebuild};
-use floe_transfer::{Cancel, Error};
+use floe_transfer::{CopyOptions, Error};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::sources::Sources;
-use contents::{Contents, ReferenceCandidates, Scanned, has_address, hash_modulo, read_tree};
+use contents::{Contents, ReferenceCandidates, read_tree};
 use expected::{Expected, Lookup};
+use findings::Findings;
 pub use report::{LeftOut, LeftOutPath, Origin, RebuildReport};
 
 /// The options of a rebuild.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RebuildOptions {
-    /// The public keys whose signatures are trusted.
-    pub trusted_keys: TrustedKeys,
-    /// Whether the narinfos of caches need a signature or a content address.
-    pub check_signatures: bool,
+    /// The trust in narinfos, the number of paths that are hashed at once, and whether nothing is
+    /// written.
+    pub copy: CopyOptions,
     /// Whether paths without trusted metadata are registered.
     pub accept_unsigned: bool,
-    /// Whether nothing is written.
-    pub dry_run: bool,
-    /// The number of paths that are hashed at once. `None`: chosen for the machine.
-    pub jobs: Option<NonZeroUsize>,
-    /// Raised to stop.
-    pub cancel: Cancel,
 }
 
 /// A rebuild of a database.
@@ -56,13 +52,6 @@ pub struct Rebuild<'a> {
     pub options: &'a RebuildOptions,
     /// Receives the progress of the hashing.
     pub progress: &'a dyn Progress,
-}
-
-/// The decisions about the paths of the store.
-#[derive(Default)]
-struct Findings {
-    accepted: BTreeMap<StorePath, (PathInfo, Origin)>,
-    left_out: BTreeMap<StorePath, LeftOut>,
 }
 
 impl Rebuild<'_> {
@@ -80,29 +69,29 @@ impl Rebuild<'_> {
         let unknown = trees.iter().filter(|path| !expected.contains_key(**path));
         let unknown: Vec<StorePath> = unknown.map(|path| (*path).clone()).collect();
         expected.extend(lookup.find(&unknown, &|_| true)?);
-        let nar_bytes = expected
-            .values()
-            .map(|expected| expected.info.nar_size)
-            .sum();
+        let nar_bytes = sum_of_sizes(expected.values().map(|expected| expected.info.nar_size));
         self.progress.started(trees.len() as u64, nar_bytes);
         let contents = self.read_trees(trees, &expected, self.progress)?;
         let mut others = self.accept_expected(&expected, contents, &mut findings)?;
         self.accept_from_further_caches(&mut lookup, &mut others, &mut findings)?;
         self.accept_addressed(&mut others, &mut findings)?;
         self.decide_rest(others, &expected, &lookup, &mut findings);
-        self.leave_out_invalid_derivations(&mut findings);
-        leave_out_incomplete(&mut findings);
-        if !self.options.dry_run {
+        self.leave_out_invalid_derivations(&mut findings)?;
+        findings.leave_out_incomplete();
+        if !self.options.copy.dry_run {
             self.canonicalise(&mut findings)?;
-            leave_out_incomplete(&mut findings);
+            findings.leave_out_incomplete();
         }
         let failures = lookup.failures;
         self.finish(findings, failures)
     }
 
-    /// Returns what the old database states about a path.
+    /// Returns what the old database states about a path, unless the row contradicts itself.
     fn registered(&self, path: &StorePath) -> Option<(StorePath, Expected)> {
-        let info = self.store.row(path)?.clone();
+        let info = self.store.row(path)?.info.clone();
+        if !self.is_consistent(&info) {
+            return None;
+        }
         let origin = Origin::Database;
         let expected = Expected {
             info,
@@ -110,6 +99,32 @@ impl Rebuild<'_> {
             relies_on_content_address: false,
         };
         Some((path.clone(), expected))
+    }
+
+    /// Whether the references of a row are those of its content address, and those that a trusted
+    /// key has signed.
+    fn is_consistent(&self, info: &PathInfo) -> bool {
+        let dir = &self.store.layout().store_dir;
+        let keys = &self.options.copy.trusted_keys;
+        let is_of_trusted =
+            |signature: &Signature| keys.names().any(|name| name == signature.key_name());
+        let is_signed = info.signatures.iter().any(is_of_trusted) && info.nar_size > 0;
+        info.matches_content_address(dir) != Some(false)
+            && (!is_signed || info.is_signed_by(dir, keys))
+    }
+
+    /// Returns the row of a path with these contents, if the row contradicts itself. The contents
+    /// tell the references then.
+    fn inconsistent_row(&self, path: &StorePath, contents: &Contents) -> Option<PathInfo> {
+        let info = &self.store.row(path)?.info;
+        if info.nar_hash != contents.nar_hash || self.is_consistent(info) {
+            return None;
+        }
+        let is_addressed = info.matches_content_address(&self.store.layout().store_dir);
+        let mut info = self.complete(contents, info.clone());
+        info.signatures.clear();
+        info.ca = info.ca.filter(|_| is_addressed == Some(true));
+        Some(info)
     }
 
     /// Hashes trees. Searches those for references of which nothing is expected, and those whose
@@ -120,8 +135,8 @@ impl Rebuild<'_> {
         expected: &BTreeMap<StorePath, Expected>,
         progress: &dyn Progress,
     ) -> Result<BTreeMap<StorePath, Result<Contents, StoreError>>, Error> {
-        let candidates = ReferenceCandidates::new(self.store.trees());
-        let is_damaged = self.store.damage().is_some();
+        let is_expected = |path: &StorePath| expected.contains_key(path);
+        let candidates = ReferenceCandidates::new(self.store.trees(), &is_expected);
         let read = Mutex::new(BTreeMap::new());
         let len = |path: &StorePath| {
             expected
@@ -130,13 +145,18 @@ impl Rebuild<'_> {
         };
         self.store.for_each_tree(
             paths,
-            self.options.jobs,
+            self.options.copy.jobs,
             progress,
             &len,
             &|path, place, worker| {
                 let expected = expected.get(path);
-                let is_complete =
-                    |expected: &Expected| expected.origin != Origin::Database || !is_damaged;
+                let is_complete = |expected: &Expected| {
+                    expected.origin != Origin::Database
+                        || self
+                            .store
+                            .row(path)
+                            .is_some_and(|row| !row.may_lack_references)
+                };
                 let candidates = (!expected.is_some_and(is_complete)).then_some(&candidates);
                 let addressed = expected.filter(|expected| expected.relies_on_content_address);
                 let contents = read_tree(place, worker, len(path), candidates, addressed);
@@ -159,6 +179,7 @@ impl Rebuild<'_> {
             let mut contents = match contents {
                 Ok(contents) => contents,
                 Err(error) => {
+                    self.check_unreadable(&path, &error)?;
                     findings.left_out.insert(path, LeftOut::Refused(error));
                     continue;
                 }
@@ -166,7 +187,7 @@ impl Rebuild<'_> {
             self.correct_references(&path, &mut contents);
             match expected.get(&path) {
                 Some(expected) if contents.are(expected) => {
-                    let info = contents.complete(expected.info.clone());
+                    let info = self.complete(&contents, expected.info.clone());
                     findings
                         .accepted
                         .insert(path, (info, expected.origin.clone()));
@@ -182,10 +203,62 @@ impl Rebuild<'_> {
                     self.correct_references(&path, &mut contents);
                     others.insert(path, contents);
                 }
-                Err(error) => _ = findings.left_out.insert(path, LeftOut::Refused(error)),
+                Err(error) => {
+                    self.check_unreadable(&path, &error)?;
+                    findings.left_out.insert(path, LeftOut::Refused(error));
+                }
             }
         }
         Ok(others)
+    }
+
+    /// Checks that a tree can be left out because it cannot be read.
+    ///
+    /// Errors: the error, if it concerns this process and not the tree, or if an intact database
+    /// would lose the path.
+    fn check_unreadable(&self, path: &StorePath, error: &StoreError) -> Result<(), Error> {
+        let StoreError::Io {
+            action,
+            path: file,
+            source,
+        } = error
+        else {
+            return Ok(());
+        };
+        let row = self.store.row(path).filter(|row| row.is_valid);
+        let is_registered = row.is_some_and(|row| !row.may_lack_references);
+        if !is_registered && !is_of_process(source) {
+            return Ok(());
+        }
+        let source = match source.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(source.kind(), source.to_string()),
+        };
+        let (action, path) = (*action, file.clone());
+        Err(StoreError::Io {
+            action,
+            path,
+            source,
+        }
+        .into())
+    }
+
+    /// Completes the row of a damaged database, which may lack references.
+    fn complete(&self, contents: &Contents, mut info: PathInfo) -> PathInfo {
+        info.nar_size = contents.nar_size;
+        let dir = &self.store.layout().store_dir;
+        let is_complete = info.matches_content_address(dir) == Some(true)
+            || info.is_signed_by(dir, &self.options.copy.trusted_keys);
+        let Some(scanned) = contents.scanned.as_ref().filter(|_| !is_complete) else {
+            return info;
+        };
+        let before = info.references.len();
+        info.references.extend(scanned.references.iter().cloned());
+        if info.references.len() > before {
+            // They cover the references too.
+            info.signatures.clear();
+        }
+        info
     }
 
     /// Accepts paths whose contents a cache states that was not asked for them before.
@@ -209,99 +282,6 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    /// Accepts paths whose names follow from their contents.
-    fn accept_addressed(
-        &self,
-        others: &mut BTreeMap<StorePath, Contents>,
-        findings: &mut Findings,
-    ) -> Result<(), Error> {
-        let mut with_self_reference = Vec::new();
-        for (path, contents) in &*others {
-            let Some(scanned) = &contents.scanned else {
-                continue;
-            };
-            if scanned.references.contains(path) {
-                with_self_reference.push(path.clone());
-            } else if let Some(ca) = self.address(path, contents, scanned) {
-                let info = PathInfo {
-                    ca: Some(ca),
-                    ..contents.info(path)
-                };
-                findings
-                    .accepted
-                    .insert(path.clone(), (info, Origin::ContentAddress));
-            }
-        }
-        for (path, hash) in self.hash_modulo(&with_self_reference)? {
-            let ca = ContentAddress {
-                method: ContentAddressMethod::NixArchive,
-                hash,
-            };
-            let Some(contents) = others.get(&path) else {
-                continue;
-            };
-            let info = PathInfo {
-                ca: Some(ca),
-                ..contents.info(&path)
-            };
-            if info.matches_content_address(&self.store.layout().store_dir) == Some(true) {
-                findings
-                    .accepted
-                    .insert(path, (info, Origin::ContentAddress));
-            }
-        }
-        others.retain(|path, _| !findings.accepted.contains_key(path));
-        Ok(())
-    }
-
-    /// The references of a derivation are its inputs. It also names its outputs, which are none.
-    fn correct_references(&self, path: &StorePath, contents: &mut Contents) {
-        if path.is_derivation()
-            && let Some(scanned) = &mut contents.scanned
-            && let Ok(derivation) = self.store.derivation(path)
-        {
-            let inputs = derivation.input_derivations.into_keys();
-            scanned.references = inputs.chain(derivation.input_sources).collect();
-        }
-    }
-
-    /// Returns the content address from which the name of a path follows. It has no references to
-    /// itself.
-    fn address(
-        &self,
-        path: &StorePath,
-        contents: &Contents,
-        scanned: &Scanned,
-    ) -> Option<ContentAddress> {
-        let dir = &self.store.layout().store_dir;
-        let address = |method, hash| ContentAddress { method, hash };
-        let tree = address(ContentAddressMethod::NixArchive, contents.nar_hash);
-        let files = scanned.file_hashes.iter().flat_map(|hash| {
-            [ContentAddressMethod::Text, ContentAddressMethod::Flat]
-                .map(|method| address(method, *hash))
-        });
-        let mut addresses = [tree].into_iter().chain(files);
-        addresses.find(|ca| has_address(dir, path, ca, &scanned.references))
-    }
-
-    /// Hashes trees that refer to themselves as their content addresses do.
-    fn hash_modulo(&self, paths: &[StorePath]) -> Result<Vec<(StorePath, Hash)>, Error> {
-        let hashes = Mutex::new(Vec::new());
-        self.store.for_each_tree(
-            paths.iter().collect(),
-            self.options.jobs,
-            &self.cancellation(),
-            &|_| USUAL_LEN,
-            &|path, place, _| {
-                // A tree that cannot be read any more has no address.
-                if let Ok(hash) = hash_modulo(path, place) {
-                    hashes.lock().push((path.clone(), hash));
-                }
-            },
-        )?;
-        Ok(hashes.into_inner())
-    }
-
     /// Accepts the paths without trusted metadata, if the user wants that.
     fn decide_rest(
         &self,
@@ -311,15 +291,20 @@ impl Rebuild<'_> {
         findings: &mut Findings,
     ) {
         for (path, contents) in others {
+            if let Some(info) = self.inconsistent_row(&path, &contents) {
+                findings.accepted.insert(path, (info, Origin::Database));
+                continue;
+            }
+            // The name of a path proves its content address, also in an unsigned narinfo.
             let stated = expected.get(&path).or_else(|| lookup.stated.get(&path));
-            // The hash in an unsigned narinfo is not trusted.
-            let stated = stated.filter(|expected| !expected.relies_on_content_address);
             let reason = match stated {
                 Some(expected) => LeftOut::OtherContents {
                     expected: expected.info.nar_hash,
                     actual: contents.nar_hash,
                     origin: expected.origin.clone(),
                 },
+                None if self.is_ambiguous(&path) => LeftOut::SameHashPart,
+                None if lookup.unanswered.contains(&path) => LeftOut::Unanswered,
                 None if self.options.accept_unsigned => {
                     let info = contents.info(&path);
                     findings.accepted.insert(path, (info, Origin::Unsigned));
@@ -333,16 +318,36 @@ impl Rebuild<'_> {
         }
     }
 
+    /// Whether another tree has the same hash part. References cannot tell which of them they mean.
+    fn is_ambiguous(&self, path: &StorePath) -> bool {
+        let trees = self.store.trees();
+        let is_same = |other: &StorePath| other.hash_part() == path.hash_part();
+        let first = trees.partition_point(|other| other.hash_part() < path.hash_part());
+        trees[first..]
+            .iter()
+            .take_while(|other| is_same(other))
+            .count()
+            > 1
+    }
+
     /// Leaves out derivations whose outputs do not follow from their contents.
-    fn leave_out_invalid_derivations(&self, findings: &mut Findings) {
-        for (path, (info, _)) in &findings.accepted {
-            if let Err(error) = self.store.check_derivation(info) {
-                findings
-                    .left_out
-                    .insert(path.clone(), LeftOut::Refused(error));
+    ///
+    /// Errors: those of the system that concern more than one file.
+    fn leave_out_invalid_derivations(&self, findings: &mut Findings) -> Result<(), Error> {
+        let new = findings.accepted.iter();
+        let new = new.filter(|(_, (_, origin))| *origin != Origin::Database);
+        for (path, (info, _)) in new {
+            match self.store.check_derivation(info) {
+                Ok(()) => {}
+                Err(error @ StoreError::Derivation { .. }) => {
+                    let reason = LeftOut::Refused(error);
+                    findings.left_out.insert(path.clone(), reason);
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         findings.drop_left_out();
+        Ok(())
     }
 
     /// Gives new paths the modes and times of store paths.
@@ -352,16 +357,19 @@ impl Rebuild<'_> {
         let new = new.filter(|(_, (_, origin))| *origin != Origin::Database);
         self.store.for_each_tree(
             new.map(|(path, _)| path).collect(),
-            self.options.jobs,
+            self.options.copy.jobs,
             &self.cancellation(),
             &|_| USUAL_LEN,
             &|path, _, _| {
                 if let Err(error) = self.store.canonicalise(path) {
-                    failed.lock().push((path.clone(), LeftOut::Refused(error)));
+                    failed.lock().push((path.clone(), error));
                 }
             },
         )?;
-        findings.left_out.extend(failed.into_inner());
+        for (path, error) in failed.into_inner() {
+            self.check_unreadable(&path, &error)?;
+            findings.left_out.insert(path, LeftOut::Refused(error));
+        }
         findings.drop_left_out();
         Ok(())
     }
@@ -372,11 +380,11 @@ impl Rebuild<'_> {
 
     fn finish(self, findings: Findings, failures: Vec<Error>) -> Result<RebuildReport, Error> {
         let trees: BTreeSet<&StorePath> = self.store.trees().iter().collect();
-        let rows = self.store.rows().map(|info| &info.path);
+        let rows = self.store.valid_paths();
         let vanished: Vec<StorePath> = rows.filter(|path| !trees.contains(path)).cloned().collect();
         let damage = self.store.damage().map(ToString::to_string);
         let infos: Vec<&PathInfo> = findings.accepted.values().map(|(info, _)| info).collect();
-        let nar_bytes = infos.iter().map(|info| info.nar_size).sum();
+        let nar_bytes = sum_of_sizes(infos.iter().map(|info| info.nar_size));
         let mut origins: BTreeMap<Origin, Vec<StorePath>> = BTreeMap::new();
         for (path, (_, origin)) in &findings.accepted {
             origins
@@ -386,7 +394,7 @@ impl Rebuild<'_> {
         }
         let store = self.store;
         let finish = || store.finish(&infos);
-        let rebuilt = (!self.options.dry_run).then(finish).transpose()?;
+        let rebuilt = (!self.options.copy.dry_run).then(finish).transpose()?;
         Ok(RebuildReport {
             nar_bytes,
             origins,
@@ -403,52 +411,10 @@ impl Rebuild<'_> {
     }
 }
 
-impl Findings {
-    fn drop_left_out(&mut self) {
-        self.accepted
-            .retain(|path, _| !self.left_out.contains_key(path));
-    }
-}
-
-/// Leaves out each path of which a reference is not accepted, and so on.
-fn leave_out_incomplete(findings: &mut Findings) {
-    let mut referrers: HashMap<&StorePath, Vec<&StorePath>> = HashMap::new();
-    let mut missing: BTreeMap<StorePath, BTreeSet<StorePath>> = BTreeMap::new();
-    let mut left = Vec::new();
-    for (path, (info, _)) in &findings.accepted {
-        for reference in &info.references {
-            referrers.entry(reference).or_default().push(path);
-            if !findings.accepted.contains_key(reference) {
-                missing
-                    .entry(path.clone())
-                    .or_default()
-                    .insert(reference.clone());
-            }
-        }
-        if missing.contains_key(path) {
-            left.push(path);
-        }
-    }
-    while let Some(gone) = left.pop() {
-        for referrer in referrers
-            .get(gone)
-            .into_iter()
-            .flatten()
-            .filter(|it| **it != gone)
-        {
-            if !missing.contains_key(*referrer) {
-                left.push(referrer);
-            }
-            missing
-                .entry((*referrer).clone())
-                .or_default()
-                .insert(gone.clone());
-        }
-    }
-    let reasons = missing.into_iter();
-    let reasons = reasons.map(|(path, missing)| (path, LeftOut::MissingReferences(missing)));
-    findings.left_out.extend(reasons);
-    findings.drop_left_out();
+/// Whether an error concerns this process, so that other trees would fail too.
+fn is_of_process(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno))
 }
 
 /// Only ends the work at an interrupt.

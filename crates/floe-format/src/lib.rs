@@ -51,7 +51,7 @@ pub use hash::{Hash, HashAlgorithm};
 pub use hash_part::HashPart;
 pub use narinfo::NarInfo;
 pub use netrc::Netrc;
-pub use path_info::{JsonFormat, PathInfo};
+pub use path_info::{JsonFormat, PathInfo, sum_of_sizes};
 pub use realisation::{DrvKey, DrvOutput, Realisation};
 pub use signature::{PublicKey, SecretKey, Signature, TrustedKeys};
 pub use store_path::{StoreDir, StorePath};

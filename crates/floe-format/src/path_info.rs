@@ -173,6 +173,12 @@ pub const OTHER_SIGNATURES_LEN_MAX: usize = 4 * 1024;
 /// The longest name of an unknown key that a copy keeps, in bytes.
 const KEY_NAME_LEN_MAX: usize = 256;
 
+/// Returns the sum of sizes in bytes, at most [`u64::MAX`]. A cache or a damaged row may state any
+/// size.
+pub fn sum_of_sizes(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

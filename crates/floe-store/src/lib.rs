@@ -53,5 +53,5 @@ pub use roots::{
     TempRoots, Unreadable, canon_path,
 };
 pub use write::{
-    ExistingTrees, RebuiltDatabase, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter,
+    ExistingTrees, OldRow, RebuiltDatabase, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter,
 };

@@ -179,7 +179,7 @@ fn refuse_missing(layout: &StoreLayout) -> Result<(), StoreError> {
 }
 
 /// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
-fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
+pub(crate) fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
     let absolute = std::path::absolute(store).io_context("resolve", store)?;
     match absolute.ancestors().find(|path| path.is_symlink()) {
         Some(link) => Err(StoreError::SymlinkedStore(link.to_path_buf())),

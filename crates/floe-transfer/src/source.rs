@@ -9,7 +9,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use floe_format::nar::layout::{FileExtent, Node};
 use floe_format::{DrvOutput, NarInfo, PathInfo, Realisation, StoreDir, StorePath};
@@ -202,8 +202,9 @@ pub type NarInfoResult = Result<NarInfoReply, Error>;
 pub struct NarInfoReply {
     /// The narinfo of the path; `None` if the source does not have the path.
     pub narinfo: Option<NarInfo>,
-    /// Whether the reply comes from the narinfo disk cache and not from the source itself.
-    pub from_disk_cache: bool,
+    /// When the source replied, if the reply comes from the narinfo disk cache and not from the
+    /// source itself.
+    pub remembered_at: Option<SystemTime>,
 }
 
 /// Which entries of the narinfo disk cache a query may use.
@@ -251,7 +252,7 @@ impl From<Option<NarInfo>> for NarInfoReply {
     fn from(narinfo: Option<NarInfo>) -> NarInfoReply {
         NarInfoReply {
             narinfo,
-            from_disk_cache: false,
+            remembered_at: None,
         }
     }
 }

@@ -97,7 +97,7 @@ async fn try_get_small(
     Ok(Ok(SmallObject {
         contents,
         uses_http2,
-        from_disk_cache: false,
+        remembered_at: None,
     }))
 }
 

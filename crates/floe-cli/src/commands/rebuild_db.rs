@@ -13,14 +13,14 @@ use floe_copy::{
 };
 use floe_format::{StoreDir, StorePath};
 use floe_store::{StoreError, StoreRebuild};
-use floe_transfer::{Cancel, ErrorKind, Events, RetryPolicy, Session, Size};
+use floe_transfer::{Cancel, CopyOptions, ErrorKind, Events, RetryPolicy, Session, Size};
 use serde_json::{Value, json};
 
 use super::gc::StoreProgress;
 use crate::copying::warn_of_unavailable;
 use crate::display::{self, eprint_line, is_json, warn};
 use crate::exit;
-use crate::messages::counted;
+use crate::messages::{counted, escaped, skipped_rows};
 use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::LocalStore;
@@ -42,13 +42,19 @@ pub(crate) fn run(args: &RebuildDbArgs) -> anyhow::Result<()> {
         Some(other) => warn(damaged(other)),
         None => {}
     }
+    skipped_rows(&rebuild.skipped_rows())
+        .into_iter()
+        .for_each(warn);
     let options = RebuildOptions {
-        trusted_keys: store.settings.trusted_keys(&args.trust)?,
-        check_signatures: store.settings.check_signatures(&args.trust, &*store.config),
+        copy: CopyOptions {
+            trusted_keys: store.settings.trusted_keys(&args.trust)?,
+            check_signatures: store.settings.check_signatures(&args.trust, &*store.config),
+            dry_run: args.dry_run,
+            jobs: args.jobs,
+            cancel: cancel.clone(),
+            ..CopyOptions::default()
+        },
         accept_unsigned: args.accept_unsigned,
-        dry_run: args.dry_run,
-        jobs: args.jobs,
-        cancel: cancel.clone(),
     };
     let events = Events::new(Arc::new(display::Display::default()));
     let session =
@@ -80,21 +86,34 @@ fn open_sources(
         .copy_from(&args.from, store.config.clone(), none);
     let opened =
         request.and_then(|request| Ok(Sources::open(&request.sources, request.order, session)?));
-    match opened {
+    let is_all_asked = matches!(&opened, Ok(sources) if sources.unavailable.is_empty());
+    let error = match opened {
         Ok(sources) => {
             warn_of_unavailable(&sources);
-            Ok(sources)
+            if args.accept_unsigned && !is_all_asked {
+                return Err(exit::failures(NOT_ASKED, 1, ErrorKind::Network));
+            }
+            return Ok(sources);
         }
-        Err(error) if args.from.is_empty() && exit::kind(&error) != ErrorKind::Interrupted => {
-            warn(format_args!(
-                "no cache is queried: {}",
-                exit::message(&error)
-            ));
-            Ok(Sources::new(Vec::new(), RetryPolicy::default()))
-        }
-        Err(error) => Err(error),
+        Err(error) => error,
+    };
+    let kind = exit::kind(&error);
+    if !args.from.is_empty() || kind == ErrorKind::Interrupted {
+        return Err(error);
     }
+    warn(format_args!(
+        "no cache is queried: {}",
+        exit::message(&error)
+    ));
+    if args.accept_unsigned && kind != ErrorKind::Usage {
+        return Err(exit::failures(NOT_ASKED, 1, ErrorKind::Network));
+    }
+    Ok(Sources::new(Vec::new(), RetryPolicy::default()))
 }
+
+/// A damaged path would otherwise become valid, although a cache has signed other contents.
+const NOT_ASKED: &str = "cannot accept unsigned paths: a cache that may know them cannot be asked; \
+     try again later, or without caches with --option substituters ''";
 
 fn print_report(
     args: &RebuildDbArgs,
@@ -132,8 +151,9 @@ fn lines(report: &RebuildReport, dir: &StoreDir) -> Vec<String> {
     let vanished = report.vanished.iter();
     let vanished = vanished.map(|path| format!("removed {}: its files are gone", print(path)));
     let left_out = report.left_out.iter();
-    let left_out =
-        left_out.map(|LeftOutPath { path, reason }| format!("left out {}: {reason}", print(path)));
+    let left_out = left_out.map(|LeftOutPath { path, reason }| {
+        format!("left out {}: {}", print(path), escaped(reason))
+    });
     unsigned.chain(vanished).chain(left_out).collect()
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use floe_format::StorePath;
+use floe_format::{StorePath, sum_of_sizes};
 use floe_store::{
     GenerationSpec, IndirectGcRoot, Profile, Root, StoreLayout, StoreReader, Unreadable,
     is_trusted_owner,
@@ -247,7 +247,10 @@ fn report(
         removed.iter().map(|root| &root.path),
         kept.map(|root| &root.path),
     );
-    let (paths, bytes) = (freed.len(), freed.iter().map(|it| it.nar_size()).sum());
+    let (paths, bytes) = (
+        freed.len(),
+        sum_of_sizes(freed.iter().map(|it| it.nar_size())),
+    );
     let dir = &store.layout().store_dir;
     if args.store.json {
         let removed = removed.iter();

@@ -27,7 +27,7 @@ use crate::args::read_paths;
 use crate::copying::warn_of_unavailable;
 use crate::display::{Display, eprint_error, eprint_line, is_json, warn};
 use crate::exit;
-use crate::messages::counted;
+use crate::messages::{counted, escaped};
 use crate::options::{self, Settings};
 use crate::path_names;
 use crate::signals;
@@ -140,10 +140,11 @@ fn report(
 
 /// Returns the line of a problem. If all problems are solved, it says that.
 fn line(problem: &VerifyProblem, are_all_solved: bool) -> String {
+    // Names of files in a path may have control characters.
     if are_all_solved {
-        format!("repaired {}: {}", problem.path, problem.cause)
+        format!("repaired {}: {}", problem.path, escaped(&problem.cause))
     } else {
-        problem.to_string()
+        escaped(problem)
     }
 }
 

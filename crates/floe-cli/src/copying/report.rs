@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use floe_copy::{CopySummary, OpenCopy};
-use floe_format::{StoreDir, StorePath};
+use floe_format::{StoreDir, StorePath, sum_of_sizes};
 use floe_names::ResolvedName;
 use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{Error, ErrorKind, Size, Space, StoreConfig};
@@ -177,7 +177,7 @@ fn all_present(paths: u64) -> String {
 
 /// The work that a dry run has found.
 fn planned_line(participle: &str, summary: &CopySummary, target: impl Display) -> String {
-    let nar_bytes = summary.planned.iter().map(|(_, size, _)| size).sum();
+    let nar_bytes = sum_of_sizes(summary.planned.iter().map(|(_, size, _)| *size));
     match summary.planned.len() {
         0 => "nothing to do".into(),
         paths => format!(

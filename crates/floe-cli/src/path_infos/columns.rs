@@ -1,6 +1,6 @@
 //! The lines of `nix path-info`: a path with columns behind it.
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::{PathInfo, StorePath, sum_of_sizes};
 
 use super::queried::Queried;
 use crate::args::ColumnArgs;
@@ -24,7 +24,10 @@ pub(crate) fn print_columns(queried: &Queried<'_>, paths: &[StorePath]) -> anyho
         }
         if columns.closure_size {
             let closure = queried.closure(path);
-            line += &size(columns, closure.iter().map(|it| it.info.nar_size).sum());
+            line += &size(
+                columns,
+                sum_of_sizes(closure.iter().map(|it| it.info.nar_size)),
+            );
         }
         if columns.sigs {
             line += &signatures(&queried.info(path)?);

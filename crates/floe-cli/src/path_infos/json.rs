@@ -1,6 +1,6 @@
 //! The JSON of `nix path-info`.
 
-use floe_format::{JsonFormat, StorePath};
+use floe_format::{JsonFormat, StorePath, sum_of_sizes};
 use floe_transfer::Error;
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ fn to_json(queried: &Queried<'_>, path: &StorePath, format: JsonFormat) -> Resul
     };
     if queried.columns.closure_size {
         let closure = queried.closure(path);
-        let size: u64 = closure.iter().map(|it| it.info.nar_size).sum();
+        let size: u64 = sum_of_sizes(closure.iter().map(|it| it.info.nar_size));
         value["closureSize"] = size.into();
         if has_files {
             let sizes = closure.iter().map(|it| it.file_size.unwrap_or_default());

@@ -1,5 +1,6 @@
 //! `floe rebuild-db`: databases made from the paths on disk, which both Nixes accept.
 
+mod ambiguous;
 mod built;
 mod faults;
 
@@ -387,6 +388,7 @@ fn tree_of_a_path_that_no_cache_has_stays() {
     fs::write(&own, "own").unwrap();
     fs::write(store.join(".floe-other"), "").unwrap();
     fs::write(store.join("11111111111111111111111111111111-a.lock"), "").unwrap();
+    fs::create_dir(store.join("22222222222222222222222222222222-4711-floe-0-3")).unwrap();
     let ran = run(&mut rebuild_from(&root, &corpus)).expect(3);
     assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.stdout);
     assert!(

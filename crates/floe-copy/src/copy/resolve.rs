@@ -395,7 +395,7 @@ impl Resolver<'_> {
             return Ok(());
         };
         query.states[source] = QueryState::Replied;
-        let from_disk_cache = matches!(&result, Ok(reply) if reply.from_disk_cache);
+        let is_remembered = matches!(&result, Ok(reply) if reply.remembered_at.is_some());
         let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
         match result.and_then(|reply| reply.narinfo.map(check).transpose()) {
             Ok(Some(planned)) => {
@@ -403,13 +403,13 @@ impl Resolver<'_> {
                 self.add_path(query.spec_index, planned)?;
             }
             Ok(None) => {
-                if from_disk_cache {
+                if is_remembered {
                     query.remembered_absent.push(source);
                 }
                 self.query_next_source(id, query);
             }
             // The path may have been signed since. `Bypass` also removes the remembered narinfo.
-            Err(_) if from_disk_cache => {
+            Err(_) if is_remembered => {
                 self.query_source((id, source), query, CachePolicy::Bypass);
             }
             // The next source may have a good narinfo. The user sees the first error.

@@ -3,7 +3,7 @@
 
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, NarInfo, PathInfo, StoreDir};
-use floe_transfer::{Error, Event, PathSpec, PlannedPath, Source};
+use floe_transfer::{CopyOptions, Error, Event, PathSpec, PlannedPath, Source};
 
 use super::ClosureCopy;
 
@@ -12,66 +12,117 @@ pub(super) fn check_trust(
     copy: &ClosureCopy<'_>,
     source: usize,
     wanted: &PathSpec,
-    mut narinfo: NarInfo,
+    narinfo: NarInfo,
 ) -> Result<PlannedPath, Error> {
-    let offering_source = &*copy.sources.list[source];
-    let dir = copy.target.store_dir();
-    let info = &narinfo.info;
-    // The store directory of a cache that opened late was not checked at the start.
-    if !offering_source.is_for(dir) {
-        return Err(copy.store_dir_mismatch(offering_source));
-    }
-    if !wanted.matches(&info.path) {
-        return Err(Error::WrongPath {
-            source_name: offering_source.name(),
-            url: format!("{}/{}.narinfo", offering_source.name(), wanted.hash_part()),
-            found: info.path.clone(),
-            wanted: wanted.text(),
+    let rules = TrustRules {
+        options: copy.options,
+        store_dir: copy.target.store_dir(),
+        requires_trust: copy.target.facts().requires_trust,
+    };
+    let checked = rules.check(&*copy.sources.list[source], wanted, narinfo)?;
+    if checked.dropped_signatures > 0 {
+        copy.events.event(Event::DroppedSignatures {
+            path: &checked.narinfo.info.path,
+            count: checked.dropped_signatures,
         });
-    }
-    if let Compression::Unsupported(name) = &narinfo.compression {
-        return Err(Error::Unsupported {
-            path: info.path.clone(),
-            feature: format!("the compression {name}"),
-        });
-    }
-    let locked = copy.options.nar_hashes.get(&info.path);
-    if let Some(locked) = locked.filter(|locked| **locked != info.nar_hash) {
-        return Err(Error::Mismatch {
-            path: info.path.clone(),
-            url: offering_source.name(),
-            what: "NAR hash",
-            expected: format!("{}, which the lock file has", locked.to_sri()),
-            actual: info.nar_hash.to_sri(),
-        });
-    }
-    let is_content_addressed = check_content_address(info, dir, offering_source)?;
-    let needs_no_trust = !copy.options.check_signatures
-        || !copy.target.facts().requires_trust
-        || copy.options.obey_trusted && offering_source.facts().is_trusted;
-    let keys = &copy.options.trusted_keys;
-    let is_unsigned = !needs_no_trust && !info.is_signed_by(dir, keys);
-    if is_unsigned && !is_content_addressed {
-        let signers = info.signatures.iter();
-        return Err(Error::Untrusted {
-            path: info.path.clone(),
-            source_name: offering_source.name(),
-            signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
-            trusted: keys.names().map(str::to_owned).collect(),
-        });
-    }
-    let count = narinfo.info.drop_junk_signatures(dir, keys);
-    if count > 0 {
-        let path = &narinfo.info.path;
-        copy.events.event(Event::DroppedSignatures { path, count });
     }
     Ok(PlannedPath {
-        narinfo,
+        narinfo: checked.narinfo,
         source,
         local_copies: Vec::new(),
         is_recovered: false,
-        relies_on_content_address: is_unsigned,
+        relies_on_content_address: checked.is_unsigned,
     })
+}
+
+/// The rules by which a target accepts narinfos.
+pub(crate) struct TrustRules<'a> {
+    pub(crate) options: &'a CopyOptions,
+    /// The store directory of the target.
+    pub(crate) store_dir: &'a StoreDir,
+    /// Whether the target needs signatures at all.
+    pub(crate) requires_trust: bool,
+}
+
+/// A narinfo that the rules accept.
+pub(crate) struct CheckedNarInfo {
+    pub(crate) narinfo: NarInfo,
+    /// Whether only its content address makes the path trusted.
+    pub(crate) is_unsigned: bool,
+    pub(crate) dropped_signatures: usize,
+}
+
+impl TrustRules<'_> {
+    /// Checks the narinfo that a source has for a path.
+    ///
+    /// Errors: the reason why the target refuses it.
+    pub(crate) fn check(
+        &self,
+        source: &dyn Source,
+        wanted: &PathSpec,
+        mut narinfo: NarInfo,
+    ) -> Result<CheckedNarInfo, Error> {
+        let dir = self.store_dir;
+        let info = &narinfo.info;
+        // The store directory of a cache that opened late was not checked at the start.
+        if !source.is_for(dir) {
+            return Err(store_dir_mismatch(source, dir));
+        }
+        if !wanted.matches(&info.path) {
+            return Err(Error::WrongPath {
+                source_name: source.name(),
+                url: format!("{}/{}.narinfo", source.name(), wanted.hash_part()),
+                found: info.path.clone(),
+                wanted: wanted.text(),
+            });
+        }
+        if let Compression::Unsupported(name) = &narinfo.compression {
+            return Err(Error::Unsupported {
+                path: info.path.clone(),
+                feature: format!("the compression {name}"),
+            });
+        }
+        let locked = self.options.nar_hashes.get(&info.path);
+        if let Some(locked) = locked.filter(|locked| **locked != info.nar_hash) {
+            return Err(Error::Mismatch {
+                path: info.path.clone(),
+                url: source.name(),
+                what: "NAR hash",
+                expected: format!("{}, which the lock file has", locked.to_sri()),
+                actual: info.nar_hash.to_sri(),
+            });
+        }
+        let is_content_addressed = check_content_address(info, dir, source)?;
+        let needs_no_trust = !self.options.check_signatures
+            || !self.requires_trust
+            || self.options.obey_trusted && source.facts().is_trusted;
+        let keys = &self.options.trusted_keys;
+        let is_unsigned = !needs_no_trust && !info.is_signed_by(dir, keys);
+        if is_unsigned && !is_content_addressed {
+            let signers = info.signatures.iter();
+            return Err(Error::Untrusted {
+                path: info.path.clone(),
+                source_name: source.name(),
+                signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
+                trusted: keys.names().map(str::to_owned).collect(),
+            });
+        }
+        let dropped_signatures = narinfo.info.drop_junk_signatures(dir, keys);
+        Ok(CheckedNarInfo {
+            narinfo,
+            is_unsigned,
+            dropped_signatures,
+        })
+    }
+}
+
+/// Returns the error about a source whose paths are for another store directory.
+pub(crate) fn store_dir_mismatch(source: &dyn Source, wanted: &StoreDir) -> Error {
+    Error::StoreDirMismatch {
+        source_name: source.name(),
+        found: source.store_dir().as_str().into(),
+        wanted: wanted.as_str().into(),
+    }
 }
 
 /// Returns whether the path has a content address that makes its signature unnecessary.

@@ -47,22 +47,6 @@ impl Contents {
         self.nar_hash == info.nar_hash && has_size && is_addressed
     }
 
-    /// Completes what a damaged database states about a path with these contents.
-    pub(super) fn complete(&self, mut info: PathInfo) -> PathInfo {
-        info.nar_size = self.nar_size;
-        let scanned = self.scanned.iter().flat_map(|it| &it.references);
-        let lost: Vec<StorePath> = scanned
-            .filter(|it| !info.references.contains(*it))
-            .cloned()
-            .collect();
-        if !lost.is_empty() {
-            info.references.extend(lost);
-            // They cover the references too.
-            info.signatures.clear();
-        }
-        info
-    }
-
     /// Returns what can be registered about a path without trusted metadata.
     pub(super) fn info(&self, path: &StorePath) -> PathInfo {
         let references = self
@@ -87,8 +71,19 @@ impl Contents {
 pub(super) struct ReferenceCandidates<'a>(HashMap<HashPart, &'a StorePath>);
 
 impl<'a> ReferenceCandidates<'a> {
-    pub(super) fn new(paths: &'a [StorePath]) -> ReferenceCandidates<'a> {
-        ReferenceCandidates(paths.iter().map(|path| (path.hash_part(), path)).collect())
+    /// Of several paths with the same hash part, the one that is expected may be referred to.
+    pub(super) fn new(
+        paths: &'a [StorePath],
+        is_expected: &dyn Fn(&StorePath) -> bool,
+    ) -> ReferenceCandidates<'a> {
+        let mut candidates = HashMap::new();
+        for path in paths {
+            let candidate = candidates.entry(path.hash_part()).or_insert(path);
+            if is_expected(path) {
+                *candidate = path;
+            }
+        }
+        ReferenceCandidates(candidates)
     }
 }
 

@@ -7,6 +7,7 @@ use floe_format::{NarInfo, PathInfo, StorePath};
 use floe_transfer::{CANCEL_POLL, CachePolicy, Error, PathSpec, QUERIES_MAX, Source};
 
 use super::{Origin, Rebuild};
+use crate::copy::trust::TrustRules;
 
 /// The contents that a path should have.
 #[derive(Clone, Debug)]
@@ -22,10 +23,12 @@ pub(super) struct Lookup<'a> {
     rebuild: &'a Rebuild<'a>,
     /// How many of the caches were asked for a path.
     asked: BTreeMap<StorePath, usize>,
-    /// Trusted narinfos that were not wanted.
+    /// Signed narinfos that were not wanted.
     pub(super) stated: BTreeMap<StorePath, Expected>,
     /// The keys of signatures that are not trusted.
     pub(super) signers: BTreeMap<StorePath, BTreeSet<String>>,
+    /// The paths about which a cache has failed to reply.
+    pub(super) unanswered: BTreeSet<StorePath>,
     /// The first error of each cache.
     pub(super) failures: Vec<Error>,
 }
@@ -37,6 +40,7 @@ impl<'a> Lookup<'a> {
             asked: BTreeMap::new(),
             stated: BTreeMap::new(),
             signers: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
             failures: Vec::new(),
         }
     }
@@ -68,7 +72,7 @@ impl<'a> Lookup<'a> {
                 let path = expected.info.path.clone();
                 if is_wanted(&expected) {
                     found.insert(path, expected);
-                } else {
+                } else if !expected.relies_on_content_address {
                     self.stated.entry(path).or_insert(expected);
                 }
             }
@@ -87,10 +91,10 @@ impl<'a> Lookup<'a> {
                 && let Some(path) = unsent.next()
             {
                 pending += 1;
-                let sender = sender.clone();
+                let (sender, asked) = (sender.clone(), path.clone());
                 let reply = Box::new(move |result| {
                     // The receiver is gone only after an error.
-                    let _: Result<(), _> = sender.send(result);
+                    let _: Result<(), _> = sender.send((asked, result));
                 });
                 source.query(&PathSpec::Path(path.clone()), CachePolicy::Bypass, reply);
             }
@@ -98,13 +102,14 @@ impl<'a> Lookup<'a> {
                 return Ok(narinfos);
             }
             match replies.recv_timeout(CANCEL_POLL) {
-                Ok(Ok(reply)) => narinfos.extend(reply.narinfo),
-                Ok(Err(error)) => {
+                Ok((_, Ok(reply))) => narinfos.extend(reply.narinfo),
+                Ok((path, Err(error))) => {
+                    self.unanswered.insert(path);
                     if !std::mem::replace(&mut has_failed, true) {
                         self.failures.push(error);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) if !self.rebuild.options.cancel.is_raised() => {
+                Err(RecvTimeoutError::Timeout) if !self.rebuild.options.copy.cancel.is_raised() => {
                     continue;
                 }
                 Err(_) => return Err(Error::Cancelled),
@@ -115,33 +120,30 @@ impl<'a> Lookup<'a> {
 
     /// Returns what a narinfo states, if it is trusted. Records its keys otherwise.
     fn trusted(&mut self, source: &dyn Source, narinfo: NarInfo) -> Option<Expected> {
-        let options = self.rebuild.options;
-        let dir = &self.rebuild.store.layout().store_dir;
-        let mut info = narinfo.info;
+        let store = &self.rebuild.store;
+        let path = narinfo.info.path.clone();
         // A cache may know another path by the same hash part.
-        let has_tree = self.rebuild.store.trees().binary_search(&info.path).is_ok();
-        let has_address = info.matches_content_address(dir);
-        if !source.is_for(dir) || !has_tree || has_address == Some(false) {
-            return None;
+        store.trees().binary_search(&path).ok()?;
+        let rules = TrustRules {
+            options: &self.rebuild.options.copy,
+            store_dir: &store.layout().store_dir,
+            requires_trust: true,
+        };
+        match rules.check(source, &PathSpec::Path(path.clone()), narinfo) {
+            Ok(checked) => Some(Expected {
+                info: PathInfo {
+                    registration_time: None,
+                    ultimate: false,
+                    ..checked.narinfo.info
+                },
+                origin: Origin::Cache(source.name()),
+                relies_on_content_address: checked.is_unsigned,
+            }),
+            Err(Error::Untrusted { signed_by, .. }) => {
+                self.signers.entry(path).or_default().extend(signed_by);
+                None
+            }
+            Err(_) => None,
         }
-        let is_signed = !options.check_signatures || info.is_signed_by(dir, &options.trusted_keys);
-        if !is_signed && has_address != Some(true) {
-            let keys = info.signatures.iter().map(|it| it.key_name().to_owned());
-            self.signers
-                .entry(info.path.clone())
-                .or_default()
-                .extend(keys);
-            return None;
-        }
-        info.drop_junk_signatures(dir, &options.trusted_keys);
-        Some(Expected {
-            info: PathInfo {
-                registration_time: None,
-                ultimate: false,
-                ..info
-            },
-            origin: Origin::Cache(source.name()),
-            relies_on_content_address: !is_signed,
-        })
     }
 }

@@ -66,6 +66,10 @@ pub enum LeftOut {
         /// The source of the metadata.
         origin: Origin,
     },
+    /// A cache has failed that may know the path.
+    Unanswered,
+    /// Another tree has the same hash part.
+    SameHashPart,
     /// References of it are missing, or were not registered.
     MissingReferences(BTreeSet<StorePath>),
     /// It cannot be read, or it is a broken derivation.
@@ -78,6 +82,8 @@ impl LeftOut {
         match self {
             LeftOut::Unsigned { .. } => "unsigned",
             LeftOut::OtherContents { .. } => "otherContents",
+            LeftOut::Unanswered => "unanswered",
+            LeftOut::SameHashPart => "sameHashPart",
             LeftOut::MissingReferences(_) => "missingReferences",
             LeftOut::Refused(_) => "refused",
         }
@@ -119,6 +125,10 @@ impl fmt::Display for LeftOut {
                 "its contents have the hash {}, and {origin} has {}",
                 actual.to_sri(),
                 expected.to_sri()
+            ),
+            LeftOut::Unanswered => f.write_str("a cache that may know it has failed"),
+            LeftOut::SameHashPart => f.write_str(
+                "another file has the same hash part; remove the one that is no store path",
             ),
             LeftOut::MissingReferences(missing) => {
                 let count = missing.len();

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use floe_format::StorePath;
+use floe_format::{StorePath, sum_of_sizes};
 use parking_lot::Mutex;
 use rustix::fs::{Dir, syncfs};
 
@@ -125,7 +125,7 @@ fn hash_paths(
     hash: &(dyn Fn(&StorePath, &Worker) + Sync),
 ) -> Result<(), StoreError> {
     let nar_size = |path: &(StorePath, u64)| path.1;
-    progress.started(paths.len() as u64, paths.iter().map(nar_size).sum());
+    progress.started(paths.len() as u64, sum_of_sizes(paths.iter().map(nar_size)));
     hash_all(paths, jobs, progress, &nar_size, &|path, worker| {
         hash(&path.0, worker);
         progress.path_done(path.1);

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use super::Database;
 use super::damaged_rows::text_cell;
-use super::write::{INSERT_REFERENCE, Registration, insert_path, path_id};
+use super::write::{INSERT_REFERENCE, Registration, insert_outputs, insert_path, path_id};
 use crate::error::StoreError;
 
 impl Database {
@@ -66,6 +66,15 @@ impl Database {
                 };
                 let mut insert = transaction.prepare_cached(INSERT_REFERENCE)?;
                 insert.execute([ids[&info.path], reference])?;
+            }
+        }
+        // The contents of a derivation tell its outputs, whatever the database says.
+        for registration in all.iter().filter(|it| unchanged.contains(&it.info.path)) {
+            if let Some(id) = found.wanted.get(&registration.info.path)
+                && !registration.outputs.is_empty()
+            {
+                transaction.execute("delete from DerivationOutputs where drv = ?1", [id])?;
+                insert_outputs(&transaction, *id, registration, &print)?;
             }
         }
         for registration in &old {

@@ -1,10 +1,19 @@
 //! Reads the rows of a damaged database that can still be read.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
 use floe_format::PathInfo;
 use rusqlite::ErrorCode;
 
 use super::Database;
+use super::damaged_rows::SkippedRows;
+use super::immutable::open_immutable;
 use super::path_row::{COLUMNS, PathRow};
+use crate::disk::StoreLayout;
 use crate::error::StoreError;
 
 impl Database {
@@ -23,26 +32,58 @@ impl Database {
         Err(super::database_error("check", &self.file, source))
     }
 
+    /// Opens a copy of a database that does not change.
+    ///
+    /// Errors: those of SQLite.
+    pub(crate) fn open_saved(layout: &StoreLayout, file: &Path) -> Result<Database, StoreError> {
+        let opened = open_immutable(file);
+        let connection = opened.map_err(|source| super::database_error("open", file, source))?;
+        Ok(Database {
+            connection,
+            file: file.to_owned(),
+            layout: layout.clone(),
+            skipped_rows: SkippedRows::default(),
+            _big_lock: None,
+        })
+    }
+
+    /// Writes a copy of the database to a file that does not exist.
+    ///
+    /// Errors: those of SQLite. No part of the copy stays then.
+    pub(crate) fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
+        let name = file.as_os_str().as_bytes();
+        let name = String::from_utf8_lossy(name);
+        let copied = self.query("copy", "vacuum into ?1", |query| query.execute([name]));
+        if copied.is_err() {
+            // The first error is the one to report.
+            let _: io::Result<()> = fs::remove_file(file);
+        }
+        copied.map(|_| ())
+    }
+
     /// Returns what is registered about the paths whose rows can be read, in no fixed order. Their
     /// references may be incomplete, because a damaged page takes its rows with it.
     pub(crate) fn salvage(&self) -> Vec<PathInfo> {
-        let rows = (1..=self.last_readable_row()).filter_map(|row| self.read_row(row).ok()?);
+        let rows = self.readable_ids();
+        let rows = rows.into_iter().filter_map(|row| self.read_row(row).ok()?);
         rows.filter_map(|row| self.parse_row(row).ok()).collect()
     }
 
-    /// The number of the last row, as far as that can be read.
-    fn last_readable_row(&self) -> i64 {
-        let counts = [
-            "select seq from sqlite_sequence where name = 'ValidPaths'",
-            "select max(id) from ValidPaths",
-        ];
-        let counts = counts.iter().filter_map(|text| {
-            let found = self.query("read the rows of", text, |query| {
-                query.query_row((), |row| row.get::<_, i64>(0))
+    /// The numbers of rows, from both ends of the table to the first page that is damaged.
+    fn readable_ids(&self) -> BTreeSet<i64> {
+        let mut ids = BTreeSet::new();
+        for order in ["asc", "desc"] {
+            let text = format!("select id from ValidPaths not indexed order by id {order}");
+            // The numbers before an error count.
+            let _: Result<(), StoreError> = self.query("read the rows of", &text, |query| {
+                let mut rows = query.query(())?;
+                while let Some(row) = rows.next()? {
+                    ids.insert(row.get(0)?);
+                }
+                Ok(())
             });
-            found.ok()
-        });
-        counts.max().unwrap_or_default().min(ROW_MAX)
+        }
+        ids
     }
 
     fn read_row(&self, id: i64) -> Result<Option<PathRow>, StoreError> {
@@ -71,6 +112,8 @@ impl StoreError {
                 Some(code) => [
                     ErrorCode::DatabaseCorrupt,
                     ErrorCode::NotADatabase,
+                    // The disk cannot read a part of it.
+                    ErrorCode::SystemIoFailure,
                     // A table or a column is missing.
                     ErrorCode::Unknown,
                 ]
@@ -82,6 +125,3 @@ impl StoreError {
         }
     }
 }
-
-/// More rows than any store has. The number of a damaged row may be larger.
-const ROW_MAX: i64 = 10_000_000;

@@ -11,7 +11,7 @@ mod problem;
 use std::fs;
 use std::num::NonZeroUsize;
 
-use floe_format::{PathInfo, StoreDir, StorePath};
+use floe_format::{PathInfo, StoreDir, StorePath, sum_of_sizes};
 use parking_lot::Mutex;
 
 use super::reader::StoreReader;
@@ -75,7 +75,7 @@ impl StoreReader {
         };
         let infos = self.existing_paths(paths, &mut verification)?;
         verification.paths = infos.len() as u64;
-        verification.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
+        verification.nar_bytes = sum_of_sizes(infos.iter().map(|info| info.nar_size));
         progress.started(verification.paths, verification.nar_bytes);
         let len = |info: &PathInfo| info.nar_size;
         let problems = check_all(infos, jobs, progress, &len, &|info, worker| {

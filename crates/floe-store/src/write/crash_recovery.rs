@@ -209,6 +209,19 @@ fn hash_part_of_tree(name: &str, entry: &[u8]) -> Option<HashPart> {
     number.starts_with(b"-").then_some(hash_part)
 }
 
+/// Whether a path has the name of an unfinished tree of any process of floe:
+/// `<process>-floe-<number>-<number>`, perhaps with a suffix.
+pub(super) fn is_unfinished_name(path: &StorePath) -> bool {
+    let is_number = |part: Option<&str>| {
+        part.is_some_and(|part| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit()))
+    };
+    let mut parts = path.name().split('-');
+    is_number(parts.next())
+        && parts.next() == Some("floe")
+        && is_number(parts.next())
+        && is_number(parts.next())
+}
+
 /// Whether the name is that of a tree. A temporary name for a link has a suffix.
 fn is_tree_name(entry: &OsStr) -> bool {
     entry.as_bytes().last().is_some_and(u8::is_ascii_digit)

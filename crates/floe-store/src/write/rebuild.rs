@@ -18,7 +18,7 @@ use std::fs::{self, File};
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,15 +27,18 @@ use floe_hash::hash_pool::Worker;
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
+use super::crash_recovery::is_unfinished_name;
 use super::derivation_checks::DerivationChecks;
 use crate::db::{
-    BusyPolicy, Database, MissingTables, Registration, check_schema, find_users, write_schema,
+    BusyPolicy, DamagedRow, Database, MissingTables, Registration, check_schema, find_users,
+    remove_stale_lock_directory, write_schema,
 };
-use crate::disk::{Directory, StoreLayout, read_derivation};
+use crate::disk::mount_id::check_no_mounts;
+use crate::disk::{Directory, StoreLayout, list_directory, read_derivation};
 use crate::error::{IoContext as _, StoreError};
 use crate::events::StoreEvents;
 use crate::locks::{open_lock_file, try_lock};
-use crate::open_store::create_directories;
+use crate::open_store::{create_directories, refuse_symlinks};
 use crate::options::WriteOptions;
 use crate::progress::{Progress, hash_all};
 use crate::tree::canonicalise;
@@ -46,11 +49,22 @@ pub struct StoreRebuild {
     layout: StoreLayout,
     options: WriteOptions,
     trees: Vec<StorePath>,
-    rows: BTreeMap<StorePath, PathInfo>,
+    rows: BTreeMap<StorePath, OldRow>,
     old: OldDatabase,
     derivations: DerivationChecks,
     /// Held alone; `None` in a dry run.
     _big_lock: Option<File>,
+}
+
+/// The row of a path in an old database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldRow {
+    /// The contents of the row.
+    pub info: PathInfo,
+    /// Whether the path is valid now. Otherwise an earlier rebuild has left it out.
+    pub is_valid: bool,
+    /// Whether references may be missing, because the database is damaged.
+    pub may_lack_references: bool,
 }
 
 /// The database that a store had.
@@ -67,7 +81,8 @@ enum OldDatabase {
 pub struct RebuiltDatabase {
     /// The number of paths that were valid and are no longer.
     pub removed: usize,
-    /// The damaged file that the new one replaces, under its new name.
+    /// The old database, under its new name: a damaged file, or a copy if paths are no longer
+    /// valid.
     pub saved: Option<PathBuf>,
 }
 
@@ -75,7 +90,8 @@ impl StoreRebuild {
     /// Lists the trees of a store, and reads its old database. A dry run writes nothing.
     ///
     /// Errors: [`StoreError::NoTrees`] if there is nothing to register, [`StoreError::StoreInUse`],
-    /// [`StoreError::Schema`], [`StoreError::Interrupted`], and those of the system.
+    /// [`StoreError::Schema`], [`StoreError::SymlinkedStore`], [`StoreError::Interrupted`], and
+    /// those of the system.
     pub fn begin(
         layout: StoreLayout,
         options: WriteOptions,
@@ -86,7 +102,10 @@ impl StoreRebuild {
             events: StoreEvents::default(),
             ..options
         };
-        let listed = list_trees(&layout)?;
+        if !options.allow_symlinked_store {
+            refuse_symlinks(&layout.real_store_dir)?;
+        }
+        let listed = list_names(&layout)?;
         if listed.is_empty() && !layout.database_dir().join("db.sqlite").exists() {
             return Err(StoreError::NoTrees(layout.real_store_dir));
         }
@@ -95,13 +114,26 @@ impl StoreRebuild {
         let scope = options.lock_wait.enter_scope();
         let (old, rows) = read_old(&layout, &options, dry_run)?;
         drop(scope);
+        let may_lack_references = matches!(old, OldDatabase::Damaged(_));
+        let mut by_path = BTreeMap::new();
+        for info in rows {
+            by_path.insert(
+                info.path.clone(),
+                OldRow {
+                    info,
+                    is_valid: true,
+                    may_lack_references,
+                },
+            );
+        }
+        add_saved_rows(&layout, &mut by_path);
+        let rows = by_path;
+        // Until the lock was acquired, a collector may have removed some.
+        let mut trees = list_names(&layout)?;
+        trees.retain(|path| rows.contains_key(path) || !is_working_file(&layout, path));
         Ok(StoreRebuild {
-            // Until the lock was acquired, a collector may have removed some.
-            trees: list_trees(&layout)?,
-            rows: rows
-                .into_iter()
-                .map(|info| (info.path.clone(), info))
-                .collect(),
+            trees,
+            rows,
             layout,
             options,
             old,
@@ -120,14 +152,15 @@ impl StoreRebuild {
         &self.trees
     }
 
-    /// The row of a path in the old database. See [`StoreRebuild::damage`].
-    pub fn row(&self, path: &StorePath) -> Option<&PathInfo> {
+    /// The row of a path in the old database, or in one that an earlier rebuild has saved.
+    pub fn row(&self, path: &StorePath) -> Option<&OldRow> {
         self.rows.get(path)
     }
 
-    /// All paths of which the old database says anything.
-    pub fn rows(&self) -> impl Iterator<Item = &PathInfo> {
-        self.rows.values()
+    /// The paths of the old database, sorted.
+    pub fn valid_paths(&self) -> impl Iterator<Item = &StorePath> {
+        let rows = self.rows.iter().filter(|(_, row)| row.is_valid);
+        rows.map(|(path, _)| path)
     }
 
     /// The damage of the old database. If there is any, rows may lack some of their references.
@@ -135,6 +168,14 @@ impl StoreRebuild {
         match &self.old {
             OldDatabase::Damaged(reason) => Some(reason),
             OldDatabase::Absent | OldDatabase::Intact(_) => None,
+        }
+    }
+
+    /// The rows of an intact database that do not parse.
+    pub fn skipped_rows(&self) -> Vec<DamagedRow> {
+        match &self.old {
+            OldDatabase::Intact(database) => database.lock().skipped_rows(),
+            OldDatabase::Absent | OldDatabase::Damaged(_) => Vec::new(),
         }
     }
 
@@ -171,68 +212,131 @@ impl StoreRebuild {
         Ok(())
     }
 
-    /// Gives a tree the modes, times and owner of store paths, unless the old database has the
-    /// path.
+    /// Gives a tree the modes, times and owner of store paths.
     ///
     /// Errors: those of the system.
     pub fn canonicalise(&self, path: &StorePath) -> Result<(), StoreError> {
-        if self.rows.contains_key(path) {
-            return Ok(());
-        }
-        let store = &self.layout.real_store_dir;
-        let owner = fs::metadata(store).io_context("examine", store)?.uid();
-        canonicalise(&self.layout.real_path(path), owner)
+        let place = self.layout.real_path(path);
+        check_no_mounts(&place)?;
+        canonicalise(&place, owner(&self.layout)?)
     }
 
-    /// Makes `infos` the valid paths. All references must be among them, and all derivations must
-    /// have passed [`StoreRebuild::check_derivation`].
+    /// Makes `infos`, which are sorted by path, the valid paths. All references must be among them,
+    /// and new derivations must have passed [`StoreRebuild::check_derivation`].
     ///
     /// Errors: those of the system and of the database, which stays as it was.
     pub fn finish(self, infos: &[&PathInfo]) -> Result<RebuiltDatabase, StoreError> {
         let mut all = Vec::with_capacity(infos.len());
         for info in infos {
-            let outputs = self.derivations.outputs(&self.layout, info)?;
+            let outputs = match self.derivations.outputs(&self.layout, info) {
+                // A newer Nix has registered a derivation of another form.
+                Err(StoreError::Derivation { .. }) => Vec::new(),
+                outputs => outputs?,
+            };
             all.push(Registration { info, outputs });
         }
         let _scope = self.options.lock_wait.enter_scope();
         match &self.old {
             OldDatabase::Intact(database) => {
-                let is_unchanged = |info: &&&PathInfo| self.rows.get(&info.path) == Some(**info);
+                let is_unchanged = |info: &&&PathInfo| {
+                    let row = self.rows.get(&info.path);
+                    row.is_some_and(|row| row.is_valid && row.info == ***info)
+                };
                 let unchanged = infos.iter().filter(is_unchanged);
                 let unchanged: HashSet<&StorePath> = unchanged.map(|info| &info.path).collect();
-                let removed = database.lock().replace_all(&all, &unchanged)?;
-                let saved = None;
+                let database = database.lock();
+                let loses_rows = self.valid_paths().any(|path| !is_registered(infos, path))
+                    || !database.damaged_rows()?.is_empty();
+                let saved = loses_rows.then(|| database_file::save_copy(&self.layout, &database));
+                let saved = saved.transpose()?;
+                let removed = database.replace_all(&all, &unchanged)?;
                 Ok(RebuiltDatabase { removed, saved })
             }
             OldDatabase::Absent | OldDatabase::Damaged(_) => {
-                let wanted: HashSet<&StorePath> = infos.iter().map(|info| &info.path).collect();
-                let is_removed = |path: &&StorePath| !wanted.contains(*path);
-                Ok(RebuiltDatabase {
-                    removed: self.rows.keys().filter(is_removed).count(),
-                    saved: database_file::write(&self.layout, &self.options, &all)?,
-                })
+                let is_removed = |path: &&StorePath| !is_registered(infos, path);
+                let removed = self.valid_paths().filter(is_removed).count();
+                let saved = database_file::write(&self.layout, &self.options, &all)?;
+                give_to_owner(&self.layout)?;
+                Ok(RebuiltDatabase { removed, saved })
             }
         }
     }
 }
 
-/// Returns the names in the store directory that may be paths, sorted. Locks and the directories of
-/// builds are none.
-fn list_trees(layout: &StoreLayout) -> Result<Vec<StorePath>, StoreError> {
+/// Returns the names in the store directory that may be paths, sorted.
+fn list_names(layout: &StoreLayout) -> Result<Vec<StorePath>, StoreError> {
     let Some(store) = Directory::open_if_exists(&layout.real_store_dir)? else {
         return Ok(Vec::new());
     };
     let names = store.list().io_context("list", &layout.real_store_dir)?;
     let names = names.iter().filter_map(|(name, _)| name.to_str());
-    let paths = names.filter_map(|name| StorePath::parse(name).ok());
-    let is_path = |path: &StorePath| {
-        !OTHER_SUFFIXES
-            .iter()
-            .any(|suffix| path.name().ends_with(suffix))
-    };
-    let mut paths: Vec<StorePath> = paths.filter(is_path).collect();
+    let mut paths: Vec<StorePath> = names
+        .filter_map(|name| StorePath::parse(name).ok())
+        .collect();
     paths.sort_unstable();
     Ok(paths)
+}
+
+/// Adds the rows of databases that earlier rebuilds have saved, the newest first.
+fn add_saved_rows(layout: &StoreLayout, rows: &mut BTreeMap<StorePath, OldRow>) {
+    for file in database_file::saved(layout) {
+        // A copy that cannot be read has nothing to add.
+        let Ok(database) = Database::open_saved(layout, &file) else {
+            continue;
+        };
+        let read = database
+            .check_integrity()
+            .and_then(|()| read_rows(&database));
+        let may_lack_references = read.is_err();
+        for info in read.unwrap_or_else(|_| database.salvage()) {
+            rows.entry(info.path.clone()).or_insert(OldRow {
+                info,
+                is_valid: false,
+                may_lack_references,
+            });
+        }
+    }
+}
+
+/// The owner of the store directory.
+fn owner(layout: &StoreLayout) -> Result<u32, StoreError> {
+    let store = &layout.real_store_dir;
+    Ok(fs::metadata(store).io_context("examine", store)?.uid())
+}
+
+/// Gives the state directory that root has made to the owner of the store.
+fn give_to_owner(layout: &StoreLayout) -> Result<(), StoreError> {
+    let owner = owner(layout)?;
+    if !rustix::process::geteuid().is_root() || owner == 0 {
+        return Ok(());
+    }
+    let directories = STATE_DIRECTORIES.map(|name| layout.state_dir.join(name));
+    let database = layout.database_dir();
+    let files = list_directory(&database).io_context("list", &database)?;
+    let files = files.flatten().map(|file| file.path().to_path_buf());
+    for place in directories.into_iter().chain(files) {
+        match fs::symlink_metadata(&place) {
+            Ok(found) if found.uid() == 0 => {
+                lchown(&place, Some(owner), None).io_context("give away", &place)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is the lock of a path, the directory in which Nix builds one, or an unfinished
+/// tree of a killed floe. Their names look like those of paths.
+fn is_working_file(layout: &StoreLayout, path: &StorePath) -> bool {
+    let found = fs::symlink_metadata(layout.real_path(path));
+    found.is_ok_and(|found| {
+        let is_lock = path.name().ends_with(".lock") && found.is_file() && found.len() == 0;
+        is_lock || is_unfinished_name(path) || path.name().ends_with(".chroot") && found.is_dir()
+    })
+}
+
+fn is_registered(infos: &[&PathInfo], path: &StorePath) -> bool {
+    infos.binary_search_by(|info| info.path.cmp(path)).is_ok()
 }
 
 /// Acquires the big lock alone, and creates the directories of the store.
@@ -257,6 +361,7 @@ fn lock_alone(layout: &StoreLayout, options: &WriteOptions) -> Result<File, Stor
         }
         let is_removed = lock.metadata().io_context("examine", &path)?.nlink() == 0;
         if !is_removed {
+            remove_stale_lock_directory(&layout.database_dir().join("db.sqlite"), &lock);
             return Ok(lock);
         }
     }
@@ -322,9 +427,18 @@ fn read_rows(database: &Database) -> Result<Vec<PathInfo>, StoreError> {
     Ok(rows)
 }
 
-/// The ends of names of files that look like paths and are none: locks, and the directories in
-/// which Nix builds.
-const OTHER_SUFFIXES: [&str; 2] = [".lock", ".chroot"];
+/// The directories of the state that a rebuild may make.
+const STATE_DIRECTORIES: [&str; 9] = [
+    "..",
+    "",
+    "db",
+    "gcroots",
+    "gcroots/per-user",
+    "profiles",
+    "profiles/per-user",
+    "temproots",
+    "gc.lock",
+];
 
 /// Longer than a short command has the store open. A daemon has it open for as long as its clients
 /// stay.

@@ -1,7 +1,7 @@
 //! Rebuilds that fail, and rebuilds that are killed.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -128,6 +128,77 @@ fn unreachable_cache_is_an_error_only_if_the_user_names_it() {
     let ran = run(&mut configured).expect(3);
     assert!(ran.stderr.contains("no cache is queried"), "{}", ran.stderr);
     assert_eq!(ran.json()["fromCaches"], json!({}));
+    // The cache may have signed other contents.
+    let before = registered(&root);
+    let ran = run(configured.arg("--accept-unsigned")).expect(4);
+    assert!(ran.stderr.contains("cannot be asked"), "{}", ran.stderr);
+    assert_eq!(registered(&root), before);
+}
+
+#[test]
+fn path_about_which_a_cache_fails_is_never_accepted() {
+    let Some(corpus) = corpus("jq") else { return };
+    let (scratch, root) = store_of(&corpus);
+    fs::remove_file(database(&root)).unwrap();
+    let cache = corpus.cache_copy("none", scratch.path());
+    let libc = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-libc6-"))
+        .unwrap();
+    let path = StoreDir::default().parse(libc).unwrap();
+    // A directory cannot be read.
+    let narinfo = cache.join(format!("{}.narinfo", path.hash_part()));
+    fs::remove_file(&narinfo).unwrap();
+    fs::create_dir(&narinfo).unwrap();
+    let mut command = rebuild(&root);
+    command.args([
+        "--trusted-public-keys",
+        &corpus.key,
+        "--accept-unsigned",
+        "--json",
+    ]);
+    let ran = run(command
+        .arg("--from")
+        .arg(format!("file://{}", cache.display())))
+    .expect(3);
+    let report = ran.json();
+    assert!(
+        super::left_out(&report).contains(&(libc, "unanswered")),
+        "{report}"
+    );
+    assert_eq!(report["unsigned"], json!([]));
+}
+
+#[test]
+fn store_below_a_link_is_refused() {
+    let Some(corpus) = corpus("jq") else { return };
+    let (scratch, root) = store_of(&corpus);
+    let link = scratch.join("link");
+    std::os::unix::fs::symlink(&root, &link).unwrap();
+    let ran = run(&mut rebuild(&link)).expect(1);
+    assert!(ran.stderr.contains("symbolic link"), "{}", ran.stderr);
+}
+
+/// Root makes the state directory of another user's store.
+#[test]
+fn owner_of_a_store_gets_the_database_that_root_makes() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let Some(corpus) = corpus("jq") else { return };
+    let (_scratch, root) = store_of(&corpus);
+    fs::remove_dir_all(root.join("nix/var")).unwrap();
+    let owner = 65_534;
+    let changed = run(Command::new("chown")
+        .arg("-R")
+        .arg(owner.to_string())
+        .arg(&root));
+    changed.expect(0);
+    run(&mut rebuild_from(&root, &corpus)).expect(0);
+    let mut found = Command::new("find");
+    found.arg(&root).args(["!", "-user", "65534"]);
+    assert_eq!(run(&mut found).expect(0).stdout, "");
 }
 
 #[test]

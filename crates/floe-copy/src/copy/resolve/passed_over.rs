@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use floe_transfer::{Error, Event};
 
 use super::ClosureCopy;
+use crate::copy::trust::store_dir_mismatch;
 
 /// The sources that were reported.
 #[derive(Debug, Default)]
@@ -25,7 +26,11 @@ impl PassedOver {
             match source.open_result() {
                 Some(Err(error)) => self.report_once(copy, index, &error),
                 _ if source.is_for(copy.target.store_dir()) => {}
-                _ => self.report_once(copy, index, &copy.store_dir_mismatch(&**source)),
+                _ => self.report_once(
+                    copy,
+                    index,
+                    &store_dir_mismatch(&**source, copy.target.store_dir()),
+                ),
             }
         }
     }

@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_format::{HashPart, StorePath};
+use floe_format::{HashPart, StorePath, sum_of_sizes};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 
 use super::GcSettings;
@@ -218,7 +218,7 @@ impl DeadPaths {
     /// The sum of the NAR sizes of the dead valid paths, in bytes.
     pub(super) fn nar_bytes(&self) -> u64 {
         let sizes = self.valid.iter();
-        sizes.map(|number| self.graph.row(*number).nar_size).sum()
+        sum_of_sizes(sizes.map(|number| self.graph.row(*number).nar_size))
     }
 
     pub(super) fn describe(self, layout: &StoreLayout, unreadable: Vec<Unreadable>) -> Garbage {

@@ -85,14 +85,41 @@ fn replace(layout: &StoreLayout, new: &Path) -> Result<Option<PathBuf>, StoreErr
     Ok(saved)
 }
 
-/// Gives the old file a second name, and renames the files beside it.
-fn save_old(file: &Path) -> Result<Option<PathBuf>, StoreError> {
+/// Copies an intact database that is about to lose rows. Returns the copy.
+///
+/// Errors: those of the system and of SQLite.
+pub(super) fn save_copy(layout: &StoreLayout, old: &Database) -> Result<PathBuf, StoreError> {
+    let file = layout.database_dir().join("db.sqlite");
+    let name = free_names(&file).find(|name| is_not_found(&fs::symlink_metadata(name)));
+    // There are more names than files.
+    let name = name.unwrap_or(file);
+    old.copy_to(&name)?;
+    Ok(name)
+}
+
+/// Returns the databases that earlier rebuilds have saved, the newest first, at most
+/// [`SAVED_MAX`].
+pub(super) fn saved(layout: &StoreLayout) -> Vec<PathBuf> {
+    let file = layout.database_dir().join("db.sqlite");
     let names = (1_u32..).map(|number| file.with_file_name(format!("db.sqlite.old-{number}")));
-    let is_free = |name: &PathBuf| {
+    let mut saved: Vec<PathBuf> = names.take_while(|name| name.is_file()).collect();
+    saved.reverse();
+    saved.truncate(SAVED_MAX);
+    saved
+}
+
+/// Returns names beside which there are no files of SQLite.
+fn free_names(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = (1_u32..).map(|number| file.with_file_name(format!("db.sqlite.old-{number}")));
+    names.filter(|name| {
         let mut names = SIDE_FILES.iter().map(|suffix| side_file(name, suffix));
         names.all(|name| is_not_found(&fs::symlink_metadata(name)))
-    };
-    let mut names = names.filter(is_free);
+    })
+}
+
+/// Gives the old file a second name, and renames the files beside it.
+fn save_old(file: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let mut names = free_names(file);
     let (saved, exists) = loop {
         let Some(name) = names.next() else {
             return Ok(None);
@@ -141,6 +168,9 @@ fn remove_if_exists(file: &Path) -> Result<(), StoreError> {
     }
     removed.io_context("remove", file)
 }
+
+/// Older databases than this many say little about a store.
+const SAVED_MAX: usize = 8;
 
 /// The directory of a database that is being written.
 const STAGING: &str = "floe-rebuild";
