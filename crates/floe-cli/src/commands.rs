@@ -45,6 +45,7 @@ pub(crate) mod sign;
 pub(crate) mod tree;
 pub(crate) mod uninstall;
 pub(crate) mod verify;
+pub(crate) mod why;
 pub(crate) mod why_depends;
 
 use std::ffi::OsString;
@@ -121,6 +122,8 @@ pub(crate) enum Command {
     Du(du::args::DuArgs),
     /// Show the closures of paths as trees
     Tree(tree::args::TreeArgs),
+    /// Show why an install of paths would succeed or fail
+    Why(why::args::WhyArgs),
     /// Show the references that lead from one path to another
     WhyDepends(why_depends::args::WhyDependsArgs),
     /// Show how two closures differ
@@ -229,6 +232,7 @@ impl Cli {
             Command::Info(args) => info::run(args),
             Command::Du(args) => du::run(&args),
             Command::Tree(args) => tree::run(&args),
+            Command::Why(args) => why::run(&args),
             Command::WhyDepends(args) => why_depends::run(&args),
             Command::Diff(args) => diff::run(&args),
             Command::Ls(args) => ls::run(&args),
@@ -319,6 +323,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     info::page::PAGES,
     du::page::PAGES,
     tree::page::PAGES,
+    why::page::PAGES,
     why_depends::page::PAGES,
     diff::page::PAGES,
     ls::page::PAGES,

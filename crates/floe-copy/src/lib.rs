@@ -4,6 +4,7 @@
 //! a URI names. [`ClosureCopy`] is the pipeline; see `copy.rs` for its stages.
 
 mod added_files;
+mod availability;
 mod copy;
 mod copy_request;
 mod local;
@@ -14,6 +15,9 @@ mod sources;
 mod upstreams;
 
 pub use added_files::{AddedFiles, FileToAdd};
+pub use availability::{
+    AvailabilityQuery, PathAvailability, Remembered, SourceReply, SourceResult,
+};
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CheckedRequest, CopyRequest, OpenCopy, RequestedPaths, reuse_directory};
 pub use local::config::{check_root, check_writable, local_store};

@@ -90,3 +90,4 @@ mod tmpfs_mount;
 mod trace;
 mod vanished_paths;
 mod verify;
+mod why;

@@ -136,6 +136,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "verify",
         "verify::modified_and_missing_paths_are_found_by_floe_and_nix",
     ),
+    ("why", "why::trusted_path_in_a_cache_is_installable"),
     (
         "why_depends",
         "closure_queries::chains_to_a_dependency_are_those_of_nix",

@@ -19,8 +19,8 @@ pub(crate) const PAGES: &[Page] = &[Page {
             "floe rebuild-db --root ~/nix-root",
         ),
         Example::new(
-            "Show first what would be registered, also without a signature",
-            "floe rebuild-db --root ~/nix-root --dry-run --accept-unsigned",
+            "Show first what would be registered",
+            "floe rebuild-db --root ~/nix-root --dry-run",
         ),
     ],
     files: &[STORE, USER_STORE, NIX_CONF, NETRC],
