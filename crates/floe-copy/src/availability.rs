@@ -1,7 +1,8 @@
 //! Finds out which sources have the paths of a closure, and what an install would do with their
 //! replies.
 //!
-//! 1. The store is asked for each path. The closure of a valid path is complete.
+//! 1. The store is asked for each path. The closure of a valid path is complete, unless files of a
+//!    local store are gone: an install fetches these again.
 //! 2. All sources are asked for each other path, at the same time.
 //! 3. A source may reply from the narinfo disk cache. It is asked once more itself if the reply is
 //!    that it lacks the path, or if the path is not trusted, as an install does.
@@ -10,15 +11,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use floe_format::{NarInfo, StoreDir, StorePath};
+use floe_store::StoreLayout;
 use floe_transfer::{
     CANCEL_POLL, CachePolicy, ClosureBudget, CopyOptions, Error, NarInfoReply, NarInfoResult,
     PathSpec, QUERIES_MAX, Source,
 };
 
-use crate::copy::trust::TrustRules;
+use crate::copy::trust::{TrustRules, store_dir_mismatch};
 use crate::sources::Sources;
 
 /// A query for the availability of closures.
@@ -26,6 +28,8 @@ use crate::sources::Sources;
 pub struct AvailabilityQuery<'a> {
     /// The store into which the closure would be installed, if it exists.
     pub store: Option<&'a dyn Source>,
+    /// The directories of the store, if it is local.
+    pub layout: Option<&'a StoreLayout>,
     /// The store directory of the closures.
     pub store_dir: &'a StoreDir,
     /// The caches.
@@ -109,24 +113,86 @@ impl AvailabilityQuery<'_> {
             query: self,
             sender,
             paths: BTreeMap::new(),
+            frontier: requested.iter().map(|path| (path.clone(), None)).collect(),
             unsent: VecDeque::new(),
-            pending: 0,
+            pending: self
+                .sources
+                .list
+                .iter()
+                .map(|_| Pending::default())
+                .collect(),
             budget: ClosureBudget::new(self.options.closure_limit, requested.len()),
         };
-        for path in requested {
-            crawl.add(path, None)?;
-        }
+        crawl.visit_frontier()?;
         while crawl.send() > 0 {
-            let (question, result) = match replies.recv_timeout(CANCEL_POLL) {
-                Ok(replied) => replied,
-                Err(RecvTimeoutError::Timeout) if !self.options.cancel.is_raised() => continue,
-                Err(_) => return Err(Error::Cancelled),
-            };
-            crawl.pending -= 1;
-            crawl.receive(question, result)?;
+            // A source may reply so fast that nothing waits.
+            if self.options.cancel.is_raised() {
+                return Err(Error::Cancelled);
+            }
+            match replies.recv_timeout(CANCEL_POLL) {
+                Ok((question, result)) => crawl.receive_reply(question, result)?,
+                Err(RecvTimeoutError::Timeout) => crawl.give_up_unresponsive()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
+            }
         }
         let paths = crawl.paths.into_iter();
         Ok(paths.map(|(path, state)| (path, state.finish())).collect())
+    }
+}
+
+impl AvailabilityQuery<'_> {
+    /// Returns the path of a hash part or a name, as an install finds it: the store has it, or the
+    /// first source with a trusted narinfo. Without one, a path that is refused is returned, so
+    /// that its refusal can be explained.
+    ///
+    /// Errors: [`Error::NotFound`], and the first error of a source.
+    pub fn find_path(&self, spec: &PathSpec) -> Result<StorePath, Error> {
+        if let PathSpec::Path(path) = spec {
+            return Ok(path.clone());
+        }
+        let cancel = &self.options.cancel;
+        if let Some(store) = self.store
+            && let Some(found) = store.query_path_info(spec, cancel)?
+        {
+            return Ok(found.info.path);
+        }
+        let (mut refused, mut failed) = (None, None);
+        for source in &self.sources.list {
+            match source.query_path_info(spec, cancel) {
+                Ok(Some(narinfo)) => {
+                    let path = narinfo.info.path.clone();
+                    match self.rules().check(&**source, spec, narinfo) {
+                        Ok(_) => return Ok(path),
+                        Err(_) if spec.matches(&path) => _ = refused.get_or_insert(path),
+                        Err(error) => _ = failed.get_or_insert(error),
+                    }
+                }
+                Ok(None) => {}
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
+        match (refused, failed) {
+            (Some(path), _) => Ok(path),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Error::NotFound {
+                path: spec.text(),
+                sources: self
+                    .sources
+                    .list
+                    .iter()
+                    .map(|source| source.name())
+                    .collect(),
+            }),
+        }
+    }
+
+    fn rules(&self) -> TrustRules<'_> {
+        TrustRules {
+            options: self.options,
+            store_dir: self.store_dir,
+            requires_trust: true,
+        }
     }
 }
 
@@ -139,12 +205,37 @@ struct Question {
     remembered: Option<Remembered>,
 }
 
+/// The questions that a source has not answered.
+struct Pending {
+    count: usize,
+    /// The time of its last reply, or of the oldest question since.
+    since: Instant,
+    /// Whether it has replied at all.
+    has_replied: bool,
+    /// Whether no further reply counts.
+    is_given_up: bool,
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending {
+            count: 0,
+            since: Instant::now(),
+            has_replied: false,
+            is_given_up: false,
+        }
+    }
+}
+
 struct Crawl<'a> {
     query: &'a AvailabilityQuery<'a>,
     sender: mpsc::Sender<(Question, NarInfoResult)>,
     paths: BTreeMap<StorePath, PathState>,
+    /// Paths to visit, each with a path that refers to it.
+    frontier: VecDeque<(StorePath, Option<StorePath>)>,
     unsent: VecDeque<Question>,
-    pending: usize,
+    /// The questions to each source that it has not answered.
+    pending: Vec<Pending>,
     budget: ClosureBudget,
 }
 
@@ -183,11 +274,17 @@ impl PathState {
 }
 
 impl Crawl<'_> {
-    /// Adds a path that is not known yet.
-    fn add(&mut self, path: &StorePath, referrer: Option<&StorePath>) -> Result<(), Error> {
-        if self.paths.contains_key(path) {
-            return Ok(());
+    fn visit_frontier(&mut self) -> Result<(), Error> {
+        while let Some((path, referrer)) = self.frontier.pop_front() {
+            if !self.paths.contains_key(&path) {
+                self.visit(&path, referrer)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Asks the store for a path that is not known yet, and the sources if it is not valid.
+    fn visit(&mut self, path: &StorePath, referrer: Option<StorePath>) -> Result<(), Error> {
         self.budget.add_paths(1)?;
         let options = self.query.options;
         let spec = PathSpec::Path(path.clone());
@@ -197,6 +294,14 @@ impl Crawl<'_> {
         };
         // A store knows a path also by its hash part alone.
         let registered = registered.filter(|found| found.info.path == *path);
+        let layout = self.query.layout;
+        let is_there = |layout: &StoreLayout| layout.real_path(path).symlink_metadata().is_ok();
+        let registered = registered.filter(|_| layout.is_none_or(is_there));
+        if let (Some(narinfo), Some(_)) = (&registered, layout) {
+            let references = narinfo.info.references.iter();
+            let references = references.map(|it| (it.clone(), Some(path.clone())));
+            self.frontier.extend(references);
+        }
         let is_asked = registered.is_none() || referrer.is_none();
         let sources = if is_asked {
             self.query.sources.list.len()
@@ -209,23 +314,36 @@ impl Crawl<'_> {
             policy: CachePolicy::Use,
             remembered: None,
         }));
+        let given_up: Vec<usize> = (0..sources)
+            .filter(|source| self.pending[*source].is_given_up)
+            .collect();
         let state = PathState {
             has_references: registered.is_some(),
             registered,
             replies: (0..sources).map(|_| None).collect(),
-            referrer: referrer.cloned(),
+            referrer,
         };
         self.paths.insert(path.clone(), state);
+        self.unsent
+            .retain(|question| !given_up.contains(&question.source) || question.path != *path);
+        for source in given_up {
+            let question = self.unanswered(path.clone(), source);
+            self.record(question, Err(self.no_reply(source)))?;
+        }
         Ok(())
     }
 
     /// Sends questions. Returns how many are in flight.
     fn send(&mut self) -> usize {
         let most = QUERIES_MAX * self.query.sources.list.len().max(1);
-        while self.pending < most
+        while self.pending_count() < most
             && let Some(question) = self.unsent.pop_front()
         {
-            self.pending += 1;
+            let pending = &mut self.pending[question.source];
+            if pending.count == 0 {
+                pending.since = Instant::now();
+            }
+            pending.count += 1;
             let (sender, source) = (self.sender.clone(), question.source);
             let (spec, policy) = (PathSpec::Path(question.path.clone()), question.policy);
             let reply = Box::new(move |result| {
@@ -234,10 +352,69 @@ impl Crawl<'_> {
             });
             self.query.sources.list[source].query(&spec, policy, reply);
         }
-        self.pending
+        self.pending_count()
+    }
+
+    fn pending_count(&self) -> usize {
+        let pending = self.pending.iter().filter(|pending| !pending.is_given_up);
+        pending.map(|pending| pending.count).sum()
+    }
+
+    fn receive_reply(&mut self, question: Question, result: NarInfoResult) -> Result<(), Error> {
+        let pending = &mut self.pending[question.source];
+        pending.count -= 1;
+        pending.since = Instant::now();
+        pending.has_replied = true;
+        if pending.is_given_up {
+            return Ok(());
+        }
+        self.receive(question, result)
+    }
+
+    /// Answers the questions to sources that do not reply, if another one does. An install passes
+    /// over them too.
+    fn give_up_unresponsive(&mut self) -> Result<(), Error> {
+        if !self.pending.iter().any(|pending| pending.has_replied) {
+            return Ok(());
+        }
+        for source in 0..self.pending.len() {
+            let pending = &mut self.pending[source];
+            let is_silent = pending.count > 0 && pending.since.elapsed() > UNRESPONSIVE_AFTER;
+            if !is_silent || std::mem::replace(&mut pending.is_given_up, true) {
+                continue;
+            }
+            self.unsent.retain(|question| question.source != source);
+            let is_open = |state: &PathState| matches!(state.replies.get(source), Some(None));
+            let paths = self.paths.iter().filter(|(_, state)| is_open(state));
+            let paths: Vec<StorePath> = paths.map(|(path, _)| path.clone()).collect();
+            for path in paths {
+                self.receive(self.unanswered(path, source), Err(self.no_reply(source)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unanswered(&self, path: StorePath, source: usize) -> Question {
+        Question {
+            path,
+            source,
+            policy: CachePolicy::Use,
+            remembered: None,
+        }
+    }
+
+    fn no_reply(&self, source: usize) -> Error {
+        let name = self.query.sources.list[source].name();
+        Error::fetch(&name, "it does not reply", true)
     }
 
     fn receive(&mut self, question: Question, result: NarInfoResult) -> Result<(), Error> {
+        self.record(question, result)?;
+        self.visit_frontier()
+    }
+
+    /// Records a reply. Adds the references of the path to the frontier.
+    fn record(&mut self, question: Question, result: NarInfoResult) -> Result<(), Error> {
         let Question { path, source, .. } = &question;
         let remembered = match &result {
             Ok(NarInfoReply {
@@ -270,24 +447,24 @@ impl Crawl<'_> {
             ..reply
         });
         if let Some(narinfo) = state.take_references() {
-            for reference in &narinfo.info.references {
-                self.add(reference, Some(path))?;
-            }
+            let references = narinfo.info.references.iter();
+            let references = references.map(|it| (it.clone(), Some(path.clone())));
+            self.frontier.extend(references);
         }
         Ok(())
     }
 
     fn judge(&self, path: &StorePath, source: usize, result: NarInfoResult) -> SourceReply {
-        let rules = TrustRules {
-            options: self.query.options,
-            store_dir: self.query.store_dir,
-            requires_trust: true,
-        };
+        let offering_source = &*self.query.sources.list[source];
         let reply = |result, narinfo| SourceReply {
             result,
             narinfo,
             remembered: None,
         };
+        if !offering_source.is_for(self.query.store_dir) {
+            let error = store_dir_mismatch(offering_source, self.query.store_dir);
+            return reply(SourceResult::Refused(error), None);
+        }
         let narinfo = match result {
             Ok(NarInfoReply {
                 narinfo: Some(narinfo),
@@ -297,9 +474,39 @@ impl Crawl<'_> {
             Err(error) => return reply(SourceResult::Refused(error), None),
         };
         let spec = PathSpec::Path(path.clone());
-        match rules.check(&*self.query.sources.list[source], &spec, narinfo.clone()) {
+        match self
+            .query
+            .rules()
+            .check(offering_source, &spec, narinfo.clone())
+        {
             Ok(_) => reply(SourceResult::Usable, Some(narinfo)),
+            // The user may have misspelt the name of a requested path.
+            Err(Error::WrongPath {
+                source_name,
+                wanted,
+                found,
+                ..
+            }) if self.is_requested(path) => {
+                let error = Error::WrongName {
+                    wanted,
+                    found,
+                    source_name,
+                };
+                reply(SourceResult::Refused(error), None)
+            }
+            Err(error @ Error::WrongPath { .. }) => reply(SourceResult::Refused(error), None),
             Err(error) => reply(SourceResult::Refused(error), Some(narinfo)),
         }
     }
+
+    fn is_requested(&self, path: &StorePath) -> bool {
+        let state = self.paths.get(path);
+        state.is_some_and(|state| state.referrer.is_none())
+    }
 }
+
+/// The time without a reply after which a source is given up if others reply.
+const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(5);
+
+/// A source that drops a callback.
+const NO_REPLY: &str = "a source does not reply to a query";

@@ -353,8 +353,11 @@ impl Rebuild<'_> {
     /// Gives new paths the modes and times of store paths.
     fn canonicalise(&self, findings: &mut Findings) -> Result<(), Error> {
         let failed = Mutex::new(Vec::new());
-        let new = findings.accepted.iter();
-        let new = new.filter(|(_, (_, origin))| *origin != Origin::Database);
+        let is_valid = |path: &StorePath| self.store.row(path).is_some_and(|row| row.is_valid);
+        let new = findings
+            .accepted
+            .iter()
+            .filter(|(path, (_, origin))| *origin != Origin::Database || !is_valid(path));
         self.store.for_each_tree(
             new.map(|(path, _)| path).collect(),
             self.options.copy.jobs,

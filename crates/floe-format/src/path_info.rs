@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::base64;
 use crate::content_address::ContentAddress;
 use crate::hash::Hash;
 use crate::signature::{SIGNATURE_LEN, SecretKey, Signature, TrustedKeys};
@@ -123,11 +124,20 @@ impl PathInfo {
     pub fn to_json_of(&self, dir: &StoreDir, format: JsonFormat) -> Value {
         let print = |path: &StorePath| match format {
             JsonFormat::V1 => dir.full_path(path),
-            JsonFormat::V2 => path.to_string(),
+            JsonFormat::V2 | JsonFormat::V3 => path.to_string(),
         };
         let ca = |ca: ContentAddress| match format {
             JsonFormat::V1 => json!(ca.to_string()),
-            JsonFormat::V2 => json!({ "hash": ca.hash.to_sri(), "method": ca.method.name() }),
+            JsonFormat::V2 | JsonFormat::V3 => {
+                json!({ "hash": ca.hash.to_sri(), "method": ca.method.name() })
+            }
+        };
+        let signature = |signature: &Signature| match format {
+            JsonFormat::V1 | JsonFormat::V2 => json!(signature.to_string()),
+            JsonFormat::V3 => json!({
+                "keyName": signature.key_name(),
+                "sig": base64::encode(signature.bytes()),
+            }),
         };
         json!({
             "ca": self.ca.map(ca),
@@ -137,7 +147,7 @@ impl PathInfo {
             "references": self.references.iter().map(print).collect::<Vec<_>>(),
             // For Nix, a registration time of zero is unknown.
             "registrationTime": self.registration_time.filter(|&time| time != 0),
-            "signatures": self.signatures.iter().map(Signature::to_string).collect::<Vec<_>>(),
+            "signatures": self.signatures.iter().map(signature).collect::<Vec<_>>(),
             "storeDir": dir.as_str(),
             "ultimate": self.ultimate,
             "version": format.number(),
@@ -153,6 +163,8 @@ pub enum JsonFormat {
     V1,
     /// Base names of store paths, and content addresses as objects.
     V2,
+    /// Also signatures as objects, as in Nix 2.36.
+    V3,
 }
 
 impl JsonFormat {
@@ -161,6 +173,7 @@ impl JsonFormat {
         match self {
             JsonFormat::V1 => 1,
             JsonFormat::V2 => 2,
+            JsonFormat::V3 => 3,
         }
     }
 }

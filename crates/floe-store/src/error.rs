@@ -4,6 +4,7 @@ mod advice;
 mod database_reader;
 mod io_context;
 mod realisation_refusal;
+mod system;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,6 +27,9 @@ pub use database_reader::DatabaseReader;
 use database_reader::describe_users;
 pub(crate) use io_context::IoContext;
 pub use realisation_refusal::RealisationRefusal;
+use system::is_errno;
+pub use system::is_out_of_space;
+pub(crate) use system::{is_not_found, is_system_wide};
 
 /// Any failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +96,14 @@ pub enum StoreError {
         path: PathBuf,
         /// The database that would have to be there.
         database: PathBuf,
+    },
+    /// A NAR that was to be unpacked outside of the store is damaged.
+    #[error("cannot unpack {place}: {source}")]
+    RestoredNar {
+        /// The place of the tree.
+        place: PathBuf,
+        /// The error in the NAR.
+        source: NarError,
     },
     /// There are no paths from which a database could be made.
     #[error("cannot rebuild the database of {0}: no store paths are there; try another --root")]
@@ -464,35 +476,4 @@ impl StoreError {
             error => Err(error),
         }
     }
-}
-
-fn is_errno(error: &io::Error, numbers: &[Errno]) -> bool {
-    let found = error.raw_os_error();
-    found.is_some_and(|found| numbers.iter().any(|number| number.raw_os_error() == found))
-}
-
-/// Whether the error concerns the disk, the file system or this process as a whole instead of one
-/// file.
-pub(crate) fn is_system_wide(error: &io::Error) -> bool {
-    const SYSTEM_WIDE: [Errno; 5] = [
-        Errno::IO,
-        Errno::ROFS,
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOMEM,
-    ];
-    is_out_of_space(error) || is_errno(error, &SYSTEM_WIDE)
-}
-
-/// Whether an error of the system means that there is no space left.
-pub fn is_out_of_space(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
-}
-
-/// Whether a file does not exist.
-pub(crate) fn is_not_found<T>(result: &io::Result<T>) -> bool {
-    matches!(result, Err(error) if error.kind() == io::ErrorKind::NotFound)
 }

@@ -24,7 +24,7 @@ impl ErrorKind {
     pub fn of_store(error: &StoreError) -> ErrorKind {
         match error {
             StoreError::Interrupted => ErrorKind::Interrupted,
-            StoreError::Nar { .. } => ErrorKind::Untrusted,
+            StoreError::Nar { .. } | StoreError::RestoredNar { .. } => ErrorKind::Untrusted,
             StoreError::NoStore { .. } => ErrorKind::Network,
             error if error.is_out_of_space() => ErrorKind::NoSpace,
             _ => ErrorKind::Failed,

@@ -14,4 +14,8 @@ pub(crate) fn json_format() -> impl TypedValueParser<Value = JsonFormat> {
 }
 
 /// The numbers that Nix gives to the formats.
-const FORMATS: [(&str, JsonFormat); 2] = [("1", JsonFormat::V1), ("2", JsonFormat::V2)];
+const FORMATS: [(&str, JsonFormat); 3] = [
+    ("1", JsonFormat::V1),
+    ("2", JsonFormat::V2),
+    ("3", JsonFormat::V3),
+];

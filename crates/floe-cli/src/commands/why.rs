@@ -7,7 +7,8 @@ pub(crate) mod page;
 mod text;
 mod trust;
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use floe_cache::Network;
@@ -16,7 +17,7 @@ use floe_copy::{
     AvailabilityQuery, PathAvailability, RequestedPaths, SourceOrder, SourceResult, Sources,
 };
 use floe_format::{StoreDir, StorePath};
-use floe_store::{Root, StoreReader};
+use floe_store::{ReferenceGraph, Root, StoreError, StoreReader};
 use floe_transfer::{
     Cancel, CopyOptions, Error, ErrorKind, Events, PathSpec, RetryPolicy, Session, Source,
     StoreConfig,
@@ -46,13 +47,14 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<()> {
     let request =
         settings.copy_from(&args.from, store.clone(), RequestedPaths::Named(Vec::new()))?;
     let texts = requested(args, &settings, (&*store, &request.sources))?;
-    let sources = match Sources::open(&request.sources, request.order, &session) {
+    let (sources, mut unusable) = match Sources::open(&request.sources, request.order, &session) {
         // The path may be valid, and the error is a part of the answer.
         Err(error) if !matches!(error, Error::Cancelled) => {
             warn(&error);
-            Sources::new(Vec::new(), RetryPolicy::default())
+            let none = Sources::new(Vec::new(), RetryPolicy::default());
+            (none, Some(error.kind()))
         }
-        opened => opened?,
+        opened => (opened?, None),
     };
     warn_of_unavailable(&sources);
     let opened_store = open_store(&store, &session)?;
@@ -61,6 +63,10 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<()> {
         (None, Some(layout)) => layout.store_dir.clone(),
         (None, None) => settings.context.store_dir.clone().unwrap_or_default(),
     };
+    let is_for = |source: &Arc<dyn Source>| source.is_for(&dir);
+    if !sources.list.is_empty() && !sources.list.iter().any(is_for) {
+        unusable = Some(ErrorKind::Usage);
+    }
     let options = CopyOptions {
         trusted_keys: settings.trusted_keys(&args.trust)?,
         check_signatures: settings.check_signatures(&args.trust, &*store),
@@ -70,23 +76,31 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<()> {
     };
     let query = AvailabilityQuery {
         store: opened_store.as_deref(),
+        layout: store.layout(),
         store_dir: &dir,
         sources: &sources,
         options: &options,
     };
-    let paths = texts.iter().map(|text| find_path(text, &query));
-    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let specs = texts.iter().map(|text| PathSpec::parse(text, &dir));
+    let specs = specs.collect::<Result<Vec<_>, _>>()?;
+    let paths = specs.iter().map(|spec| query.find_path(spec));
+    let paths: Vec<StorePath> = match (paths.collect::<Result<_, _>>(), unusable) {
+        (Err(error), Some(kind)) => return Err(exit::failures(&error.to_string(), 1, kind)),
+        (paths, _) => paths?,
+    };
     let explanation = Explanation {
         found: query.run(&paths)?,
         paths,
         dir: &dir,
         sources: &sources,
+        unusable,
         store: (&*store, &store.to_string()),
         trust: &Trust {
             settings: &settings,
             args: &args.trust,
             keys: &options.trusted_keys,
         },
+        roots: OnceCell::new(),
     };
     if args.json {
         json::print_json(&explanation)?;
@@ -102,9 +116,13 @@ pub(super) struct Explanation<'a> {
     found: BTreeMap<StorePath, PathAvailability>,
     dir: &'a StoreDir,
     sources: &'a Sources,
+    /// Why none of the caches can be used.
+    unusable: Option<ErrorKind>,
     /// The store, and its URI.
     store: (&'a dyn StoreConfig, &'a str),
     trust: &'a Trust<'a>,
+    /// The roots of a local store, and the paths that they keep.
+    roots: OnceCell<(Vec<Root>, ReferenceGraph)>,
 }
 
 /// A root that keeps a path, with the chain from one to the other.
@@ -120,41 +138,56 @@ impl Explanation<'_> {
         let Some(layout) = store.layout() else {
             return Ok(None);
         };
-        let reader = StoreReader::open(layout.clone())?;
-        let found = reader.find_roots(store.facts().runtime_roots)?;
-        warn_of_unreadable(&found.unreadable);
-        let targets: Vec<StorePath> = found.roots.iter().map(|root| root.path.clone()).collect();
-        let graph = reader.reference_graph(&targets)?;
-        let keepers = found.roots.into_iter().filter_map(|root| {
+        let (roots, graph) = match self.roots.get() {
+            Some(known) => known,
+            None => {
+                let reader = StoreReader::open(layout.clone())?;
+                let found = reader.find_roots(store.facts().runtime_roots)?;
+                warn_of_unreadable(&found.unreadable);
+                let targets = found.roots.iter().map(|root| root.path.clone());
+                let graph = reader.reference_graph(&targets.collect::<Vec<_>>())?;
+                self.roots.get_or_init(|| (found.roots, graph))
+            }
+        };
+        let keepers = roots.iter().filter_map(|root| {
             let chain = graph.chain(&root.path, path)?;
             let chain = chain.into_iter().cloned().collect();
+            let root = root.clone();
             Some(Keeper { root, chain })
         });
         Ok(Some(keepers.collect()))
     }
 
-    /// Succeeds if an install of all paths would.
+    /// Succeeds if an install of all paths would. The kind of the error is that of the install.
     fn result(&self) -> anyhow::Result<()> {
         let closures = self
             .paths
             .iter()
             .map(|path| InstallClosure::of(path, &self.found));
-        let missing: BTreeMap<_, _> = closures.flat_map(|closure| closure.missing).collect();
-        if missing.is_empty() {
+        let closures: Vec<InstallClosure<'_>> = closures.collect();
+        let missing = closures.iter().flat_map(|closure| &closure.missing);
+        let count = missing.map(|(path, _)| path).collect::<BTreeSet<_>>().len();
+        if count == 0 {
             return Ok(());
         }
-        let replies = missing.values().flat_map(|path| &path.replies);
-        let refusals = replies.filter_map(|reply| match &reply.result {
-            SourceResult::Refused(error) => Some(error),
-            SourceResult::Usable | SourceResult::Absent => None,
+        let blocking = closures.iter().flat_map(|closure| &closure.blocking);
+        let kinds = blocking.map(|path| {
+            let mut replies = path.replies.iter();
+            let refusal = replies.find_map(|reply| match &reply.result {
+                SourceResult::Refused(Error::StoreDirMismatch { .. }) => None,
+                SourceResult::Refused(error) => Some(error.kind()),
+                SourceResult::Usable | SourceResult::Absent => None,
+            });
+            refusal.unwrap_or(ErrorKind::Failed)
         });
-        let kind = refusals.map(Error::kind).max().unwrap_or(ErrorKind::Failed);
-        let count = missing.len();
-        let message = format!(
-            "an install would fail: {} cannot be fetched",
-            counted(count, "path")
-        );
-        Err(exit::failures(&message, count, kind))
+        let kind = self.unusable.or_else(|| kinds.max());
+        let paths = counted(count, "path");
+        let message = format!("an install would fail: {paths} cannot be fetched");
+        Err(exit::failures(
+            &message,
+            count,
+            kind.unwrap_or(ErrorKind::Failed),
+        ))
     }
 }
 
@@ -183,24 +216,13 @@ fn open_store(
     if store.is_new() {
         return Ok(None);
     }
+    // An install makes the database or its tables.
+    if let Some(layout) = store.layout()
+        && let Err(StoreError::NoStore { .. } | StoreError::NoTables { .. }) =
+            StoreReader::open(layout.clone())
+    {
+        return Ok(None);
+    }
     let opened = Sources::open(std::slice::from_ref(store), SourceOrder::AsListed, session)?;
     Ok(opened.list.into_iter().next())
-}
-
-/// Returns the path of a text, which may have only the hash part.
-fn find_path(text: &str, query: &AvailabilityQuery<'_>) -> anyhow::Result<StorePath> {
-    let spec = match PathSpec::parse(text, query.store_dir)? {
-        PathSpec::Path(path) => return Ok(path),
-        spec => spec,
-    };
-    let caches = query.sources.list.iter().map(|source| &**source);
-    let sources: Vec<&dyn Source> = query.store.into_iter().chain(caches).collect();
-    for source in &sources {
-        if let Ok(Some(found)) = source.query_path_info(&spec, &query.options.cancel) {
-            return Ok(found.info.path);
-        }
-    }
-    let sources = sources.iter().map(|source| source.name()).collect();
-    let path = spec.text();
-    Err(Error::NotFound { path, sources }.into())
 }

@@ -17,7 +17,7 @@ pub(crate) fn print_json(
     let dir = queried.source.store_dir();
     let key = |path: &StorePath| match format {
         JsonFormat::V1 => dir.full_path(path),
-        JsonFormat::V2 => path.to_string(),
+        JsonFormat::V2 | JsonFormat::V3 => path.to_string(),
     };
     let mut paths = Map::new();
     for path in missing {
@@ -28,7 +28,7 @@ pub(crate) fn print_json(
     }
     print(match format {
         JsonFormat::V1 => Value::Object(paths),
-        JsonFormat::V2 => {
+        JsonFormat::V2 | JsonFormat::V3 => {
             json!({ "info": paths, "storeDir": dir.as_str(), "version": format.number() })
         }
     })
@@ -48,7 +48,7 @@ fn to_json(queried: &Queried<'_>, path: &StorePath, format: JsonFormat) -> Resul
         value["closureSize"] = size.into();
         if has_files {
             let sizes = closure.iter().map(|it| it.file_size.unwrap_or_default());
-            value["closureDownloadSize"] = sizes.sum::<u64>().into();
+            value["closureDownloadSize"] = sum_of_sizes(sizes).into();
         }
     }
     Ok(value)

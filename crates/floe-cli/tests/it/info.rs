@@ -102,6 +102,32 @@ fn columns_and_json_are_those_of_nix() {
     }
 }
 
+/// Nix 2.36 has the third format. It is the second one with other signatures.
+#[test]
+fn third_format_has_signatures_as_objects() {
+    let Some(corpus) = corpus("jq") else { return };
+    let json = |format: &str| {
+        let from = corpus.file_url("xz");
+        let mut command = floe(["info", "-r", "--json", "--json-format", format]);
+        run(command.args(["--from", &from, &corpus.root]))
+            .expect(0)
+            .json()
+    };
+    let (second, mut third) = (json("2"), json("3"));
+    assert_eq!(third["version"], 3);
+    third["version"] = second["version"].clone();
+    let infos = third["info"].as_object_mut().unwrap();
+    assert_eq!(infos.len(), corpus.paths.len());
+    for info in infos.values_mut() {
+        info["version"] = 2.into();
+        for signature in info["signatures"].as_array_mut().unwrap() {
+            let text = |name: &str| signature[name].as_str().unwrap();
+            *signature = format!("{}:{}", text("keyName"), text("sig")).into();
+        }
+    }
+    assert_eq!(third, second);
+}
+
 /// Returns the columns of lines, sorted.
 fn sorted_columns(lines: &str) -> Vec<Vec<&str>> {
     let lines = lines.lines().map(|line| line.split_whitespace().collect());

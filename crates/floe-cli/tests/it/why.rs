@@ -204,6 +204,37 @@ fn remembered_reply_is_shown_with_the_present_one() {
     assert_eq!(found["caches"][0]["remembered"], Value::Null);
 }
 
+/// A server accepts the connection and never replies.
+#[test]
+fn silent_cache_does_not_keep_the_others_from_answering() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    let Some(server) = nginx(&corpus.cache("none"), "") else {
+        return;
+    };
+    let caches = [&*server.url(), &silent];
+    let key = ["--trusted-public-keys", &*corpus.key];
+    let (code, found) = answer(why(&corpus, &scratch.join("root"), &caches).args(key));
+    assert_eq!(code, Some(0));
+    let silent = found["caches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["cache"] == silent);
+    if let Some(silent) = silent {
+        assert!(
+            silent["reason"]
+                .as_str()
+                .unwrap()
+                .contains("does not reply"),
+            "{silent}"
+        );
+    }
+    assert_eq!(found["closure"]["toFetch"], corpus.paths.len());
+}
+
 #[test]
 fn roots_of_a_valid_path_are_named() {
     let Some(corpus) = corpus("jq") else { return };
@@ -242,4 +273,30 @@ fn roots_of_a_valid_path_are_named() {
     let mut command = floe(["why", "--from", &url, "--root"]);
     let ran = run(command.arg(&root).arg(libc)).expect(0);
     assert!(ran.stdout.contains("no root keeps it"), "{}", ran.stdout);
+}
+
+/// An install fetches them again.
+#[test]
+fn valid_paths_whose_files_are_gone_are_fetched() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (root, url) = (scratch.join("root"), corpus.file_url("none"));
+    let key = ["--trusted-public-keys", &*corpus.key];
+    let mut install = floe(["install", "--from", &url, "--root"]);
+    run(install.arg(&root).args(key).arg(&corpus.root)).expect(0);
+    let (_, found) = answer(why(&corpus, &root, &[&url]).args(key));
+    assert_eq!(found["closure"]["valid"], corpus.paths.len());
+    let libc = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-libc6-"))
+        .unwrap();
+    floe_store::tree::remove_tree(&root.join(&libc[1..])).unwrap();
+    let (code, found) = answer(why(&corpus, &root, &[&url]).args(key));
+    assert_eq!((code, &found["closure"]["toFetch"]), (Some(0), &json!(1)));
+    // Without a trusted key, the path is lost.
+    let (code, found) = answer(&mut why(&corpus, &root, &[&url]));
+    let mut install = floe(["install", "--from", &url, "--root"]);
+    assert_eq!(code, run(install.arg(&root).arg(&corpus.root)).code);
+    assert_eq!(found["closure"]["missing"][0]["path"], libc.as_str());
 }

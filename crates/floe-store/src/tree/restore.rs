@@ -58,7 +58,10 @@ fn builder_beside(place: &Path) -> Result<TreeBuilder, StoreError> {
 }
 
 fn unpack(builder: &mut TreeBuilder, nar: &mut dyn Read, place: &Path) -> Result<(), StoreError> {
-    let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let damaged = |source| StoreError::RestoredNar {
+        place: place.into(),
+        source,
+    };
     let (mut reader, mut chunk) = (NarReader::new(), vec![0; CHUNK_LEN]);
     while !reader.is_finished() {
         let len = match nar.read(&mut chunk) {
@@ -67,10 +70,7 @@ fn unpack(builder: &mut TreeBuilder, nar: &mut dyn Read, place: &Path) -> Result
         };
         let mut bytes = &chunk[..len];
         while !reader.is_finished()
-            && let Some(event) = reader
-                .next(&mut bytes)
-                .map_err(damaged)
-                .io_context("unpack", place)?
+            && let Some(event) = reader.next(&mut bytes).map_err(damaged)?
         {
             builder.apply(event)?;
         }
@@ -78,7 +78,7 @@ fn unpack(builder: &mut TreeBuilder, nar: &mut dyn Read, place: &Path) -> Result
             break;
         }
     }
-    reader.finish().map_err(damaged).io_context("unpack", place)
+    reader.finish().map_err(damaged)
 }
 
 /// Renames a tree to a name that nothing may have.

@@ -105,8 +105,8 @@ impl StoreRebuild {
         if !options.allow_symlinked_store {
             refuse_symlinks(&layout.real_store_dir)?;
         }
-        let listed = list_names(&layout)?;
-        if listed.is_empty() && !layout.database_dir().join("db.sqlite").exists() {
+        // The file system of the store may not be mounted, so that its rows are right.
+        if list_names(&layout)?.is_empty() {
             return Err(StoreError::NoTrees(layout.real_store_dir));
         }
         let lock = || lock_alone(&layout, &options);
@@ -362,6 +362,7 @@ fn lock_alone(layout: &StoreLayout, options: &WriteOptions) -> Result<File, Stor
         let is_removed = lock.metadata().io_context("examine", &path)?.nlink() == 0;
         if !is_removed {
             remove_stale_lock_directory(&layout.database_dir().join("db.sqlite"), &lock);
+            database_file::remove_leftovers(layout)?;
             return Ok(lock);
         }
     }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use floe_copy::PathAvailability;
-use floe_format::StorePath;
+use floe_format::{Compression, StorePath};
 
 /// A closure, as an install of its root would see it.
 #[derive(Debug, Default)]
 pub(super) struct InstallClosure<'a> {
-    /// The number of valid paths at which an install stops. Their closures are complete.
+    /// The number of valid paths: all those of a local store, or those of another store at which
+    /// an install stops.
     pub(super) valid: usize,
     /// The number of paths to fetch.
     pub(super) to_fetch: usize,
@@ -18,6 +19,9 @@ pub(super) struct InstallClosure<'a> {
     pub(super) nar_bytes: u64,
     /// The paths that no cache supplies.
     pub(super) missing: Vec<(&'a StorePath, &'a PathAvailability)>,
+    /// Those of them at which an install stops: it does not look at the references of a path that
+    /// it refuses.
+    pub(super) blocking: Vec<&'a PathAvailability>,
 }
 
 impl<'a> InstallClosure<'a> {
@@ -26,22 +30,45 @@ impl<'a> InstallClosure<'a> {
         found: &'a BTreeMap<StorePath, PathAvailability>,
     ) -> InstallClosure<'a> {
         let mut closure = InstallClosure::default();
-        let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
-        while let Some(path) = open.pop() {
+        // First all paths that an install reaches, then those behind refused ones.
+        let (mut open, mut behind) = (vec![root], Vec::new());
+        let mut seen = BTreeSet::from([root]);
+        let mut is_reached = true;
+        loop {
+            let Some(path) = open.pop() else {
+                if behind.is_empty() {
+                    break;
+                }
+                open = std::mem::take(&mut behind);
+                open.retain(|path| seen.insert(path));
+                is_reached = false;
+                continue;
+            };
             let Some(availability) = found.get(path) else {
                 continue;
             };
-            if availability.registered.is_some() {
+            if let Some(registered) = &availability.registered {
                 closure.valid += 1;
+                let references = registered.info.references.iter();
+                open.extend(references.filter(|it| seen.insert(it)));
                 continue;
             }
             let narinfo = availability.narinfo();
             if availability.usable_source().is_none() {
                 closure.missing.push((path, availability));
+                if is_reached {
+                    closure.blocking.push(availability);
+                }
+                let references = narinfo.into_iter().flat_map(|it| &it.info.references);
+                behind.extend(references);
+                continue;
             } else if let Some(narinfo) = narinfo {
                 closure.to_fetch += 1;
-                let (file, nar) = (narinfo.file_size, narinfo.info.nar_size);
-                closure.download_bytes = closure.download_bytes.saturating_add(file.unwrap_or(nar));
+                let nar = narinfo.info.nar_size;
+                // As for an install, a NAR file without compression is the NAR.
+                let is_compressed = narinfo.compression != Compression::None;
+                let file = narinfo.file_size.filter(|_| is_compressed).unwrap_or(nar);
+                closure.download_bytes = closure.download_bytes.saturating_add(file);
                 closure.nar_bytes = closure.nar_bytes.saturating_add(nar);
             }
             let references = narinfo.into_iter().flat_map(|it| &it.info.references);

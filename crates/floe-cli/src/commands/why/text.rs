@@ -49,7 +49,9 @@ fn explain(explanation: &Explanation<'_>, path: &StorePath) -> anyhow::Result<St
     if explanation.sources.list.is_empty() {
         line(&mut text, 1, "no cache can be asked");
     }
-    if availability.registered.is_none() {
+    let closure = InstallClosure::of(path, found);
+    let is_complete = closure.missing.is_empty() && closure.to_fetch == 0;
+    if availability.registered.is_none() || !is_complete {
         add_closure(&mut text, explanation, (path, availability));
     }
     text.truncate(text.trim_end().len());
@@ -148,7 +150,7 @@ fn add_closure(
     explanation: &Explanation<'_>,
     (root, availability): (&StorePath, &PathAvailability),
 ) {
-    if availability.narinfo().is_none() {
+    if availability.registered.is_none() && availability.narinfo().is_none() {
         return;
     }
     let closure = InstallClosure::of(root, &explanation.found);

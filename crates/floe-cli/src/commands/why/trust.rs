@@ -29,10 +29,10 @@ pub(super) struct Trust<'a> {
 }
 
 impl Trust<'_> {
-    /// Returns the signatures of a narinfo, at most [`SIGNATURES_MAX`].
+    /// Returns the signatures of a narinfo, at most [`SIGNATURES_MAX`], trusted ones
+    /// first.
     pub(super) fn signatures(&self, narinfo: &NarInfo, dir: &StoreDir) -> Vec<ShownSignature> {
         let fingerprint = narinfo.info.fingerprint(dir);
-        let signatures = narinfo.info.signatures.iter().take(SIGNATURES_MAX);
         let show = |signature: &floe_format::Signature| {
             let key = signature.key_name();
             let is_known = self.keys.names().any(|name| name == key);
@@ -46,7 +46,11 @@ impl Trust<'_> {
             let key = key.to_owned();
             ShownSignature { key, state }
         };
-        signatures.map(show).collect()
+        let mut shown: Vec<ShownSignature> = narinfo.info.signatures.iter().map(show).collect();
+        // The trusted ones are the answer.
+        shown.sort_by_key(|it| !matches!(it.state, SignatureState::Trusted(_)));
+        shown.truncate(SIGNATURES_MAX);
+        shown
     }
 
     /// Returns the place that makes a key trusted: a file and its line, a variable or a flag.

@@ -170,6 +170,24 @@ fn path_about_which_a_cache_fails_is_never_accepted() {
     assert_eq!(report["unsigned"], json!([]));
 }
 
+/// A store directory without paths is probably not mounted.
+#[test]
+fn rows_of_a_store_without_trees_are_kept() {
+    let Some(corpus) = corpus("jq") else { return };
+    let (_scratch, root) = store_of(&corpus);
+    let before = registered(&root);
+    let store = root.join("nix/store");
+    fs::rename(&store, root.join("nix/mounted")).unwrap();
+    fs::create_dir(&store).unwrap();
+    let ran = run(&mut rebuild(&root)).expect(1);
+    assert!(
+        ran.stderr.contains("no store paths are there"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(registered(&root), before);
+}
+
 #[test]
 fn store_below_a_link_is_refused() {
     let Some(corpus) = corpus("jq") else { return };

@@ -29,8 +29,8 @@ pub(super) fn write(
     options: &WriteOptions,
     all: &[Registration<'_>],
 ) -> Result<Option<PathBuf>, StoreError> {
+    remove_leftovers(layout)?;
     let staging = layout.database_dir().join(STAGING);
-    remove_staging(&staging)?;
     let staged = StoreLayout {
         state_dir: staging.clone(),
         ..layout.clone()
@@ -152,6 +152,13 @@ fn restart_sync_record(layout: &StoreLayout, options: &WriteOptions) -> Result<(
         ..SyncRecord::default()
     };
     record.write(layout)
+}
+
+/// Removes what a killed rebuild has left. The caller holds the big lock alone.
+///
+/// Errors: those of the system.
+pub(super) fn remove_leftovers(layout: &StoreLayout) -> Result<(), StoreError> {
+    remove_staging(&layout.database_dir().join(STAGING))
 }
 
 fn remove_staging(staging: &Path) -> Result<(), StoreError> {
