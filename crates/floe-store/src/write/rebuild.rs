@@ -362,7 +362,7 @@ fn lock_alone(layout: &StoreLayout, options: &WriteOptions) -> Result<File, Stor
         let is_removed = lock.metadata().io_context("examine", &path)?.nlink() == 0;
         if !is_removed {
             remove_stale_lock_directory(&layout.database_dir().join("db.sqlite"), &lock);
-            database_file::remove_leftovers(layout)?;
+            database_file::remove_unfinished(layout)?;
             return Ok(lock);
         }
     }

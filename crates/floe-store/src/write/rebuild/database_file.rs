@@ -29,7 +29,7 @@ pub(super) fn write(
     options: &WriteOptions,
     all: &[Registration<'_>],
 ) -> Result<Option<PathBuf>, StoreError> {
-    remove_leftovers(layout)?;
+    remove_unfinished(layout)?;
     let staging = layout.database_dir().join(STAGING);
     let staged = StoreLayout {
         state_dir: staging.clone(),
@@ -157,7 +157,7 @@ fn restart_sync_record(layout: &StoreLayout, options: &WriteOptions) -> Result<(
 /// Removes what a killed rebuild has left. The caller holds the big lock alone.
 ///
 /// Errors: those of the system.
-pub(super) fn remove_leftovers(layout: &StoreLayout) -> Result<(), StoreError> {
+pub(super) fn remove_unfinished(layout: &StoreLayout) -> Result<(), StoreError> {
     remove_staging(&layout.database_dir().join(STAGING))
 }
 
