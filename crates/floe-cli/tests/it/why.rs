@@ -154,17 +154,90 @@ fn refused_and_missing_paths_have_the_exit_code_of_an_install() {
     fs::create_dir(&empty).unwrap();
     fs::write(empty.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
     let empty = format!("file://{}", empty.display());
-    for cache in [&*empty, "file:///nonexistent-cache"] {
-        let ran = run(floe(["why", "--from", cache, "--root"])
-            .arg(&root)
-            .arg(&corpus.root));
-        assert_ne!(ran.code, Some(0), "{cache}: {}", ran.stdout);
+    let other = scratch.join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("nix-cache-info"), "StoreDir: /other/store\n").unwrap();
+    let other = format!("file://{}", other.display());
+    let sets: [&[&str]; 5] = [
+        &[&empty],
+        &["file:///nonexistent-cache"],
+        &[&other],
+        &[&other, &pruned],
+        &[&empty, &other],
+    ];
+    for caches in sets {
+        let ran = run(why(&corpus, &root, caches).args(key));
+        assert_eq!(
+            ran.code,
+            install(&corpus, caches, &key),
+            "{caches:?}: {}",
+            ran.stderr
+        );
+        assert_ne!(ran.code, Some(0), "{caches:?}: {}", ran.stdout);
         assert!(
             ran.stderr.contains("an install would fail"),
             "{}",
             ran.stderr
         );
     }
+}
+
+/// Runs `floe why` and an install of the same word into new stores. Returns both exit codes.
+fn both_codes(caches: &[&str], more: &[&str], word: &str) -> [Option<i32>; 2] {
+    ["why", "install"].map(|name| {
+        let scratch = scratch();
+        let mut command = floe([name, "--root"]);
+        command.arg(scratch.join("root")).args(more);
+        for cache in caches {
+            command.args(["--from", cache]);
+        }
+        run(command.arg(word)).code
+    })
+}
+
+#[test]
+fn hash_parts_and_wrong_names_have_the_exit_code_of_an_install() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let key = ["--trusted-public-keys", &*corpus.key];
+    let url = corpus.file_url("none");
+    let path = StoreDir::default().parse(&corpus.root).unwrap();
+    let hash_part = path.hash_part().to_string();
+    assert_eq!(both_codes(&[&url], &key, &hash_part), [Some(0), Some(0)]);
+    // A cache has the narinfo of another path under this hash part.
+    let liar = corpus.cache_copy("none", scratch.path());
+    let libc = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-libc6-"))
+        .unwrap();
+    fs::copy(narinfo_of(&liar, libc), narinfo_of(&liar, &corpus.root)).unwrap();
+    let liar = format!("file://{}", liar.display());
+    for caches in [&[&*liar][..], &[&liar, &url]] {
+        for word in [&*hash_part, &corpus.root] {
+            let [ours, theirs] = both_codes(caches, &key, word);
+            assert_eq!(ours, theirs, "{caches:?} {word}");
+            assert_eq!(ours == Some(0), caches.len() == 2, "{caches:?} {word}");
+        }
+    }
+    // The user has misspelt the name.
+    let codes = both_codes(&[&url], &key, &format!("{hash_part}-jqq-1.6"));
+    assert_eq!(codes, [Some(1), Some(1)]);
+}
+
+/// An install makes the database of such a store.
+#[test]
+fn store_without_a_database_is_empty() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    fs::create_dir_all(root.join("nix/store")).unwrap();
+    fs::create_dir_all(root.join("nix/var/nix/db")).unwrap();
+    let url = corpus.file_url("none");
+    let (code, found) =
+        answer(why(&corpus, &root, &[&url]).args(["--trusted-public-keys", &corpus.key]));
+    assert_eq!(code, Some(0));
+    assert_eq!(found["valid"], false);
 }
 
 #[test]

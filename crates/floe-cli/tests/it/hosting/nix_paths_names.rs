@@ -87,7 +87,7 @@ fn path_infos_are_those_of_nix() {
             &["--json", "--json-format", "2", "-rS", root],
             &["--json", "--json-format", "2", "--all", "-S"],
             &["--json", "--json-format", "2", &absent],
-            &["--json", "--json-format", "3", root],
+            &["--json", "--json-format", "4", root],
         ] {
             let words = [&["path-info"], words].concat();
             let own = programs.compare_nix(&words);
