@@ -6,8 +6,8 @@
 //! 2. All sources are asked for each other path, at the same time.
 //! 3. A source may reply from the narinfo disk cache. It is asked once more itself if the reply is
 //!    that it lacks the path, or if the path is not trusted, as an install does.
-//! 4. The references come from the first narinfo that is trusted, or else from the first one that
-//!    arrived last.
+//! 4. The references come from the first trusted narinfo. If all sources have replied without one,
+//!    they come from a refused narinfo.
 
 mod crawl;
 
@@ -50,9 +50,9 @@ pub struct PathAvailability {
 /// The reply of a source about a path.
 #[derive(Debug)]
 pub struct SourceReply {
-    /// The narinfo that would be used.
+    /// Whether an install would fetch the path from the source.
     pub result: SourceResult,
-    /// The narinfo, also if it would not be used.
+    /// The narinfo, also a refused one.
     pub narinfo: Option<NarInfo>,
     /// The time of a reply that the narinfo disk cache remembers.
     pub remembered: Option<Remembered>,
@@ -91,11 +91,6 @@ impl PathAvailability {
         let mut replies = usable.into_iter().chain(&self.replies);
         replies.find_map(|reply| reply.narinfo.as_ref())
     }
-
-    /// Whether an install would have the path.
-    pub fn is_available(&self) -> bool {
-        self.registered.is_some() || self.usable_source().is_some()
-    }
 }
 
 impl AvailabilityQuery<'_> {
@@ -109,9 +104,8 @@ impl AvailabilityQuery<'_> {
         crawl::run(self, requested)
     }
 
-    /// Returns the path of a hash part or a name, as an install finds it: the store has it, or the
-    /// first source with a trusted narinfo. Without one, a path that is refused is returned, so
-    /// that its refusal can be explained.
+    /// Returns the path of a hash part, as an install finds it: in the store, or in the first
+    /// source with a trusted narinfo. If all narinfos are refused, returns the first refused path.
     ///
     /// Errors: [`Error::NotFound`], and the first error of a source.
     pub fn find_path(&self, spec: &PathSpec) -> Result<StorePath, Error> {

@@ -9,6 +9,7 @@ mod copy;
 mod copy_request;
 mod local;
 mod outputs;
+mod queries;
 mod rebuild;
 mod registry;
 mod sources;

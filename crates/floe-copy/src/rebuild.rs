@@ -35,8 +35,7 @@ pub use report::{LeftOut, LeftOutPath, Origin, RebuildReport};
 /// The options of a rebuild.
 #[derive(Clone, Debug, Default)]
 pub struct RebuildOptions {
-    /// The trust in narinfos, the number of paths that are hashed at once, and whether nothing is
-    /// written.
+    /// The trust in narinfos, and the number of paths that are hashed at once.
     pub copy: CopyOptions,
     /// Whether paths without trusted metadata are registered.
     pub accept_unsigned: bool,
@@ -78,11 +77,11 @@ impl Rebuild<'_> {
         self.decide_rest(others, &expected, &lookup, &mut findings);
         self.leave_out_invalid_derivations(&mut findings)?;
         findings.leave_out_incomplete();
-        if !self.options.copy.dry_run {
+        if !self.store.is_dry_run() {
             self.canonicalise(&mut findings)?;
             findings.leave_out_incomplete();
         }
-        let failures = lookup.failures;
+        let failures = lookup.failures.into_values().collect();
         self.finish(findings, failures)
     }
 
@@ -385,7 +384,6 @@ impl Rebuild<'_> {
         let trees: BTreeSet<&StorePath> = self.store.trees().iter().collect();
         let rows = self.store.valid_paths();
         let vanished: Vec<StorePath> = rows.filter(|path| !trees.contains(path)).cloned().collect();
-        let damage = self.store.damage().map(ToString::to_string);
         let infos: Vec<&PathInfo> = findings.accepted.values().map(|(info, _)| info).collect();
         let nar_bytes = sum_of_sizes(infos.iter().map(|info| info.nar_size));
         let mut origins: BTreeMap<Origin, Vec<StorePath>> = BTreeMap::new();
@@ -395,9 +393,7 @@ impl Rebuild<'_> {
                 .or_default()
                 .push(path.clone());
         }
-        let store = self.store;
-        let finish = || store.finish(&infos);
-        let rebuilt = (!self.options.copy.dry_run).then(finish).transpose()?;
+        let saved = self.store.finish(&infos)?;
         Ok(RebuildReport {
             nar_bytes,
             origins,
@@ -407,8 +403,7 @@ impl Rebuild<'_> {
                 .map(|(path, reason)| LeftOutPath { path, reason })
                 .collect(),
             vanished,
-            damage,
-            saved: rebuilt.and_then(|rebuilt| rebuilt.saved),
+            saved,
             failures,
         })
     }

@@ -64,6 +64,14 @@ impl NarInfo {
         text
     }
 
+    /// The length of the body to download, in bytes; `None` if the narinfo does not tell.
+    pub fn download_size(&self) -> Option<u64> {
+        match self.compression {
+            Compression::None => Some(self.info.nar_size),
+            _ => self.file_size,
+        }
+    }
+
     /// Returns the value that `nix path-info --json` prints for a path in a binary cache, in the
     /// format that is Nix's default.
     pub fn to_json(&self, dir: &StoreDir) -> Value {

@@ -52,6 +52,4 @@ pub use roots::{
     IndirectGcRoot, Profile, ProgramRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
     TempRoots, Unreadable, canon_path,
 };
-pub use write::{
-    ExistingTrees, OldRow, RebuiltDatabase, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter,
-};
+pub use write::{ExistingTrees, OldRow, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter};

@@ -13,7 +13,7 @@ mod sync_record;
 mod writer;
 
 pub(crate) use crash_recovery::Recovery;
-pub use rebuild::{OldRow, RebuiltDatabase, StoreRebuild};
+pub use rebuild::{OldRow, StoreRebuild};
 pub use register::{RegisterOutcome, StagedPath};
 pub use register_existing::ExistingTrees;
 pub use writer::StoreWriter;

@@ -49,7 +49,6 @@ pub(crate) fn run(args: &RebuildDbArgs) -> anyhow::Result<()> {
         copy: CopyOptions {
             trusted_keys: store.settings.trusted_keys(&args.trust)?,
             check_signatures: store.settings.check_signatures(&args.trust, &*store.config),
-            dry_run: args.dry_run,
             jobs: args.jobs,
             cancel: cancel.clone(),
             ..CopyOptions::default()
@@ -86,11 +85,10 @@ fn open_sources(
         .copy_from(&args.from, store.config.clone(), none);
     let opened =
         request.and_then(|request| Ok(Sources::open(&request.sources, request.order, session)?));
-    let is_all_asked = matches!(&opened, Ok(sources) if sources.unavailable.is_empty());
     let error = match opened {
         Ok(sources) => {
             warn_of_unavailable(&sources);
-            if args.accept_unsigned && !is_all_asked {
+            if args.accept_unsigned && !sources.unavailable.is_empty() {
                 return Err(exit::failures(NOT_ASKED, 1, ErrorKind::Network));
             }
             return Ok(sources);

@@ -140,8 +140,8 @@ fn install_with_16_jobs_uses_less_than_240_mib() {
     assert!(max < 240 * MIB, "{max}");
 }
 
-/// A single path leaves the other cores idle, so they decompress its frames. Workers of two paths
-/// that end together would keep all cores of a small machine busy.
+/// A single path leaves the other cores idle, so they decompress its frames. Two paths could keep
+/// both cores of a small machine busy until the end.
 #[test]
 fn install_of_large_frames_uses_what_the_documents_say() {
     let scratch = scratch();

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{Corpus, Scratch, corpora, corpus, nixes, run, scratch};
+use floe_testkit::{CommandOutput, Corpus, Scratch, corpora, corpus, nixes, run, scratch};
 use serde_json::Value;
 
 use crate::support::floe;
@@ -44,6 +44,25 @@ fn store_of(corpus: &Corpus) -> (Scratch, PathBuf) {
     ]);
     run(copy.arg(&root).arg(&corpus.root)).expect(0);
     (scratch, root)
+}
+
+/// Returns the path of the C library, which others of the corpus need.
+fn libc(corpus: &Corpus) -> &String {
+    let mut paths = corpus.paths.iter();
+    paths.find(|path| path.contains("-libc6-")).unwrap()
+}
+
+/// Installs a path of a corpus with trusted signatures.
+fn install(root: &Path, corpus: &Corpus, path: &str) -> CommandOutput {
+    let from = corpus.file_url("none");
+    let mut install = floe([
+        "install",
+        "--trusted-public-keys",
+        &corpus.key,
+        "--from",
+        &from,
+    ]);
+    run(install.arg("--root").arg(root).arg(path)).expect(0)
 }
 
 fn database(root: &Path) -> PathBuf {
@@ -242,7 +261,7 @@ fn lost_and_damaged_databases_are_replaced_and_kept_aside() {
     }
 }
 
-/// Rows that can still be read vouch for paths that no cache has.
+/// No cache has the paths.
 #[test]
 fn readable_rows_of_a_damaged_database_are_used() {
     let Some(corpus) = corpus("curl") else { return };
@@ -284,15 +303,11 @@ fn readable_rows_of_a_damaged_database_are_used() {
 }
 
 #[test]
-fn damaged_paths_and_their_referrers_are_left_out_until_they_are_fetched() {
+fn damaged_paths_and_their_referrers_are_left_out_until_fetched() {
     let Some(corpus) = corpus("jq") else { return };
     let (_scratch, root) = store_of(&corpus);
     let before = registered(&root);
-    let libc = corpus
-        .paths
-        .iter()
-        .find(|path| path.contains("-libc6-"))
-        .unwrap();
+    let libc = libc(&corpus);
     damage(&root, &format!("{libc}/usr/share/doc/libc6/copyright"));
     fs::remove_file(database(&root)).unwrap();
     // A signature for other contents stands against any other acceptance.
@@ -310,21 +325,13 @@ fn damaged_paths_and_their_referrers_are_left_out_until_they_are_fetched() {
     for nix in nixes() {
         nix.verify(&root, 1);
     }
-    let from = corpus.file_url("none");
-    let mut install = floe([
-        "install",
-        "--trusted-public-keys",
-        &corpus.key,
-        "--from",
-        &from,
-    ]);
-    run(install.arg("--root").arg(&root).arg(libc)).expect(0);
+    install(&root, &corpus, libc);
     run(&mut rebuild_from(&root, &corpus)).expect(0);
     assert_eq!(registered(&root), before);
 }
 
 #[test]
-fn unsigned_paths_are_registered_on_request_with_scanned_references() {
+fn unsigned_paths_get_the_references_in_their_contents() {
     let Some(corpus) = corpus("jq") else { return };
     let (_scratch, root) = store_of(&corpus);
     fs::remove_file(database(&root)).unwrap();

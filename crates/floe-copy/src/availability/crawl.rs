@@ -1,7 +1,7 @@
 //! Asks the store and the sources for closures.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use floe_format::{NarInfo, StorePath};
@@ -12,7 +12,7 @@ use floe_transfer::{
 };
 
 use super::{AvailabilityQuery, PathAvailability, Remembered, SourceReply, SourceResult};
-use crate::copy::trust::store_dir_mismatch;
+use crate::copy::trust::{explain_wrong_name, store_dir_mismatch};
 
 /// Returns the availability of each path in the closures of some paths.
 ///
@@ -44,8 +44,8 @@ pub(super) fn run(
         }
         match replies.recv_timeout(CANCEL_POLL) {
             Ok((question, result)) => crawl.receive_reply(question, result)?,
-            Err(RecvTimeoutError::Timeout) => crawl.give_up_unresponsive()?,
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal(NO_REPLY)),
+            // The crawl itself has a sender, so the channel is never disconnected.
+            Err(_) => crawl.give_up_unresponsive()?,
         }
     }
     let paths = crawl.paths.into_iter();
@@ -164,15 +164,6 @@ impl Crawl<'_> {
         } else {
             0
         };
-        self.unsent.extend((0..sources).map(|source| Question {
-            path: path.clone(),
-            source,
-            policy: CachePolicy::Use,
-            remembered: None,
-        }));
-        let given_up: Vec<usize> = (0..sources)
-            .filter(|source| self.pending[*source].is_given_up)
-            .collect();
         let state = PathState {
             has_references: registered.is_some(),
             registered,
@@ -180,11 +171,18 @@ impl Crawl<'_> {
             referrer,
         };
         self.paths.insert(path.clone(), state);
-        self.unsent
-            .retain(|question| !given_up.contains(&question.source) || question.path != *path);
-        for source in given_up {
-            let question = self.unanswered(path.clone(), source);
-            self.record(question, Err(self.no_reply(source)))?;
+        for source in 0..sources {
+            let question = Question {
+                path: path.clone(),
+                source,
+                policy: CachePolicy::Use,
+                remembered: None,
+            };
+            if self.pending[source].is_given_up {
+                self.record(question, Err(self.no_reply(source)))?;
+            } else {
+                self.unsent.push_back(question);
+            }
         }
         Ok(())
     }
@@ -239,24 +237,21 @@ impl Crawl<'_> {
             if !is_silent || std::mem::replace(&mut pending.is_given_up, true) {
                 continue;
             }
-            self.unsent.retain(|question| question.source != source);
             let is_open = |state: &PathState| matches!(state.replies.get(source), Some(None));
             let paths = self.paths.iter().filter(|(_, state)| is_open(state));
             let paths: Vec<StorePath> = paths.map(|(path, _)| path.clone()).collect();
+            self.unsent.retain(|question| question.source != source);
             for path in paths {
-                self.receive(self.unanswered(path, source), Err(self.no_reply(source)))?;
+                let question = Question {
+                    path,
+                    source,
+                    policy: CachePolicy::Bypass,
+                    remembered: None,
+                };
+                self.receive(question, Err(self.no_reply(source)))?;
             }
         }
         Ok(())
-    }
-
-    fn unanswered(&self, path: StorePath, source: usize) -> Question {
-        Question {
-            path,
-            source,
-            policy: CachePolicy::Use,
-            remembered: None,
-        }
     }
 
     fn no_reply(&self, source: usize) -> Error {
@@ -336,21 +331,15 @@ impl Crawl<'_> {
             .check(offering_source, &spec, narinfo.clone())
         {
             Ok(_) => reply(SourceResult::Usable, Some(narinfo)),
-            // The user may have misspelt the name of a requested path.
-            Err(Error::WrongPath {
-                source_name,
-                wanted,
-                found,
-                ..
-            }) if self.is_requested(path) => {
-                let error = Error::WrongName {
-                    wanted,
-                    found,
-                    source_name,
+            // Its references are those of another path.
+            Err(error @ Error::WrongPath { .. }) => {
+                let error = if self.is_requested(path) {
+                    explain_wrong_name(error)
+                } else {
+                    error
                 };
                 reply(SourceResult::Refused(error), None)
             }
-            Err(error @ Error::WrongPath { .. }) => reply(SourceResult::Refused(error), None),
             Err(error) => reply(SourceResult::Refused(error), Some(narinfo)),
         }
     }
@@ -363,6 +352,3 @@ impl Crawl<'_> {
 
 /// The time without a reply after which a source is given up if others reply.
 const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(5);
-
-/// A source that drops a callback.
-const NO_REPLY: &str = "a source does not reply to a query";

@@ -70,11 +70,11 @@ impl ClosureCopy<'_> {
         }
         let planned = planned_paths.iter().map(|planned| {
             let info = &planned.narinfo.info;
-            let size = match planned.narinfo.compression {
-                // If the local copy turns out to be wrong, the path is fetched all the same.
-                _ if planned.is_local() => Some(0),
-                floe_format::Compression::None => Some(info.nar_size),
-                _ => planned.narinfo.file_size,
+            // If the local copy turns out to be wrong, the path is fetched all the same.
+            let size = if planned.is_local() {
+                Some(0)
+            } else {
+                planned.narinfo.download_size()
             };
             (info.path.clone(), info.nar_size, size)
         });

@@ -43,7 +43,7 @@ mod passed_over;
 use passed_over::PassedOver;
 
 use super::ClosureCopy;
-use super::trust::check_trust;
+use super::trust::{check_trust, explain_wrong_name};
 
 /// The result of resolve.
 #[derive(Debug, Default)]
@@ -422,25 +422,14 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// A wrong name in a requested path is a mistake of the user. In a reference, the source is
-    /// corrupt.
     fn explain(&self, error: Error) -> Error {
         let is_requested = |wanted: &str| {
             let mut requested = self.requested_paths.iter().flatten();
             requested.any(|path| path.as_str() == wanted)
         };
-        match error {
-            Error::WrongPath {
-                source_name,
-                wanted,
-                found,
-                ..
-            } if is_requested(&wanted) => Error::WrongName {
-                wanted,
-                found,
-                source_name,
-            },
-            error => error,
+        match &error {
+            Error::WrongPath { wanted, .. } if is_requested(wanted) => explain_wrong_name(error),
+            _ => error,
         }
     }
 

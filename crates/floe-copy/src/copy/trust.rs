@@ -116,6 +116,24 @@ impl TrustRules<'_> {
     }
 }
 
+/// Turns the error about a narinfo of another name into that of a requested path: the user has
+/// misspelt the name. In a reference, the source is corrupt.
+pub(crate) fn explain_wrong_name(error: Error) -> Error {
+    match error {
+        Error::WrongPath {
+            source_name,
+            wanted,
+            found,
+            ..
+        } => Error::WrongName {
+            wanted,
+            found,
+            source_name,
+        },
+        error => error,
+    }
+}
+
 /// Returns the error about a source whose paths are for another store directory.
 pub(crate) fn store_dir_mismatch(source: &dyn Source, wanted: &StoreDir) -> Error {
     Error::StoreDirMismatch {

@@ -1,13 +1,13 @@
 //! The contents that caches state for the paths of a store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use floe_format::{NarInfo, PathInfo, StorePath};
-use floe_transfer::{CANCEL_POLL, CachePolicy, Error, PathSpec, QUERIES_MAX, Source};
+use floe_transfer::{CachePolicy, Error, PathSpec, Source};
 
 use super::{Origin, Rebuild};
 use crate::copy::trust::TrustRules;
+use crate::queries::query_all;
 
 /// The contents that a path should have.
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ pub(super) struct Lookup<'a> {
     pub(super) signers: BTreeMap<StorePath, BTreeSet<String>>,
     /// The paths about which a cache has failed to reply.
     pub(super) unanswered: BTreeSet<StorePath>,
-    /// The first error of each cache.
-    pub(super) failures: Vec<Error>,
+    /// The first error of each cache, by the number of the cache.
+    pub(super) failures: BTreeMap<usize, Error>,
 }
 
 impl<'a> Lookup<'a> {
@@ -41,7 +41,7 @@ impl<'a> Lookup<'a> {
             stated: BTreeMap::new(),
             signers: BTreeMap::new(),
             unanswered: BTreeSet::new(),
-            failures: Vec::new(),
+            failures: BTreeMap::new(),
         }
     }
 
@@ -65,7 +65,7 @@ impl<'a> Lookup<'a> {
             for path in &unknown {
                 self.asked.insert(path.clone(), index + 1);
             }
-            for narinfo in self.query(&**source, &unknown)? {
+            for narinfo in self.query(index, &unknown)? {
                 let Some(expected) = self.trusted(&**source, narinfo) else {
                     continue;
                 };
@@ -80,42 +80,19 @@ impl<'a> Lookup<'a> {
         Ok(found)
     }
 
-    /// Queries a cache for paths, with up to [`QUERIES_MAX`] queries in flight. Records its first
-    /// error.
-    fn query(&mut self, source: &dyn Source, paths: &[StorePath]) -> Result<Vec<NarInfo>, Error> {
-        let (sender, replies) = channel();
-        let (mut narinfos, mut pending, mut has_failed) = (Vec::new(), 0, false);
-        let mut unsent = paths.iter();
-        loop {
-            while pending < QUERIES_MAX
-                && let Some(path) = unsent.next()
-            {
-                pending += 1;
-                let (sender, asked) = (sender.clone(), path.clone());
-                let reply = Box::new(move |result| {
-                    // The receiver is gone only after an error.
-                    let _: Result<(), _> = sender.send((asked, result));
-                });
-                source.query(&PathSpec::Path(path.clone()), CachePolicy::Bypass, reply);
+    /// Returns the narinfos that a cache has for paths. Records its first error.
+    fn query(&mut self, index: usize, paths: &[StorePath]) -> Result<Vec<NarInfo>, Error> {
+        let source = &*self.rebuild.sources.list[index];
+        let policy = (CachePolicy::Bypass, &self.rebuild.options.copy.cancel);
+        let mut narinfos = Vec::new();
+        query_all(source, paths, policy, &mut |path, result| match result {
+            Ok(reply) => narinfos.extend(reply.narinfo),
+            Err(error) => {
+                self.unanswered.insert(path);
+                self.failures.entry(index).or_insert(error);
             }
-            if pending == 0 {
-                return Ok(narinfos);
-            }
-            match replies.recv_timeout(CANCEL_POLL) {
-                Ok((_, Ok(reply))) => narinfos.extend(reply.narinfo),
-                Ok((path, Err(error))) => {
-                    self.unanswered.insert(path);
-                    if !std::mem::replace(&mut has_failed, true) {
-                        self.failures.push(error);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) if !self.rebuild.options.copy.cancel.is_raised() => {
-                    continue;
-                }
-                Err(_) => return Err(Error::Cancelled),
-            }
-            pending -= 1;
-        }
+        })?;
+        Ok(narinfos)
     }
 
     /// Returns what a narinfo states, if it is trusted. Records its keys otherwise.

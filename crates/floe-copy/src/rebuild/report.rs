@@ -19,9 +19,7 @@ pub struct RebuildReport {
     pub left_out: Vec<LeftOutPath>,
     /// The paths of the old database without a tree, sorted.
     pub vanished: Vec<StorePath>,
-    /// The damage of the old database.
-    pub damage: Option<String>,
-    /// The file of the old database that the new one replaces, under its new name.
+    /// The old database, under its new name, if it was damaged or has lost rows.
     pub saved: Option<PathBuf>,
     /// The errors of caches: the first of each.
     pub failures: Vec<Error>,

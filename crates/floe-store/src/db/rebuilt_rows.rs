@@ -16,15 +16,13 @@ impl Database {
     /// their rows, whose references must be among `all`; other rows are replaced or removed.
     /// Realisations of removed paths go too.
     ///
-    /// Returns the number of removed paths.
-    ///
     /// Errors: [`StoreError::MissingReferences`], and those of SQLite. They leave the database
     /// unchanged.
     pub(crate) fn replace_all(
         &self,
         all: &[Registration<'_>],
         unchanged: &HashSet<&StorePath>,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<(), StoreError> {
         let error = |source| super::database_error("replace the rows of", &self.file, source);
         self.retry_when_full(|| {
             let replaced = self.try_replace_all(all, unchanged).map_err(error)?;
@@ -40,7 +38,7 @@ impl Database {
         &self,
         all: &[Registration<'a>],
         unchanged: &HashSet<&StorePath>,
-    ) -> rusqlite::Result<Result<usize, &'a PathInfo>> {
+    ) -> rusqlite::Result<Result<(), &'a PathInfo>> {
         let behavior = TransactionBehavior::Immediate;
         let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
         let print = |path: &StorePath| self.layout.store_dir.full_path(path);
@@ -83,7 +81,7 @@ impl Database {
             }
         }
         transaction.commit()?;
-        Ok(Ok(found.unwanted.len()))
+        Ok(Ok(()))
     }
 
     /// Returns the rows of all paths, divided by whether they are wanted.

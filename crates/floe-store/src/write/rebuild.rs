@@ -4,10 +4,11 @@
 //!    open for changes. It lists the trees, and reads the rows of the old database.
 //! 2. [`StoreRebuild::for_each_tree`] lets the caller hash the trees on all cores. The caller
 //!    decides which of them it trusts.
-//! 3. [`StoreRebuild::check_derivation`] checks the paths of the outputs of a derivation.
-//! 4. [`StoreRebuild::finish`] gives new trees the modes of store paths and writes the rows. An
-//!    intact database gets them in one transaction. In the place of a damaged one comes a new file,
-//!    and the old file stays under another name (`write/rebuild/database_file`).
+//! 3. [`StoreRebuild::check_derivation`] checks the paths of the outputs of a derivation, and
+//!    [`StoreRebuild::canonicalise`] gives a tree the modes of store paths.
+//! 4. [`StoreRebuild::finish`] writes the rows. An intact database gets them in one transaction. In
+//!    the place of a damaged one comes a new file, and the old file stays under another name
+//!    (`write/rebuild/database_file`).
 //!
 //! Roots, profiles and logs stay as they are. A killed rebuild leaves the old database.
 
@@ -53,7 +54,7 @@ pub struct StoreRebuild {
     old: OldDatabase,
     derivations: DerivationChecks,
     /// Held alone; `None` in a dry run.
-    _big_lock: Option<File>,
+    big_lock: Option<File>,
 }
 
 /// The row of a path in an old database.
@@ -74,16 +75,6 @@ enum OldDatabase {
     Intact(Mutex<Database>),
     /// With the reason.
     Damaged(StoreError),
-}
-
-/// A new database.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RebuiltDatabase {
-    /// The number of paths that were valid and are no longer.
-    pub removed: usize,
-    /// The old database, under its new name: a damaged file, or a copy if paths are no longer
-    /// valid.
-    pub saved: Option<PathBuf>,
 }
 
 impl StoreRebuild {
@@ -126,7 +117,7 @@ impl StoreRebuild {
                 },
             );
         }
-        add_saved_rows(&layout, &mut by_path);
+        add_saved_rows(&layout, &mut by_path)?;
         let rows = by_path;
         // Until the lock was acquired, a collector may have removed some.
         let mut trees = list_names(&layout)?;
@@ -138,13 +129,18 @@ impl StoreRebuild {
             options,
             old,
             derivations: DerivationChecks::default(),
-            _big_lock: big_lock,
+            big_lock,
         })
     }
 
     /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
         &self.layout
+    }
+
+    /// Whether nothing is written.
+    pub fn is_dry_run(&self) -> bool {
+        self.big_lock.is_none()
     }
 
     /// The files and directories of the store that may be paths, sorted by name.
@@ -222,10 +218,16 @@ impl StoreRebuild {
     }
 
     /// Makes `infos`, which are sorted by path, the valid paths. All references must be among them,
-    /// and new derivations must have passed [`StoreRebuild::check_derivation`].
+    /// and new derivations must have passed [`StoreRebuild::check_derivation`]. A dry run does
+    /// nothing.
+    ///
+    /// Returns the old database under its new name: a damaged file, or a copy if rows are lost.
     ///
     /// Errors: those of the system and of the database, which stays as it was.
-    pub fn finish(self, infos: &[&PathInfo]) -> Result<RebuiltDatabase, StoreError> {
+    pub fn finish(self, infos: &[&PathInfo]) -> Result<Option<PathBuf>, StoreError> {
+        if self.is_dry_run() {
+            return Ok(None);
+        }
         let mut all = Vec::with_capacity(infos.len());
         for info in infos {
             let outputs = match self.derivations.outputs(&self.layout, info) {
@@ -236,30 +238,37 @@ impl StoreRebuild {
             all.push(Registration { info, outputs });
         }
         let _scope = self.options.lock_wait.enter_scope();
-        match &self.old {
-            OldDatabase::Intact(database) => {
-                let is_unchanged = |info: &&&PathInfo| {
-                    let row = self.rows.get(&info.path);
-                    row.is_some_and(|row| row.is_valid && row.info == ***info)
-                };
-                let unchanged = infos.iter().filter(is_unchanged);
-                let unchanged: HashSet<&StorePath> = unchanged.map(|info| &info.path).collect();
-                let database = database.lock();
-                let loses_rows = self.valid_paths().any(|path| !is_registered(infos, path))
-                    || !database.damaged_rows()?.is_empty();
-                let saved = loses_rows.then(|| database_file::save_copy(&self.layout, &database));
-                let saved = saved.transpose()?;
-                let removed = database.replace_all(&all, &unchanged)?;
-                Ok(RebuiltDatabase { removed, saved })
-            }
+        let saved = match &self.old {
+            OldDatabase::Intact(database) => self.replace_rows(&database.lock(), infos, &all)?,
             OldDatabase::Absent | OldDatabase::Damaged(_) => {
-                let is_removed = |path: &&StorePath| !is_registered(infos, path);
-                let removed = self.valid_paths().filter(is_removed).count();
-                let saved = database_file::write(&self.layout, &self.options, &all)?;
-                give_to_owner(&self.layout)?;
-                Ok(RebuiltDatabase { removed, saved })
+                database_file::write(&self.layout, &self.options, &all)?
             }
-        }
+        };
+        give_to_owner(&self.layout)?;
+        Ok(saved)
+    }
+
+    /// Replaces the rows of an intact database. Copies it first if it loses rows.
+    fn replace_rows(
+        &self,
+        database: &Database,
+        infos: &[&PathInfo],
+        all: &[Registration<'_>],
+    ) -> Result<Option<PathBuf>, StoreError> {
+        let is_registered =
+            |path: &StorePath| infos.binary_search_by(|info| info.path.cmp(path)).is_ok();
+        let is_unchanged = |info: &&&PathInfo| {
+            let row = self.rows.get(&info.path);
+            row.is_some_and(|row| row.is_valid && row.info == ***info)
+        };
+        let unchanged = infos.iter().filter(is_unchanged);
+        let unchanged: HashSet<&StorePath> = unchanged.map(|info| &info.path).collect();
+        let loses_rows = self.valid_paths().any(|path| !is_registered(path))
+            || !database.damaged_rows()?.is_empty();
+        let save = || database_file::save_copy(&self.layout, database);
+        let saved = loses_rows.then(save).transpose()?;
+        database.replace_all(all, &unchanged)?;
+        Ok(saved)
     }
 }
 
@@ -278,8 +287,11 @@ fn list_names(layout: &StoreLayout) -> Result<Vec<StorePath>, StoreError> {
 }
 
 /// Adds the rows of databases that earlier rebuilds have saved, the newest first.
-fn add_saved_rows(layout: &StoreLayout, rows: &mut BTreeMap<StorePath, OldRow>) {
-    for file in database_file::saved(layout) {
+fn add_saved_rows(
+    layout: &StoreLayout,
+    rows: &mut BTreeMap<StorePath, OldRow>,
+) -> Result<(), StoreError> {
+    for file in database_file::saved(layout)? {
         // A copy that cannot be read has nothing to add.
         let Ok(database) = Database::open_saved(layout, &file) else {
             continue;
@@ -296,6 +308,7 @@ fn add_saved_rows(layout: &StoreLayout, rows: &mut BTreeMap<StorePath, OldRow>) 
             });
         }
     }
+    Ok(())
 }
 
 /// The owner of the store directory.
@@ -333,10 +346,6 @@ fn is_working_file(layout: &StoreLayout, path: &StorePath) -> bool {
         let is_lock = path.name().ends_with(".lock") && found.is_file() && found.len() == 0;
         is_lock || is_unfinished_name(path) || path.name().ends_with(".chroot") && found.is_dir()
     })
-}
-
-fn is_registered(infos: &[&PathInfo], path: &StorePath) -> bool {
-    infos.binary_search_by(|info| info.path.cmp(path)).is_ok()
 }
 
 /// Acquires the big lock alone, and creates the directories of the store.

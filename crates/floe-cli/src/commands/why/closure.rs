@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use floe_copy::PathAvailability;
-use floe_format::{Compression, StorePath};
+use floe_format::StorePath;
 
 /// A closure, as an install of its root would see it.
 #[derive(Debug, Default)]
@@ -65,9 +65,7 @@ impl<'a> InstallClosure<'a> {
             } else if let Some(narinfo) = narinfo {
                 closure.to_fetch += 1;
                 let nar = narinfo.info.nar_size;
-                // As for an install, a NAR file without compression is the NAR.
-                let is_compressed = narinfo.compression != Compression::None;
-                let file = narinfo.file_size.filter(|_| is_compressed).unwrap_or(nar);
+                let file = narinfo.download_size().unwrap_or(nar);
                 closure.download_bytes = closure.download_bytes.saturating_add(file);
                 closure.nar_bytes = closure.nar_bytes.saturating_add(nar);
             }

@@ -86,7 +86,7 @@ fn cache(explanation: &Explanation<'_>, (name, reply): (&str, &SourceReply)) -> 
         "usable": matches!(reply.result, SourceResult::Usable),
         "reason": reason,
         "narSize": narinfo.map(|it| it.info.nar_size),
-        "downloadSize": narinfo.and_then(|it| it.file_size),
+        "downloadSize": narinfo.and_then(|it| it.download_size()),
         "ca": narinfo.and_then(|it| it.info.ca).map(|ca| ca.to_string()),
         "signatures": signatures.iter().flatten().map(signature).collect::<Vec<_>>(),
         "remembered": remembered,

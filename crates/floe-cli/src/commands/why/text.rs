@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use floe_copy::{PathAvailability, SourceReply, SourceResult};
-use floe_format::StorePath;
+use floe_copy::{SourceReply, SourceResult};
+use floe_format::{PathInfo, StorePath};
 use floe_transfer::Size;
 
 use super::closure::InstallClosure;
@@ -51,8 +51,9 @@ fn explain(explanation: &Explanation<'_>, path: &StorePath) -> anyhow::Result<St
     }
     let closure = InstallClosure::of(path, found);
     let is_complete = closure.missing.is_empty() && closure.to_fetch == 0;
-    if availability.registered.is_none() || !is_complete {
-        add_closure(&mut text, explanation, (path, availability));
+    let is_known = availability.registered.is_some() || availability.narinfo().is_some();
+    if is_known && (availability.registered.is_none() || !is_complete) {
+        add_closure(&mut text, explanation, (path, &closure));
     }
     text.truncate(text.trim_end().len());
     Ok(text)
@@ -104,7 +105,7 @@ fn add_reply(
     };
     let sizes = reply.narinfo.as_ref().map(|narinfo| {
         let nar = Size(narinfo.info.nar_size);
-        match narinfo.file_size {
+        match narinfo.download_size() {
             Some(file) => format!(", {} to fetch and {nar} unpacked", Size(file)),
             None => format!(", {nar} unpacked"),
         }
@@ -136,7 +137,10 @@ fn add_reply(
         };
         line(text, 2, format_args!("signed by {key}: {state}"));
     }
-    if let Some(ca) = narinfo.and_then(|it| it.info.ca) {
+    let is_addressed =
+        |info: &PathInfo| info.matches_content_address(explanation.dir) == Some(true);
+    let info = narinfo.map(|it| &it.info).filter(|info| is_addressed(info));
+    if let Some(ca) = info.and_then(|info| info.ca) {
         line(
             text,
             2,
@@ -148,12 +152,8 @@ fn add_reply(
 fn add_closure(
     text: &mut String,
     explanation: &Explanation<'_>,
-    (root, availability): (&StorePath, &PathAvailability),
+    (root, closure): (&StorePath, &InstallClosure<'_>),
 ) {
-    if availability.registered.is_none() && availability.narinfo().is_none() {
-        return;
-    }
-    let closure = InstallClosure::of(root, &explanation.found);
     let (paths, valid) = (counted(closure.to_fetch, "path"), closure.valid);
     let (file, nar) = (Size(closure.download_bytes), Size(closure.nar_bytes));
     line(

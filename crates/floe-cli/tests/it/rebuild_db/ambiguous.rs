@@ -9,7 +9,7 @@ use floe_format::{NarInfo, StoreDir};
 use floe_testkit::{corpus, nixes, run};
 use serde_json::Value;
 
-use super::{count, database, left_out, rebuild, rebuild_from, registered, store_of};
+use super::{count, database, left_out, libc, rebuild, rebuild_from, registered, store_of};
 
 fn saved(report: &Value) -> Option<&str> {
     report["savedDatabase"].as_str()
@@ -45,11 +45,7 @@ fn leftover_with_the_same_hash_part_gets_no_references() {
     let Some(corpus) = corpus("jq") else { return };
     let (_scratch, root) = store_of(&corpus);
     let before = registered(&root);
-    let libc = corpus
-        .paths
-        .iter()
-        .find(|path| path.contains("-libc6-"))
-        .unwrap();
+    let libc = libc(&corpus);
     let leftover = root.join(format!("{}.check", &libc[1..]));
     fs::write(&leftover, "leftover").unwrap();
     fs::remove_file(database(&root)).unwrap();
@@ -125,7 +121,7 @@ fn rows_that_an_intact_database_loses_are_copied_before() {
 
 /// A source may contain a link such as `result`.
 #[test]
-fn sources_that_name_paths_without_referring_to_them_need_no_cache() {
+fn sources_that_only_name_other_paths_need_no_cache() {
     let Some(corpus) = corpus("jq") else { return };
     let (scratch, root) = store_of(&corpus);
     let nix = &nixes()[0];
@@ -282,18 +278,39 @@ fn rows_that_an_earlier_rebuild_has_dropped_are_used_again() {
     connection.execute(own, ()).unwrap();
     drop(connection);
     let before = registered(&root);
-    let libc = corpus
-        .paths
-        .iter()
-        .find(|path| path.contains("-libc6-"))
-        .unwrap();
+    let libc = libc(&corpus);
     super::damage(&root, &format!("{libc}/usr/share/doc/libc6/copyright"));
     let report = run(rebuild(&root).arg("--json")).expect(3).json();
     assert!(count(&report, "leftOut") > 1, "{report}");
-    let from = corpus.file_url("none");
-    let mut install = crate::support::floe(["install", "--from", &from]);
-    install.args(["--trusted-public-keys", &corpus.key, "--root"]);
-    run(install.arg(&root).arg(libc)).expect(0);
+    super::install(&root, &corpus, libc);
+    run(&mut rebuild(&root)).expect(0);
+    assert_eq!(registered(&root), before);
+}
+
+/// The file of a lost database leaves its log, which gets a number of its own.
+#[test]
+fn numbers_of_saved_databases_may_have_gaps() {
+    let Some(corpus) = corpus("jq") else { return };
+    let (_scratch, root) = store_of(&corpus);
+    let connection = rusqlite::Connection::open(database(&root)).unwrap();
+    connection
+        .execute("update ValidPaths set sigs = null", ())
+        .unwrap();
+    drop(connection);
+    let before = registered(&root);
+    fs::write(root.join("nix/var/nix/db/db.sqlite.old-1-wal"), "").unwrap();
+    let file = format!("{}/usr/share/doc/jq/copyright", corpus.root);
+    let place = root.join(&file[1..]);
+    let contents = fs::read(&place).unwrap();
+    super::damage(&root, &file);
+    let report = run(rebuild(&root).arg("--json")).expect(3).json();
+    assert!(
+        saved(&report).unwrap().ends_with("db.sqlite.old-2"),
+        "{report}"
+    );
+    // The rows of the second file are found although there is no first one.
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&place, contents).unwrap();
     run(&mut rebuild(&root)).expect(0);
     assert_eq!(registered(&root), before);
 }

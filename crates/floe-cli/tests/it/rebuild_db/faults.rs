@@ -10,7 +10,7 @@ use floe_store::{StoreLayout, StoreWriter};
 use floe_testkit::{corpus, nixes, run, scratch};
 use serde_json::json;
 
-use super::{database, rebuild, rebuild_from, registered, store_of};
+use super::{database, libc, rebuild, rebuild_from, registered, store_of};
 
 #[test]
 fn store_that_another_process_has_open_is_refused() {
@@ -28,7 +28,7 @@ fn store_that_another_process_has_open_is_refused() {
 }
 
 #[test]
-fn rebuild_killed_at_any_moment_leaves_the_old_database_or_the_new_one() {
+fn killed_rebuild_leaves_the_old_database_or_the_new_one() {
     let Some(corpus) = corpus("curl") else { return };
     let (_scratch, root) = store_of(&corpus);
     let whole = registered(&root);
@@ -141,11 +141,7 @@ fn path_about_which_a_cache_fails_is_never_accepted() {
     let (scratch, root) = store_of(&corpus);
     fs::remove_file(database(&root)).unwrap();
     let cache = corpus.cache_copy("none", scratch.path());
-    let libc = corpus
-        .paths
-        .iter()
-        .find(|path| path.contains("-libc6-"))
-        .unwrap();
+    let libc = libc(&corpus);
     let path = StoreDir::default().parse(libc).unwrap();
     // A directory cannot be read.
     let narinfo = cache.join(format!("{}.narinfo", path.hash_part()));

@@ -8,13 +8,13 @@
 //! Until the last step, the store has its old database. The next rebuild removes what a killed one
 //! has left.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use crate::db::{Database, MissingTables, Registration, side_file, write_schema};
-use crate::disk::{Directory, NewMode, StoreLayout};
+use crate::disk::{Directory, NewMode, StoreLayout, list_directory};
 use crate::error::{IoContext as _, StoreError, is_not_found};
 use crate::options::WriteOptions;
 use crate::tree::remove_tree;
@@ -61,12 +61,6 @@ fn write_staged(
     }
     drop(database);
     let new = File::open(&file).io_context("open", &file)?;
-    // Root makes the database of the owner of the store.
-    let owner =
-        fs::metadata(&staged.real_store_dir).io_context("examine", &staged.real_store_dir)?;
-    if rustix::process::geteuid().is_root() {
-        chown(&file, Some(owner.uid()), None).io_context("give away", &file)?;
-    }
     new.sync_all().io_context("sync", &file)?;
     Ok(file)
 }
@@ -89,51 +83,62 @@ fn replace(layout: &StoreLayout, new: &Path) -> Result<Option<PathBuf>, StoreErr
 ///
 /// Errors: those of the system and of SQLite.
 pub(super) fn save_copy(layout: &StoreLayout, old: &Database) -> Result<PathBuf, StoreError> {
-    let file = layout.database_dir().join("db.sqlite");
-    let name = free_names(&file).find(|name| is_not_found(&fs::symlink_metadata(name)));
-    // There are more names than files.
-    let name = name.unwrap_or(file);
-    old.copy_to(&name)?;
-    Ok(name)
+    let copy = next_name(&layout.database_dir())?;
+    old.copy_to(&copy)?;
+    Ok(copy)
 }
 
 /// Returns the databases that earlier rebuilds have saved, the newest first, at most
 /// [`SAVED_MAX`].
-pub(super) fn saved(layout: &StoreLayout) -> Vec<PathBuf> {
-    let file = layout.database_dir().join("db.sqlite");
-    let names = (1_u32..).map(|number| file.with_file_name(format!("db.sqlite.old-{number}")));
-    let mut saved: Vec<PathBuf> = names.take_while(|name| name.is_file()).collect();
-    saved.reverse();
-    saved.truncate(SAVED_MAX);
-    saved
+///
+/// Errors: those of the system.
+pub(super) fn saved(layout: &StoreLayout) -> Result<Vec<PathBuf>, StoreError> {
+    let directory = layout.database_dir();
+    let numbers = saved_numbers(&directory)?.into_iter().rev();
+    let names = numbers.map(|number| directory.join(saved_name(number)));
+    Ok(names
+        .filter(|name| name.is_file())
+        .take(SAVED_MAX)
+        .collect())
 }
 
-/// Returns names beside which there are no files of SQLite.
-fn free_names(file: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = (1_u32..).map(|number| file.with_file_name(format!("db.sqlite.old-{number}")));
-    names.filter(|name| {
-        let mut names = SIDE_FILES.iter().map(|suffix| side_file(name, suffix));
-        names.all(|name| is_not_found(&fs::symlink_metadata(name)))
-    })
+/// Returns a name after those of all saved databases.
+fn next_name(directory: &Path) -> Result<PathBuf, StoreError> {
+    let last = saved_numbers(directory)?.last().copied().unwrap_or(0);
+    Ok(directory.join(saved_name(last.saturating_add(1))))
+}
+
+/// Returns the numbers of saved databases and of the files beside them.
+fn saved_numbers(directory: &Path) -> Result<BTreeSet<u32>, StoreError> {
+    let entries = list_directory(directory);
+    if is_not_found(&entries) {
+        return Ok(BTreeSet::new());
+    }
+    let mut numbers = BTreeSet::new();
+    for entry in entries.io_context("list", directory)? {
+        let entry = entry.io_context("list", directory)?;
+        let number = entry.file_name().to_str();
+        let number = number.and_then(|name| name.strip_prefix(SAVED));
+        let number = number.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        numbers.extend(number);
+    }
+    Ok(numbers)
+}
+
+fn saved_name(number: u32) -> String {
+    format!("{SAVED}{number}")
 }
 
 /// Gives the old file a second name, and renames the files beside it.
 fn save_old(file: &Path) -> Result<Option<PathBuf>, StoreError> {
-    let mut names = free_names(file);
-    let (saved, exists) = loop {
-        let Some(name) = names.next() else {
-            return Ok(None);
-        };
-        match fs::hard_link(file, &name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // Only files beside it may be left.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break (name, false),
-            linked => {
-                linked.io_context("save the old database as", &name)?;
-                break (name, true);
-            }
-        }
-    };
+    let directory = file.parent().unwrap_or(file);
+    let saved = next_name(directory)?;
+    let linked = fs::hard_link(file, &saved);
+    // Only files beside it may be left.
+    let exists = !is_not_found(&linked);
+    if exists {
+        linked.io_context("save the old database as", &saved)?;
+    }
     for suffix in SIDE_FILES {
         let renamed = fs::rename(side_file(file, suffix), side_file(&saved, suffix));
         if !is_not_found(&renamed) {
@@ -175,6 +180,9 @@ fn remove_if_exists(file: &Path) -> Result<(), StoreError> {
     }
     removed.io_context("remove", file)
 }
+
+/// The beginning of the names of saved databases, before their numbers.
+const SAVED: &str = "db.sqlite.old-";
 
 /// Older databases than this many say little about a store.
 const SAVED_MAX: usize = 8;
