@@ -28,6 +28,7 @@ pub(crate) mod nix_copy_closure;
 mod nix_daemon;
 mod nix_env;
 pub(crate) mod nix_names;
+pub(crate) mod nix_options;
 pub(crate) mod nix_serve;
 mod nix_store;
 pub(crate) mod optimise;

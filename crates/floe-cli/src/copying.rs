@@ -22,7 +22,7 @@ use floe_transfer::{CopyOptions, Error, Events, Size, StoreConfig, Target};
 
 use crate::args::PathArgs;
 use crate::display::trace::Trace;
-use crate::display::{eprint_line, warn};
+use crate::display::{eprint_line, set_target, warn};
 use crate::exit::UsageError;
 use crate::messages::counted;
 use crate::options::{self, Settings};
@@ -112,6 +112,7 @@ impl Copying<'_> {
     /// Copies, and prints the requested paths or the JSON object.
     pub(crate) fn run(self, request: CopyRequest) -> anyhow::Result<()> {
         let began = Instant::now();
+        set_target(request.target.to_string());
         let observers = Arc::new(CopyObservers::new(self.args.stats));
         let request = self.complete(request, &observers)?;
         check_target(&request.target, self.names, self.settings)?;

@@ -2,6 +2,7 @@
 
 mod elapsed;
 mod event_lines;
+mod internal_json;
 mod json;
 mod lines;
 mod progress;
@@ -15,18 +16,22 @@ pub(crate) mod trace;
 mod verbose;
 mod verbosity;
 
+use floe_format::StoreDir;
 use floe_transfer::{Event, EventSink};
 use parking_lot::RwLock;
 
 pub(crate) use elapsed::Elapsed;
+use internal_json::InternalJson;
+pub(crate) use internal_json::set_target;
 use json::JsonLines;
 pub(crate) use json::error_fields;
 use lines::{EventLines, Lines};
 pub(crate) use repeat_limit::RepeatLimit;
 pub(crate) use status_line::PathProgress;
+use stderr::is_nix_json;
 pub(crate) use stderr::{
-    Level, eprint_error, eprint_line, is_journal, is_json, is_verbose, json_event, report_event,
-    set_json, set_output, warn, write_event, write_lines,
+    Level, StderrLines, eprint_error, eprint_line, is_journal, is_json, is_verbose, json_event,
+    report_event, set_lines, set_output, warn, write_event, write_lines,
 };
 pub(crate) use step_times::StepTimes;
 use terminal::Terminal;
@@ -40,7 +45,7 @@ pub(crate) struct Display(RwLock<Option<Box<dyn EventSink>>>);
 impl EventSink for Display {
     fn event(&self, event: Event<'_>) {
         let progress = match event {
-            Event::Begun => Some(progress_display()),
+            Event::Begun { store_dir } => Some(progress_display(store_dir)),
             Event::Ended => None,
             event => {
                 return match &*self.0.read() {
@@ -55,21 +60,31 @@ impl EventSink for Display {
 
 /// Returns the display of progress that fits stderr: lines that change on a terminal, else lines
 /// every few seconds.
-fn progress_display() -> Box<dyn EventSink> {
+fn progress_display(store_dir: &StoreDir) -> Box<dyn EventSink> {
     let is_quiet = !is_verbose(Verbosity::Normal);
     match terminal::is_interactive() && !is_json() && !is_quiet {
         true => Box::new(Terminal::new()),
+        false if is_nix_json() => Box::new(InternalJson::new(store_dir)),
         false if is_json() => Box::new(JsonLines::new()),
         false if is_quiet => Box::new(EventLines),
         false => Box::new(Lines::new()),
     }
 }
 
+/// Writes events outside of a copy as Nix's messages.
+struct NixMessages;
+
+impl EventSink for NixMessages {
+    fn event(&self, event: Event<'_>) {
+        internal_json::message(&event);
+    }
+}
+
 /// Returns a display for events outside of a copy.
 fn line_display() -> Box<dyn EventSink> {
-    if is_json() {
-        Box::new(JsonLines::new())
-    } else {
-        Box::new(EventLines)
+    match () {
+        () if is_nix_json() => Box::new(NixMessages),
+        () if is_json() => Box::new(JsonLines::new()),
+        () => Box::new(EventLines),
     }
 }

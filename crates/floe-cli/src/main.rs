@@ -37,7 +37,6 @@ use std::process::ExitCode;
 
 use clap_complete::CompleteEnv;
 
-use args::LogFormat;
 use exit::ExitCodes;
 
 fn main() -> ExitCode {
@@ -51,13 +50,15 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let codes = ExitCodes::of_line(&arguments);
     let line = commands::nix_names::command_line(arguments);
+    let line = match commands::nix_options::adapt(line) {
+        Ok(line) => line,
+        Err(error) => return exit::report(&error.into(), codes),
+    };
     let line = match commands::parse(&line) {
         Ok(line) => line,
         Err(error) => return exit::report_usage(error, line, codes),
     };
-    if line.log_format == LogFormat::Json {
-        display::set_json();
-    }
+    display::set_lines(line.log_format.lines());
     display::set_output(line.output.verbosity(), line.output.color());
     let result = line.cli.run();
     exit_code(result.and_then(|()| stdout::finish_stdout()), codes)

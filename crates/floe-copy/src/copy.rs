@@ -73,7 +73,8 @@ impl ClosureCopy<'_> {
     /// Errors: no source has paths for the target's store directory, the target failed, there is
     /// too little space, or the copy was cancelled.
     pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
-        self.events.event(Event::Begun);
+        let store_dir = self.target.store_dir();
+        self.events.event(Event::Begun { store_dir });
         let result = self.check_and_run(specs);
         self.events.event(Event::Ended);
         result

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use floe_format::StorePath;
+use floe_format::{StoreDir, StorePath};
 use floe_store::DamagedRow;
 
 use crate::disk_space::Shortage;
@@ -18,7 +18,10 @@ use crate::receive_times::ReceiveTimes;
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The copy begins. Slow sources may still be opening.
-    Begun,
+    Begun {
+        /// The store directory of the target.
+        store_dir: &'a StoreDir,
+    },
     /// The copy has ended, or has failed.
     Ended,
     /// A file with user names and passwords cannot be used. The copy continues without it.
@@ -86,6 +89,8 @@ pub enum Event<'a> {
         path: &'a StorePath,
         /// The size of its NAR, in bytes.
         nar_size: u64,
+        /// The source that is asked first.
+        source: &'a str,
     },
     /// More bytes of a path's body have arrived, still compressed.
     Fetched {

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches as _, ValueEnum};
 
-use crate::display::{ColorChoice, Verbosity};
+use crate::display::{ColorChoice, StderrLines, Verbosity};
 
 /// The format of stderr.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -20,6 +20,25 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line
     Json,
+    /// Lines of text, also on a terminal
+    #[value(alias = "raw-with-logs")]
+    Raw,
+    /// The same as text
+    #[value(aliases = ["bar-with-logs", "multiline", "multiline-with-logs"])]
+    Bar,
+    /// The lines of Nix, for programs such as nix-output-monitor
+    InternalJson,
+}
+
+impl LogFormat {
+    pub(crate) fn lines(self) -> StderrLines {
+        match self {
+            LogFormat::Text | LogFormat::Bar => StderrLines::Text,
+            LogFormat::Raw => StderrLines::PlainText,
+            LogFormat::Json => StderrLines::Json,
+            LogFormat::InternalJson => StderrLines::NixJson,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]

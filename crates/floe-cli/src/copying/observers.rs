@@ -90,7 +90,7 @@ impl CopyObservers {
 
     fn count(&self, event: &Event<'_>) {
         match event {
-            Event::Begun => {
+            Event::Begun { .. } => {
                 self.limit.reset();
                 self.planned.store(0, Ordering::Relaxed);
                 self.registered.store(0, Ordering::Relaxed);

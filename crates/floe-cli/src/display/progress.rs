@@ -60,7 +60,7 @@ impl Progress {
                 plan.nar_bytes = plan.nar_bytes.saturating_add(*nar_bytes);
                 plan.download_bytes = plan.download_bytes.saturating_add(*download_bytes);
             }
-            Event::Started { path, nar_size } => {
+            Event::Started { path, nar_size, .. } => {
                 let transfer = Transfer {
                     nar_size: *nar_size,
                     nar_bytes: 0,

@@ -7,7 +7,7 @@ mod journal;
 mod style;
 
 use std::io::{self, Write as _};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,14 +18,42 @@ use crate::times;
 use super::verbosity::{ColorChoice, Verbosity};
 pub(crate) use style::colored;
 
-/// Switches stderr to JSON lines.
-pub(crate) fn set_json() {
-    IS_JSON.store(true, Ordering::Relaxed);
+/// The format of stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum StderrLines {
+    /// Text; on a terminal, progress changes in place.
+    Text,
+    /// Text without lines that change.
+    PlainText,
+    /// A JSON object a line.
+    Json,
+    /// The lines of Nix's `internal-json`.
+    NixJson,
 }
 
-/// Whether stderr holds JSON lines.
+/// Sets the format of stderr.
+pub(crate) fn set_lines(lines: StderrLines) {
+    LINES.store(lines as u8, Ordering::Relaxed);
+}
+
+fn has_lines(lines: StderrLines) -> bool {
+    LINES.load(Ordering::Relaxed) == lines as u8
+}
+
+/// Whether stderr holds JSON lines, those of floe or those of Nix.
 pub(crate) fn is_json() -> bool {
-    IS_JSON.load(Ordering::Relaxed)
+    has_lines(StderrLines::Json) || is_nix_json()
+}
+
+/// Whether stderr holds the lines of Nix's `internal-json`.
+pub(crate) fn is_nix_json() -> bool {
+    has_lines(StderrLines::NixJson)
+}
+
+/// Whether lines on a terminal may change in place.
+pub(crate) fn may_change_in_place() -> bool {
+    has_lines(StderrLines::Text)
 }
 
 /// Sets how much the process prints, and whether in colors.
@@ -54,6 +82,13 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     if level == Level::Info && event != MESSAGE && !is_verbose(Verbosity::Normal) {
         return;
     }
+    if is_nix_json() {
+        // Other events are activities there.
+        if let Some(message) = fields["message"].as_str() {
+            write_nix_message(level, message);
+        }
+        return;
+    }
     let time = times::rfc3339(Timestamp::now());
     let mut line = json!({ "level": level, "event": event, "time": time });
     if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
@@ -64,6 +99,19 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
         }));
     }
     write_lines(level, line.to_string());
+}
+
+/// Writes a message as Nix's `internal-json` does.
+pub(crate) fn write_nix_message(level: Level, message: &str) {
+    // lvlError, lvlWarn and lvlInfo.
+    let number = match level {
+        Level::Error => 0,
+        Level::Warning => 1,
+        Level::Info => 3,
+    };
+    let message = printable(message);
+    let action = json!({ "action": "msg", "level": number, "msg": message });
+    write_text(format!("@nix {action}"));
 }
 
 /// Writes a JSON line about the life of a server, or prints its message.
@@ -128,6 +176,11 @@ pub(crate) fn write_lines(level: Level, mut lines: String) {
     } else {
         colored(level, lines)
     };
+    write_text(lines);
+}
+
+/// Writes lines as they are.
+pub(super) fn write_text(mut lines: String) {
     lines.push('\n');
     // One call keeps the lines of several threads apart. A closed stderr is ignored.
     let _: io::Result<()> = io::stderr().write_all(lines.as_bytes());
@@ -180,7 +233,8 @@ const TEXT_LEN_MAX: usize = 16 * 1024;
 /// A [`Verbosity`].
 static VERBOSITY: AtomicU8 = AtomicU8::new(Verbosity::Normal as u8);
 
-static IS_JSON: AtomicBool = AtomicBool::new(false);
+/// A [`StderrLines`].
+static LINES: AtomicU8 = AtomicU8::new(StderrLines::Text as u8);
 
 #[cfg(test)]
 mod tests {

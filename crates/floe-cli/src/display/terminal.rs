@@ -15,7 +15,7 @@ use rustix::termios::tcgetwinsize;
 
 use super::event_lines::{event_line, event_warning};
 use super::progress::Progress;
-use super::stderr::{Level, colored, printable, write_raw};
+use super::stderr::{Level, colored, may_change_in_place, printable, write_raw};
 use super::ticker::Ticker;
 use super::verbose::VerboseLines;
 pub(super) use block::Block;
@@ -105,6 +105,9 @@ impl Drop for Terminal {
 
 /// Whether stderr is a terminal on which lines can change in place.
 pub(super) fn is_interactive() -> bool {
+    if !may_change_in_place() {
+        return false;
+    }
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     io::stderr().is_terminal() && !is_dumb
 }

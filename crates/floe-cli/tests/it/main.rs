@@ -49,6 +49,7 @@ mod man_pages;
 mod managed_roots;
 mod memory_use;
 mod multiple_caches;
+mod nix_json_log;
 mod nix_spellings;
 mod optimise;
 mod other_users;

@@ -34,7 +34,12 @@ pub(crate) fn run_worker(
         let planned = job.planned.clone();
         let info = &planned.narinfo.info;
         let (path, nar_size) = (&info.path, info.nar_size);
-        copy.events.event(Event::Started { path, nar_size });
+        let source = &copy.sources.list[planned.source].name();
+        copy.events.event(Event::Started {
+            path,
+            nar_size,
+            source,
+        });
         let result = receiver.receive(job);
         if result.is_ok() {
             queue.record_received(path);

@@ -3,7 +3,9 @@
 use clap::{ArgAction, Args, Subcommand};
 use floe_format::JsonFormat;
 
-use crate::args::{ColumnArgs, LocalStoreArgs, OptionArgs, OutputArgs, PathArgs, json_format};
+use crate::args::{
+    ColumnArgs, LocalStoreArgs, LogArgs, OptionArgs, OutputArgs, PathArgs, json_format,
+};
 
 /// Commands of `nix`.
 #[derive(Debug, Subcommand)]
@@ -42,6 +44,8 @@ pub(crate) struct PathInfoArgs {
     pub(super) local: LocalStoreArgs,
     #[command(flatten)]
     pub(super) options: OptionArgs,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     output: OutputArgs,
 }

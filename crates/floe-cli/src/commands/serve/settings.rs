@@ -5,7 +5,7 @@ use floe_config::{Environment, ServeSettings, StderrFormat};
 use super::args::ServeArgs;
 use super::limits;
 use crate::args::LogFormat;
-use crate::display::{set_json, warn};
+use crate::display::{StderrLines, set_lines, warn};
 
 /// Returns the effective settings, and prints their warnings. The limit of open files bounds the
 /// number of connections.
@@ -20,13 +20,13 @@ pub(super) fn load(
     };
     settings.override_by(args.flags.0.clone());
     let log_format = args.log.log_format.map(|format| match format {
-        LogFormat::Text => StderrFormat::Text,
-        LogFormat::Json => StderrFormat::Json,
+        LogFormat::Json | LogFormat::InternalJson => StderrFormat::Json,
+        LogFormat::Text | LogFormat::Raw | LogFormat::Bar => StderrFormat::Text,
     });
     settings.log_format.set_flag("--log-format", log_format);
     // Errors and warnings about the other settings have this format too.
     if settings.log_format.value() == Some(&StderrFormat::Json) {
-        set_json();
+        set_lines(StderrLines::Json);
     }
     let mut settings = settings.resolve(environment)?;
     let connections = settings.max_connections_total.value().copied();

@@ -66,7 +66,11 @@ fn half_done() -> Copy {
         download_bytes: 195 * MIB,
     });
     for (path, nar_size) in [(&small, 108 * MIB), (&large, 240 * MIB)] {
-        copy.event(Event::Started { path, nar_size });
+        copy.event(Event::Started {
+            path,
+            nar_size,
+            source: "",
+        });
     }
     for number in 0..80 {
         let staged = path(100 + number, "x");
@@ -163,6 +167,7 @@ fn received_paths_count_before_their_registration() {
     copy.event(Event::Started {
         path: &only,
         nar_size: MIB,
+        source: "",
     });
     copy.at(2.0).unpack(&only, MIB as i64, false);
     copy.event(Event::Staged { path: &only });

@@ -27,7 +27,7 @@ fn add_sources(directory: &Path, files: &mut Vec<PathBuf>) {
         if path.is_dir() && !["tests", "nix_serve"].contains(&name) {
             add_sources(&path, files);
         } else if path.extension().is_some_and(|it| it == "rs")
-            && !["tests", "nix_spellings"].contains(&name)
+            && !["tests", "nix_options", "nix_spellings"].contains(&name)
         {
             files.push(path);
         }
