@@ -19,7 +19,7 @@ use floe_format::nar::layout::{FileExtent, Node};
 use floe_format::{CacheInfo, DrvOutput, NarInfo, Realisation, StoreDir, StorePath};
 use floe_transfer::store_uri::parse_bool;
 use floe_transfer::{
-    Body, CachePolicy, Cancel, DEFAULT_PRIORITY, Error, Event, EventSink as _, Events,
+    Body, CachePolicy, Cancel, DEFAULT_PRIORITY, Error, Event, EventSink as _, Events, HttpServer,
     NarInfoCallback, NarInfoReply, NarRequest, NarStream, PathSpec, Source, SourceContext,
     SourceFacts,
 };
@@ -285,6 +285,10 @@ impl Source for BinaryCache {
             is_trusted: self.0.options.trusted,
             ..SourceFacts::default()
         }
+    }
+
+    fn http_server(&self) -> Option<HttpServer> {
+        self.0.storage.http_server()
     }
 
     fn query(&self, spec: &PathSpec, policy: CachePolicy, reply: NarInfoCallback) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use floe_transfer::{Body, CachePolicy, Error, NarRequest, RetryPolicy, Session};
+use floe_transfer::{Body, CachePolicy, Error, HttpServer, NarRequest, RetryPolicy, Session};
 
 use crate::binary_cache::CACHE_INFO;
 use crate::narinfo_disk_cache::{NarInfoDiskCache, SessionDiskCache};
@@ -87,6 +87,10 @@ impl<S: ReadStorage> ReadStorage for DiskCachedStorage<S> {
 
     fn prefetch(&self, url: &str, request: NarRequest) -> Option<Result<Body, Error>> {
         self.inner.prefetch(url, request)
+    }
+
+    fn http_server(&self) -> Option<HttpServer> {
+        self.inner.http_server()
     }
 
     fn set_query_limit(&self, limit: QueryLimit) {

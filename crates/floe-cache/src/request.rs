@@ -14,6 +14,7 @@ mod options;
 mod redirect;
 mod reply_wait;
 mod response;
+mod server;
 mod target;
 
 pub(crate) use attempts::Attempts;

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
+use floe_transfer::{Body, CachePolicy, Cancel, Error, HttpServer, NarRequest, RetryPolicy};
 
 pub(crate) use replies::Replies;
 
@@ -60,6 +60,11 @@ pub trait ReadStorage: Debug + Send + Sync {
 
     /// Returns the interface that lists objects, if the storage has it.
     fn as_list(&self) -> Option<&dyn ListStorage>;
+
+    /// Returns what the first response of an HTTP server has shown of it.
+    fn http_server(&self) -> Option<HttpServer> {
+        None
+    }
 
     /// Ends all transfers. The storage cannot be used afterwards.
     fn abort(&self);

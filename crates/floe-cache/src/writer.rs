@@ -25,8 +25,8 @@ use floe_format::{CacheInfo, NarInfo, Realisation, SecretKey, StoreDir, StorePat
 use floe_store::read_regular_file;
 use floe_transfer::{
     Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
-    RealisationTarget, ResumableTarget, SigningTarget, Space, Target, TargetContext, TargetFacts,
-    codec,
+    RealisationTarget, ResumableTarget, SignatureTarget, SigningTarget, Space, Target,
+    TargetContext, TargetFacts, codec,
 };
 use parking_lot::Mutex;
 
@@ -296,6 +296,10 @@ impl Target for BinaryCacheWriter {
 
     fn as_signing(&self) -> Option<&dyn SigningTarget> {
         (!self.keys.is_empty()).then_some(self as &dyn SigningTarget)
+    }
+
+    fn as_signature_target(&self) -> Option<&dyn SignatureTarget> {
+        Some(self)
     }
 
     fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {

@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod config;
 pub(crate) mod copy;
+mod copy_sigs;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
@@ -142,8 +143,10 @@ pub(crate) enum Command {
     /// Print the logs of the builds that made paths
     #[command(alias = "read-log")]
     Log(log::args::LogCommandArgs),
-    /// Add signatures to paths of a binary cache or a local store
+    /// Add signatures to paths of a binary cache or a store
     Sign(sign::args::SignArgs),
+    /// Add the signatures that caches have of paths to the paths of a store or cache
+    CopySigs(copy_sigs::args::CopySigsArgs),
     /// Print the hashes of files and directories, or other forms of hashes
     Hash(hash::args::HashArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
@@ -242,6 +245,7 @@ impl Cli {
             Command::Restore(args) => restore::run(&args),
             Command::Log(args) => log::run(&args),
             Command::Sign(args) => sign::run(&args),
+            Command::CopySigs(args) => copy_sigs::run(&args),
             Command::Hash(args) => hash::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Serve(mut args) => {
@@ -333,6 +337,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     restore::page::PAGES,
     log::page::PAGES,
     sign::page::PAGES,
+    copy_sigs::page::PAGES,
     hash::page::PAGES,
     config::page::PAGES,
     serve::page::PAGES,

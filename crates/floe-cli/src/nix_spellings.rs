@@ -90,7 +90,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("store add-file", "floe add --mode flat"),
     ("store add-path", "floe add"),
     ("store add", "floe add"),
-    ("store copy-sigs", "floe sign"),
+    ("store copy-sigs", "floe copy-sigs"),
     ("store diff-closures", "floe diff"),
     ("store ls", "floe ls"),
     ("store cat", "floe cat"),
@@ -101,7 +101,6 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("store info", "floe config store"),
     ("store ping", "floe config store"),
     ("store", HELP),
-    ("copy-sigs", "floe sign"),
     ("nix-hash --flat", "floe hash --flat FILE"),
     (
         "nix-hash --to-base16",

@@ -154,6 +154,7 @@ impl AvailabilityQuery<'_> {
             options: self.options,
             store_dir: self.store_dir,
             requires_trust: true,
+            accepts_untrusted: false,
         }
     }
 }

@@ -12,8 +12,10 @@ mod outputs;
 mod queries;
 mod rebuild;
 mod registry;
+mod signature_copy;
 mod sources;
 mod upstreams;
+mod verification;
 
 pub use added_files::{AddedFiles, FileToAdd};
 pub use availability::{
@@ -25,4 +27,6 @@ pub use local::config::{check_root, check_writable, local_store};
 pub use outputs::OutputError;
 pub use rebuild::{LeftOut, LeftOutPath, Origin, Rebuild, RebuildOptions, RebuildReport};
 pub use registry::{resolve_auto_target, resolve_store_uri};
+pub use signature_copy::{CopiedSignatures, SignatureCopy};
 pub use sources::{SourceOrder, Sources};
+pub use verification::{Verification, Verified};

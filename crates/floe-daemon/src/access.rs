@@ -24,7 +24,7 @@ impl Access {
     /// the client is trusted and wants no check. Returns whether only the content address makes the
     /// path trusted.
     ///
-    /// Errors: [`HostError::Forbidden`], [`Error::ContentAddressMismatch`], [`Error::Unsupported`],
+    /// Errors: [`HostError::Forbidden`], [`Error::ContentAddressMismatch`],
     /// [`Error::Untrusted`].
     pub(crate) fn check_path(
         &self,
@@ -48,18 +48,15 @@ impl Access {
             };
             return Err(mismatch.into());
         }
-        if let Some(ca) = info.ca.filter(|ca| ca.method == ContentAddressMethod::Git) {
-            let unsupported = Error::Unsupported {
-                path: path(),
-                feature: format!("the content address {ca}"),
-            };
-            return Err(unsupported.into());
-        }
         let needs_none = is_trusted || !self.requires_signatures;
         if needs_none || info.is_signed_by(dir, &self.trusted_keys) {
             return Ok(false);
         }
-        if matches_address == Some(true) {
+        // floe cannot compare contents with the hash of a Git tree.
+        let is_git = info
+            .ca
+            .is_some_and(|ca| ca.method == ContentAddressMethod::Git);
+        if matches_address == Some(true) && !is_git {
             return Ok(true);
         }
         let signers = info.signatures.iter();

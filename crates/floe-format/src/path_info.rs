@@ -73,17 +73,42 @@ impl PathInfo {
             .insert(key.sign(self.fingerprint(dir).as_bytes()));
     }
 
+    /// Returns which fact that a signature covers differs from that of another description of the
+    /// same path; `None` if none differs.
+    pub fn signed_difference(&self, other: &PathInfo) -> Option<&'static str> {
+        match () {
+            () if self.nar_hash != other.nar_hash => Some("NAR hash"),
+            () if self.nar_size != other.nar_size => Some("NAR size"),
+            () if self.references != other.references => Some("references"),
+            () => None,
+        }
+    }
+
     /// Returns whether a trusted key made at least one of the signatures.
     ///
     /// If the NAR size is unknown, no signature is valid, because the fingerprint contains it.
     pub fn is_signed_by(&self, dir: &StoreDir, keys: &TrustedKeys) -> bool {
-        if self.nar_size == 0 || self.signatures.is_empty() {
+        self.is_signed_by_at_least(1, dir, keys)
+    }
+
+    /// Returns whether at least `needed` trusted keys made signatures.
+    pub fn is_signed_by_at_least(&self, needed: usize, dir: &StoreDir, keys: &TrustedKeys) -> bool {
+        if self.nar_size == 0 || self.signatures.len() < needed {
             return false;
         }
         let fingerprint = self.fingerprint(dir);
-        self.signatures
+        let verified = self
+            .signatures
             .iter()
-            .any(|signature| keys.verify(fingerprint.as_bytes(), signature))
+            .filter(|signature| keys.verify(fingerprint.as_bytes(), signature));
+        let mut signers = BTreeSet::new();
+        for signature in verified {
+            signers.insert(signature.key_name());
+            if signers.len() >= needed {
+                return true;
+            }
+        }
+        needed == 0
     }
 
     /// Drops signatures that no client needs, because any cache can add any number of them. Keeps
@@ -227,6 +252,43 @@ mod tests {
             )
         );
         assert!(info().has_self_reference());
+    }
+
+    #[test]
+    fn facts_that_a_signature_covers_are_compared() {
+        let one = info();
+        assert_eq!(one.signed_difference(&one), None);
+        let differs = |change: fn(&mut PathInfo)| {
+            let mut other = one.clone();
+            change(&mut other);
+            one.signed_difference(&other)
+        };
+        let hash = differs(|other| other.nar_hash = Hash::sha256([2; 32]));
+        assert_eq!(hash, Some("NAR hash"));
+        assert_eq!(differs(|other| other.nar_size += 1), Some("NAR size"));
+        let references = differs(|other| other.references.clear());
+        assert_eq!(references, Some("references"));
+        assert_eq!(
+            differs(|other| other.deriver = Some(other.path.clone())),
+            None
+        );
+    }
+
+    #[test]
+    fn each_trusted_key_counts_once() {
+        let dir = StoreDir::default();
+        let key = |name: &str, seed| SecretKey::from_seed(name, [seed; 32]).unwrap();
+        let (one, other) = (key("one", 1), key("other", 2));
+        let keys = TrustedKeys::from_iter([one.public(), other.public()]);
+        let mut info = info();
+        assert!(!info.is_signed_by(&dir, &keys));
+        info.sign(&dir, &one);
+        info.sign(&dir, &key("stranger", 3));
+        assert!(info.is_signed_by(&dir, &keys));
+        assert!(!info.is_signed_by_at_least(2, &dir, &keys));
+        info.sign(&dir, &other);
+        assert!(info.is_signed_by_at_least(2, &dir, &keys));
+        assert!(!info.is_signed_by_at_least(3, &dir, &keys));
     }
 
     #[test]

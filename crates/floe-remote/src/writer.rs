@@ -10,6 +10,7 @@
 mod add_sink;
 mod connections;
 mod registrations;
+mod signatures;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_transfer::{
-    CommitOutcome, Error, IncomingNar, MissingPaths, RootRegistry, Target, TargetFacts,
+    CommitOutcome, Error, IncomingNar, MissingPaths, RootRegistry, SignatureTarget, Target,
+    TargetFacts,
 };
 use floe_wire::Protocol;
 use floe_wire::worker::{Reply, Request};
@@ -189,6 +191,11 @@ impl Target for RemoteTarget {
         for path in paths {
             sent.remove(path);
         }
+    }
+
+    fn as_signature_target(&self) -> Option<&dyn SignatureTarget> {
+        let has_request = self.connection().protocol() == Protocol::Worker;
+        has_request.then_some(self as &dyn SignatureTarget)
     }
 
     fn as_root_registry(&self) -> Option<&dyn RootRegistry> {

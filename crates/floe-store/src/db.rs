@@ -11,6 +11,7 @@ mod closure_references;
 mod closure_rows;
 mod copied;
 mod damaged_rows;
+mod health;
 mod immutable;
 mod lock_directory;
 mod log;

@@ -20,8 +20,8 @@ use rustix::io::Errno;
 
 pub(crate) use advice::VACUUM;
 use advice::{
-    advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, describe_absent,
-    describe_no_generation, describe_non_profile, join_paths,
+    advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, advice_on_schema,
+    describe_absent, describe_no_generation, describe_non_profile, join_paths,
 };
 pub use database_reader::DatabaseReader;
 use database_reader::describe_users;
@@ -134,7 +134,8 @@ pub enum StoreError {
     /// The database has a schema that this crate does not know.
     #[error(
         "cannot open the Nix store at {path}: it has schema {found}, and floe supports only \
-         schema 10; try opening it once with a current Nix, which upgrades it"
+         schema 10; {}",
+        advice_on_schema(found)
     )]
     Schema {
         /// The schema file.

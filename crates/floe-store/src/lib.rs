@@ -44,12 +44,14 @@ pub use options::WriteOptions;
 pub use progress::Progress;
 pub use query::{
     BuildLog, ClosureSize, Damage, GraphPath, HashPartIndex, IndexCursor, IndexDelta, LiveStore,
-    ProblemCause, ReferenceGraph, StoreReader, Verification, VerifyProblem, find_logged_derivation,
-    references_first,
+    ProblemCause, ReferenceGraph, StoreHealth, StoreReader, Verification, VerifyProblem,
+    find_logged_derivation, references_first,
 };
 pub use roots::{
     FoundProfiles, FoundRoots, Generation, GenerationSpec, Generations, HiddenRoots,
     IndirectGcRoot, Profile, ProgramRoot, Root, RootPlace, RuntimeRoots, StaleRegistration,
     TempRoots, Unreadable, canon_path,
 };
-pub use write::{ExistingTrees, OldRow, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter};
+pub use write::{
+    ExistingTrees, OldRow, RegisterOutcome, StagedPath, StoreRebuild, StoreWriter, recorded_damage,
+};

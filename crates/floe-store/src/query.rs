@@ -2,6 +2,7 @@
 
 mod build_log;
 mod closures;
+mod health;
 mod live;
 mod order;
 mod reader;
@@ -9,6 +10,7 @@ mod reference_graph;
 mod verify;
 
 pub use build_log::{BuildLog, find_logged_derivation};
+pub use health::StoreHealth;
 pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
 pub use order::references_first;
 pub use reader::StoreReader;

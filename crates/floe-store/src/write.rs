@@ -16,4 +16,5 @@ pub(crate) use crash_recovery::Recovery;
 pub use rebuild::{OldRow, StoreRebuild};
 pub use register::{RegisterOutcome, StagedPath};
 pub use register_existing::ExistingTrees;
+pub use sync_record::recorded_damage;
 pub use writer::StoreWriter;

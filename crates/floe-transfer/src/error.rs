@@ -167,6 +167,19 @@ pub enum Error {
         /// The names of the trusted keys.
         trusted: Vec<String>,
     },
+    /// Fewer trusted keys than needed have signed a path.
+    #[error(
+        "cannot trust {path} from {source_name}: fewer than {needed} trusted keys have signed it; \
+         try floe copy-sigs, or floe sign"
+    )]
+    TooFewSignatures {
+        /// The path.
+        path: StorePath,
+        /// The source that offered it.
+        source_name: String,
+        /// The number of needed keys.
+        needed: usize,
+    },
     /// No trusted key has signed which path an output has.
     #[error(
         "cannot trust {path} as the output {output} from {source_name}: {}",
@@ -361,6 +374,7 @@ impl Error {
             Error::Fetch { .. } | Error::UnreadableFile { .. } => ErrorKind::Network,
             Error::WrongPath { .. }
             | Error::Untrusted { .. }
+            | Error::TooFewSignatures { .. }
             | Error::UntrustedRealisation { .. }
             | Error::ContentAddressMismatch { .. }
             | Error::WeakContentAddress { .. }

@@ -56,7 +56,7 @@ pub use receive_times::ReceiveTimes;
 pub use session::{Service, Session};
 pub use size::Size;
 pub use source::{
-    Buffering, CachePolicy, DEFAULT_PRIORITY, FoundFile, NarInfoCallback, NarInfoReply,
+    Buffering, CachePolicy, DEFAULT_PRIORITY, FoundFile, HttpServer, NarInfoCallback, NarInfoReply,
     NarInfoResult, NarRequest, QUERIES_MAX, QueriedClosure, Registry, SMALL_LEN_MAX, Source,
     SourceFacts, StoreServer, StoreVerifier, VisitNar, large_prefetch_max,
 };
@@ -66,8 +66,8 @@ pub use store_config::{
 };
 pub use store_uri::StoreUri;
 pub use target::{
-    CollectedTarget, CommitOutcome, MissingPaths, RealisationTarget, ResumableTarget, RootRegistry,
-    SigningOutcome, SigningTarget, Target, TargetFacts,
+    CollectedTarget, CommitOutcome, MissingPaths, NO_NAR_SIZE, RealisationTarget, ResumableTarget,
+    RootRegistry, SignatureTarget, SigningOutcome, SigningTarget, Target, TargetFacts,
 };
 pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};
 pub use url::redact_credentials;

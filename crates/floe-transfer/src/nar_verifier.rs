@@ -1,6 +1,6 @@
 //! Compares a NAR with its path info: size, NAR hash and content address.
 
-use floe_format::content_address::{ContentAddressMethod, ModuloHasher};
+use floe_format::content_address::{ContentAddress, ContentAddressMethod, ModuloHasher};
 use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{Hash, HashAlgorithm, NarInfo, PathInfo};
 use floe_hash::hash_pool::{Stream, Worker};
@@ -50,7 +50,6 @@ impl<'a> NarVerifier<'a> {
                         is_file: None,
                     })
                 }
-                // The trust check has refused the path before any download.
                 ContentAddressMethod::Git => None,
             }
         });
@@ -116,7 +115,11 @@ impl<'a> NarVerifier<'a> {
         if actual != info.nar_hash {
             return Err(self.mismatch("NAR hash", info.nar_hash.to_nix32(), actual.to_nix32()));
         }
-        let Some(ca) = info.ca else { return Ok(actual) };
+        // The trust check does not rely on the hash of a Git tree.
+        let is_checked = |ca: &ContentAddress| ca.method != ContentAddressMethod::Git;
+        let Some(ca) = info.ca.filter(is_checked) else {
+            return Ok(actual);
+        };
         let (contents, without_offsets) = match self.contents.take() {
             None => (actual, None),
             Some(

@@ -18,6 +18,8 @@ pub struct CopyOptions {
     pub trusted_keys: TrustedKeys,
     /// Whether a path into a local store needs a signature or a content address.
     pub check_signatures: bool,
+    /// How many trusted keys must have signed a path without a content address: at least one.
+    pub signatures_needed: usize,
     /// Whether paths of a source with the parameter `trusted` need no signature. Nix obeys the
     /// parameter for substituters only.
     pub obey_trusted: bool,
@@ -50,6 +52,7 @@ impl Default for CopyOptions {
         CopyOptions {
             trusted_keys: TrustedKeys::default(),
             check_signatures: true,
+            signatures_needed: 1,
             obey_trusted: true,
             jobs: None,
             optimise: false,

@@ -129,6 +129,12 @@ pub trait Source: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Returns what the first response of an HTTP server has shown of it; `None` before that, and
+    /// if there is no such server.
+    fn http_server(&self) -> Option<HttpServer> {
+        None
+    }
+
     /// Ends all transfers. The source cannot be used afterwards.
     fn abort(&self) {}
 }
@@ -140,6 +146,18 @@ pub struct StoreServer {
     pub version: Option<String>,
     /// Whether it trusts this client, if it tells.
     pub trusts_client: Option<bool>,
+}
+
+/// An HTTP server, as its first response shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpServer {
+    /// The version of HTTP, such as `HTTP/2.0`.
+    pub version: String,
+    /// The end of the validity of its certificate, if it speaks TLS.
+    pub certificate_end: Option<SystemTime>,
+    /// By how much the clock of the server is ahead of that of this machine, in seconds, if the
+    /// server tells the time.
+    pub clock_ahead: Option<i64>,
 }
 
 /// How the pipeline treats a source.

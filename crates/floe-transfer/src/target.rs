@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::{HashPart, PathInfo, Realisation, StoreDir, StorePath};
+use floe_store::Signing;
 
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
@@ -92,6 +93,11 @@ pub trait Target: Debug + Send + Sync {
         None
     }
 
+    /// Returns the operation that adds signatures to present paths, if the target has it.
+    fn as_signature_target(&self) -> Option<&dyn SignatureTarget> {
+        None
+    }
+
     /// Returns the registration of realisations, if the target keeps them.
     fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {
         None
@@ -119,6 +125,9 @@ pub struct TargetFacts {
     pub receives_early: bool,
     /// Whether [`Target::receive`] may only get a path after all of its references.
     pub needs_references_first: bool,
+    /// Whether a path can become valid without its references, so that a failed path does not take
+    /// its referrers with it.
+    pub needs_no_references: bool,
     /// Whether each worker keeps a core busy with encoding, so that more workers than cores would
     /// only need more memory.
     pub needs_core_per_worker: bool,
@@ -135,6 +144,7 @@ impl Default for TargetFacts {
             wants_whole_closures: false,
             receives_early: false,
             needs_references_first: false,
+            needs_no_references: false,
             needs_core_per_worker: false,
             requires_trust: true,
         }
@@ -187,6 +197,15 @@ pub trait SigningTarget {
     fn sign(&self, paths: &[StorePath]) -> Result<SigningOutcome, Error>;
 }
 
+/// A target whose paths get the signatures that others have made.
+pub trait SignatureTarget {
+    /// Adds the signatures of `infos` to the paths of the target. A path gets none if its facts in
+    /// the target are others ([`PathInfo::signed_difference`]).
+    ///
+    /// Errors: those of the target; [`Error::Cancelled`].
+    fn merge_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error>;
+}
+
 /// A target that keeps realisations.
 pub trait RealisationTarget {
     /// Registers realisations of valid paths, dependencies first, without a check of signatures.
@@ -207,6 +226,27 @@ pub struct SigningOutcome {
     /// The paths whose metadata cannot be used, with the reason.
     pub unusable: Vec<(StorePath, String)>,
 }
+
+impl SigningOutcome {
+    /// Adds the result for a path of a local store.
+    pub fn add(&mut self, path: &StorePath, signing: Signing) {
+        let path = path.clone();
+        match signing {
+            Signing::Added => self.signed.push(path),
+            Signing::Present => {}
+            Signing::Absent => self.absent.push(path),
+            Signing::Different(what) => self.different.push((path, what)),
+            Signing::NoNarSize => self.unusable.push((path, NO_NAR_SIZE.into())),
+            Signing::DamagedRow(reason) => {
+                let reason = format!("its row in the database: {reason}; try floe verify --repair");
+                self.unusable.push((path, reason));
+            }
+        }
+    }
+}
+
+/// The reason against a signature of a path without a size.
+pub const NO_NAR_SIZE: &str = "its NAR size is not registered; try floe verify --repair";
 
 /// A target whose GC roots another process registers, such as a daemon.
 pub trait RootRegistry {

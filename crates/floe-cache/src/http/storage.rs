@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
-use floe_transfer::{Body, Buffering, CachePolicy, Error, NarRequest, RetryPolicy};
+use floe_transfer::{Body, Buffering, CachePolicy, Error, HttpServer, NarRequest, RetryPolicy};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use reqwest::header::HeaderMap;
@@ -162,6 +162,10 @@ impl HttpStorage {
 impl ReadStorage for HttpStorage {
     fn name(&self) -> String {
         redact(&self.shared.base)
+    }
+
+    fn http_server(&self) -> Option<HttpServer> {
+        self.shared.client.server.get().cloned()
     }
 
     fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {

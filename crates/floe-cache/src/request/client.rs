@@ -1,10 +1,10 @@
 //! The client of the requests to one cache or service: the network of the session, and what the
 //! URI of the cache changes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use floe_format::Netrc;
-use floe_transfer::Error;
+use floe_transfer::{Error, HttpServer};
 
 use super::dialect::{Dialect, Explanation};
 use super::options::RequestOptions;
@@ -22,6 +22,8 @@ pub(crate) struct CacheClient {
     pub(crate) netrc: Option<Arc<[Netrc]>>,
     /// The dialect of the server, if it wants more than plain HTTP.
     pub(crate) dialect: Option<Arc<dyn Dialect>>,
+    /// The server, as its first response shows it.
+    pub(crate) server: Arc<OnceLock<HttpServer>>,
 }
 
 impl CacheClient {
@@ -51,6 +53,7 @@ impl CacheClient {
             clients,
             options,
             dialect: None,
+            server: Arc::default(),
         })
     }
 

@@ -13,6 +13,7 @@ use super::auth;
 use super::body::Progress;
 use super::client::CacheClient;
 use super::failure;
+use super::server;
 use super::target::copy_credentials;
 
 /// Sends a request over the connections that it holds, and follows redirects. Applies `change` to
@@ -80,6 +81,7 @@ async fn follow(
             }
         };
         limits.observe(&mut request.held, &response);
+        client.server.get_or_init(|| server::of_response(&response));
         match target_of(request, &response, (&url, first))? {
             None => return Ok(Ok(response)),
             Some(to) => url = to,

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use floe_format::narinfo::NARINFO_LEN_MAX;
-use floe_format::{NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
-use floe_transfer::{Cancel, Error, SigningOutcome, SigningTarget};
+use floe_format::{NarInfo, PathInfo, SecretKey, Signature, StoreDir, StorePath};
+use floe_transfer::{Cancel, Error, SignatureTarget, SigningOutcome, SigningTarget};
 
 use super::{BinaryCacheWriter, narinfo_name};
 use crate::binary_cache::CACHE_INFO;
@@ -24,11 +24,12 @@ impl BinaryCacheWriter {
     }
 
     /// Reads the narinfos of paths, and writes those that lack a signature at once: another process
-    /// may change them at any time. `difference` tells which fact forbids a signature.
+    /// may change them at any time. `new_signatures` returns those that a path shall have too, or
+    /// the fact that forbids them.
     fn sign_now<'a>(
         &self,
         paths: impl Iterator<Item = &'a StorePath>,
-        difference: impl Fn(&PathInfo) -> Option<&'static str>,
+        new_signatures: impl Fn(&PathInfo) -> Result<Vec<Signature>, &'static str>,
     ) -> Result<SigningOutcome, Error> {
         let mut by_name: BTreeMap<String, &StorePath> =
             paths.map(|path| (narinfo_name(path), path)).collect();
@@ -40,7 +41,7 @@ impl BinaryCacheWriter {
                 let Some(path) = by_name.remove(&name) else {
                     return Ok(());
                 };
-                match self.with_signatures(path, text, &difference) {
+                match self.with_signatures(path, text, &new_signatures) {
                     Ok(signed) => texts.extend(signed.map(|text| (path.clone(), text))),
                     Err(Obstacle::Different(what)) => outcome.different.push((path.clone(), what)),
                     Err(Obstacle::Unusable(why)) => outcome.unusable.push((path.clone(), why)),
@@ -88,14 +89,12 @@ impl BinaryCacheWriter {
         &self,
         path: &StorePath,
         mut text: Vec<u8>,
-        difference: &impl Fn(&PathInfo) -> Option<&'static str>,
+        new_signatures: &impl Fn(&PathInfo) -> Result<Vec<Signature>, &'static str>,
     ) -> Result<Option<Vec<u8>>, Obstacle> {
         let narinfo = self.parse_narinfo(path, &text);
         let info = narinfo.map_err(Obstacle::Unusable)?.info;
-        if let Some(what) = difference(&info) {
-            return Err(Obstacle::Different(what));
-        }
-        let missing = missing_signatures(&info, &self.store_dir, &self.keys);
+        let mut missing = new_signatures(&info).map_err(Obstacle::Different)?;
+        missing.retain(|signature| !info.signatures.contains(signature));
         for signature in &missing {
             text.extend_from_slice(format!("Sig: {signature}\n").as_bytes());
         }
@@ -121,12 +120,32 @@ impl SigningTarget for BinaryCacheWriter {
     fn add_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error> {
         let by_path: BTreeMap<&StorePath, &PathInfo> =
             infos.iter().map(|info| (&info.path, info)).collect();
-        let differs = |cached: &PathInfo| difference(by_path.get(&cached.path)?, cached);
-        self.sign_now(by_path.keys().copied(), differs)
+        let difference = |cached: &PathInfo| by_path.get(&cached.path)?.signed_difference(cached);
+        self.sign_now(by_path.keys().copied(), |cached| match difference(cached) {
+            Some(what) => Err(what),
+            None => Ok(missing_signatures(cached, &self.store_dir, &self.keys)),
+        })
     }
 
     fn sign(&self, paths: &[StorePath]) -> Result<SigningOutcome, Error> {
-        self.sign_now(paths.iter(), |_| None)
+        let new = |cached: &PathInfo| missing_signatures(cached, &self.store_dir, &self.keys);
+        self.sign_now(paths.iter(), |cached| Ok(new(cached)))
+    }
+}
+
+impl SignatureTarget for BinaryCacheWriter {
+    fn merge_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error> {
+        let by_path: BTreeMap<&StorePath, &PathInfo> =
+            infos.iter().map(|info| (&info.path, info)).collect();
+        self.sign_now(by_path.keys().copied(), |cached| {
+            let Some(info) = by_path.get(&cached.path) else {
+                return Ok(Vec::new());
+            };
+            match info.signed_difference(cached) {
+                Some(what) => Err(what),
+                None => Ok(info.signatures.iter().cloned().collect()),
+            }
+        })
     }
 }
 
@@ -163,11 +182,7 @@ fn put_all(
 }
 
 /// Returns the signatures by keys that a path lacks.
-fn missing_signatures(
-    info: &PathInfo,
-    dir: &StoreDir,
-    keys: &[SecretKey],
-) -> Vec<floe_format::Signature> {
+fn missing_signatures(info: &PathInfo, dir: &StoreDir, keys: &[SecretKey]) -> Vec<Signature> {
     if keys.is_empty() {
         return Vec::new();
     }
@@ -176,24 +191,11 @@ fn missing_signatures(
     made.filter(|it| !info.signatures.contains(it)).collect()
 }
 
-/// Returns what differs between a path and the narinfo in the cache, of the facts that a signature
-/// covers.
-fn difference(local: &PathInfo, cached: &PathInfo) -> Option<&'static str> {
-    match () {
-        () if local.nar_hash != cached.nar_hash => Some("NAR hash"),
-        () if local.nar_size != cached.nar_size => Some("NAR size"),
-        () if local.references != cached.references => Some("references"),
-        () => None,
-    }
-}
-
 /// How often a process looks whether another one has finished to sign.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     const KEY: &str = "k:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqN\
@@ -219,17 +221,5 @@ X-Other: kept
         info.signatures.extend(missing);
         assert!(missing_signatures(&info, &dir, &keys).is_empty());
         assert!(missing_signatures(&info, &dir, &[]).is_empty());
-    }
-
-    #[test]
-    fn other_contents_differ() {
-        let dir = StoreDir::default();
-        let info = NarInfo::parse(NARINFO.as_bytes(), &dir).unwrap().info;
-        let mut other = info.clone();
-        other.nar_size += 1;
-        assert_eq!(difference(&info, &other), Some("NAR size"));
-        let mut other = info.clone();
-        other.references = BTreeSet::from([info.path.clone()]);
-        assert_eq!(difference(&info, &other), Some("references"));
     }
 }

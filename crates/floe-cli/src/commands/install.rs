@@ -10,7 +10,7 @@ use floe_names::ResolvedName;
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{Cancel, DerivedPath, PathSpec, Session, StoreConfig};
 
-use super::verify::open_for_repair;
+use super::verify::repair::open_for_repair;
 use crate::copying::{CopyAction, Copying, Follow};
 use crate::options::Settings;
 use crate::package_names::{FindEarlier, First, PackageNames};

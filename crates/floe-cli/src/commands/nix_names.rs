@@ -105,7 +105,7 @@ const FEATURE_OPTIONS: [&str; 2] = ["--extra-experimental-features", "--experime
 
 /// The commands of `nix` that floe has, and those of floe. Older versions have other words for two
 /// of them.
-const COMMANDS: [(&str, &str); 25] = [
+const COMMANDS: [(&str, &str); 26] = [
     ("copy", "copy"),
     ("hash convert", "hash --convert"),
     ("hash file", "hash --flat"),
@@ -117,6 +117,7 @@ const COMMANDS: [(&str, &str); 25] = [
     ("store add-file", "add --mode flat"),
     ("store add-path", "add"),
     ("store cat", "cat"),
+    ("store copy-sigs", "copy-sigs"),
     ("store delete", "delete"),
     ("store diff-closures", "diff"),
     ("store gc", "gc"),

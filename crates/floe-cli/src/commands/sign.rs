@@ -11,10 +11,11 @@ use anyhow::bail;
 use floe_cache::Network;
 use floe_config::{StoreAccess, StoreChoice, read_secret_keys};
 use floe_copy::{SourceOrder, Sources, check_writable};
-use floe_format::{SecretKey, StorePath};
-use floe_store::{Signing, StoreLayout, StoreReader, StoreWriter, WriteOptions};
+use floe_format::{PathInfo, SecretKey, StoreDir, StorePath};
+use floe_store::{StoreLayout, StoreReader, StoreWriter, WriteOptions};
 use floe_transfer::{
-    Cancel, Error, ErrorKind, Events, PathSpec, Session, StoreConfig, TargetContext,
+    Cancel, Error, ErrorKind, Events, NO_NAR_SIZE, PathSpec, Session, SigningOutcome, Source,
+    StoreConfig, TargetContext,
 };
 use serde_json::json;
 
@@ -49,11 +50,7 @@ pub(crate) fn run(args: &SignArgs) -> anyhow::Result<()> {
     };
     let signed = match store.layout().cloned() {
         Some(layout) => signer.sign_in_store(layout, args, &cancel),
-        None if store.facts().secret_key_files.is_empty() => bail!(UsageError(format!(
-            "cannot sign paths of {store}: floe signs in caches and local stores; run floe sign \
-             auto on that machine"
-        ))),
-        None => signer.sign_in_cache(args, &cancel),
+        None => signer.sign_elsewhere(args, &cancel),
     };
     let signed = signed.map_err(|error| match error.downcast_ref() {
         Some(Error::Cancelled) => error.context(INTERRUPTED),
@@ -79,8 +76,20 @@ impl Signed {
         self.failures.push(format!("cannot sign {path}: {reason}"));
     }
 
-    fn fail_absent(&mut self, path: &str, store: &dyn StoreConfig) {
-        self.fail(path, &format!("{store} does not have it"));
+    /// Adds the outcome for some paths of a store.
+    fn add(&mut self, outcome: SigningOutcome, dir: &StoreDir, store: &dyn StoreConfig) {
+        self.added += outcome.signed.len();
+        for path in &outcome.absent {
+            self.fail(&dir.full_path(path), &format!("{store} does not have it"));
+        }
+        for (path, reason) in &outcome.unusable {
+            self.has_unusable |= store.layout().is_none();
+            self.fail(&dir.full_path(path), reason);
+        }
+        for (path, what) in &outcome.different {
+            let reason = format!("its {what} in {store} has changed");
+            self.fail(&dir.full_path(path), &reason);
+        }
     }
 }
 
@@ -109,26 +118,17 @@ impl Signer<'_> {
             if cancel.is_raised() {
                 return Err(Error::Cancelled.into());
             }
-            let results = writer.sign(part, self.keys)?;
-            for (path, result) in part.iter().zip(results) {
-                let path = || dir.full_path(path);
-                match result {
-                    Signing::Added => signed.added += 1,
-                    Signing::Present => {}
-                    Signing::Absent => signed.fail_absent(&path(), &**self.store),
-                    Signing::NoNarSize => signed.fail(&path(), NO_NAR_SIZE),
-                    Signing::DamagedRow(reason) => signed.fail(
-                        &path(),
-                        &format!("its row in the database: {reason}; try floe verify --repair"),
-                    ),
-                }
+            let mut outcome = SigningOutcome::default();
+            for (path, signing) in part.iter().zip(writer.sign(part, self.keys)?) {
+                outcome.add(path, signing);
             }
+            signed.add(outcome, &dir, &**self.store);
         }
         Ok(signed)
     }
 
-    fn sign_in_cache(&self, args: &SignArgs, cancel: &Cancel) -> anyhow::Result<Signed> {
-        let (paths, mut signed) = self.paths(args, cancel)?;
+    /// Signs in a binary cache or behind a daemon.
+    fn sign_elsewhere(&self, args: &SignArgs, cancel: &Cancel) -> anyhow::Result<Signed> {
         let session = self.session(cancel);
         let opened = self.store.open_target(&TargetContext {
             session: &session,
@@ -138,49 +138,94 @@ impl Signer<'_> {
             substitutes: false,
             build_logs: None,
         })?;
-        let target = opened.target.as_signing();
-        let target = target.ok_or(Error::Internal("a cache with keys does not sign"))?;
-        let dir = opened.target.store_dir();
-        for part in paths.chunks(PATHS_AT_ONCE) {
-            let outcome = target.sign(part)?;
-            signed.added += outcome.signed.len();
-            for path in &outcome.absent {
-                signed.fail_absent(&dir.full_path(path), &**self.store);
+        let target = &*opened.target;
+        let dir = target.store_dir();
+        if let Some(cache) = target.as_signing() {
+            let (paths, mut signed) = self.paths(args, cancel)?;
+            for part in paths.chunks(PATHS_AT_ONCE) {
+                signed.add(cache.sign(part)?, dir, &**self.store);
             }
-            for (path, reason) in &outcome.unusable {
-                signed.has_unusable = true;
-                signed.fail(&dir.full_path(path), reason);
+            return Ok(signed);
+        }
+        let Some(daemon) = target.as_signature_target() else {
+            bail!(UsageError(format!(
+                "cannot sign paths of {store}: its protocol has no request for that; try ssh-ng://",
+                store = self.store
+            )));
+        };
+        let (mut infos, mut signed) = self.path_infos(args, cancel)?;
+        infos.retain(|info| {
+            if info.nar_size == 0 {
+                signed.fail(&dir.full_path(&info.path), NO_NAR_SIZE);
             }
+            info.nar_size > 0
+        });
+        for info in &mut infos {
+            info.signatures.clear();
+            self.keys.iter().for_each(|key| info.sign(dir, key));
+        }
+        for part in infos.chunks(PATHS_AT_ONCE) {
+            signed.add(daemon.merge_signatures(part)?, dir, &**self.store);
         }
         Ok(signed)
     }
 
     /// Returns the paths of the command line, and what is known of them.
     fn paths(&self, args: &SignArgs, cancel: &Cancel) -> anyhow::Result<(Vec<StorePath>, Signed)> {
-        let session = self.session(cancel);
-        let stores = [self.store.clone()];
-        let sources = Sources::open(&stores, SourceOrder::AsListed, &session)?;
-        let [source] = &*sources.list else {
-            return Err(Error::NoSources.into());
-        };
-        let specs = requested(&args.paths, (&**source, self.store.layout()), None)?;
-        let mut signed = Signed::default();
+        let (_session, source) = self.open_source(cancel)?;
+        let specs = requested(&args.paths, (&*source, self.store.layout()), None)?;
         let is_path = |spec: &PathSpec| match spec {
             PathSpec::Path(path) => Some(path.clone()),
             PathSpec::HashPart(_) => None,
         };
         let paths: Option<Vec<StorePath>> = specs.iter().map(is_path).collect();
-        let paths = match paths.filter(|_| !args.recursive) {
-            Some(paths) => paths,
-            None => {
-                let limit = self.settings.closure_limit();
-                let closure = source.query_closure(&specs, args.recursive, (limit, cancel))?;
-                signed.failures = closure.absent.iter().map(ToString::to_string).collect();
-                closure.found.into_keys().collect()
-            }
+        if let Some(paths) = paths.filter(|_| !args.recursive) {
+            let signed = Signed {
+                paths: paths.len(),
+                ..Signed::default()
+            };
+            return Ok((paths, signed));
+        }
+        let (infos, signed) = self.query(&*source, &specs, (args.recursive, cancel))?;
+        Ok((infos.into_iter().map(|info| info.path).collect(), signed))
+    }
+
+    /// As [`Signer::paths`], with the metadata of the paths.
+    fn path_infos(
+        &self,
+        args: &SignArgs,
+        cancel: &Cancel,
+    ) -> anyhow::Result<(Vec<PathInfo>, Signed)> {
+        let (_session, source) = self.open_source(cancel)?;
+        let specs = requested(&args.paths, (&*source, None), None)?;
+        self.query(&*source, &specs, (args.recursive, cancel))
+    }
+
+    /// Opens the store for queries. The session must outlive the source.
+    fn open_source(&self, cancel: &Cancel) -> anyhow::Result<(Session, Arc<dyn Source>)> {
+        let session = self.session(cancel);
+        let stores = [self.store.clone()];
+        let sources = Sources::open(&stores, SourceOrder::AsListed, &session)?;
+        let source = sources.list.into_iter().next().ok_or(Error::NoSources)?;
+        Ok((session, source))
+    }
+
+    fn query(
+        &self,
+        source: &dyn Source,
+        specs: &[PathSpec],
+        (recursive, cancel): (bool, &Cancel),
+    ) -> anyhow::Result<(Vec<PathInfo>, Signed)> {
+        let limit = self.settings.closure_limit();
+        let closure = source.query_closure(specs, recursive, (limit, cancel))?;
+        let infos = closure.found.into_values().map(|found| found.info);
+        let infos: Vec<PathInfo> = infos.collect();
+        let signed = Signed {
+            paths: infos.len(),
+            failures: closure.absent.iter().map(ToString::to_string).collect(),
+            ..Signed::default()
         };
-        signed.paths = paths.len();
-        Ok((paths, signed))
+        Ok((infos, signed))
     }
 
     fn session(&self, cancel: &Cancel) -> Session {
@@ -230,5 +275,3 @@ const PATHS_AT_ONCE: usize = 1000;
 
 const INTERRUPTED: &str =
     "interrupted; signatures that were added stay, and another run adds the rest";
-
-const NO_NAR_SIZE: &str = "its NAR size is not registered; try floe verify --repair";

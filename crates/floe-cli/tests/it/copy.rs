@@ -363,3 +363,45 @@ fn nix_substitutes_from_a_cache_written_by_floe() {
         assert_eq!(nix.store(&root, ["-r", &corpus.root]).trim(), corpus.root);
     }
 }
+
+/// floe does not hash Git trees, so only a signature makes such a path trusted.
+#[test]
+fn git_content_address_needs_a_signature() {
+    let nixes = nixes();
+    let Some(nix) = nixes.iter().find(|nix| !nix.is_2_8()) else {
+        return;
+    };
+    let scratch = scratch();
+    let file = scratch.join("file");
+    fs::write(&file, "contents\n").unwrap();
+    let store = scratch.join("store").display().to_string();
+    let features = ["--extra-experimental-features", "git-hashing"];
+    let mut add = nix.command("nix", features);
+    add.args([
+        "store",
+        "add",
+        "--mode",
+        "git",
+        "--hash-algo",
+        "sha1",
+        "--store",
+        &store,
+    ]);
+    let path = run(add.arg(&file)).expect(0).stdout.trim().to_owned();
+    let to = |name: &str| scratch.join(name).display().to_string();
+    let copy = |to: &str, more: &[&str]| {
+        run(floe(["copy", "--from", &store, "--to", to, &path]).args(more))
+    };
+    let refused = copy(&to("refused"), &[]).expect(3);
+    refused.stderr_contains("cannot trust");
+    copy(&to("accepted"), &["--no-check-sigs"]).expect(0);
+    let cache = format!("file://{}", to("cache"));
+    copy(&cache, &[]).expect(0);
+    let mut info = nix.command("nix", features);
+    info.args(["path-info", "--json", "--store", &to("accepted"), &path]);
+    let info = run(&mut info).expect(0).stdout;
+    assert!(info.contains("git:sha1:"), "{info}");
+    let mut verify = nix.command("nix", features);
+    verify.args(["store", "verify", "--no-trust", "--store", &cache, &path]);
+    run(&mut verify).expect(0);
+}

@@ -72,7 +72,7 @@ const HINTS: &[(&str, &str)] = &[
     ("daemon", "try floe nix-daemon"),
     ("gc -d --dry-run", "--keep-generations 1 --dry-run"),
     ("fetch /nix/store/x", "try floe install"),
-    ("copy-sigs ./a", "try floe sign"),
+    ("store copy-sigs ./a", "try floe copy-sigs"),
     ("nix-hash --type sha256 ./a", "try floe hash FILE"),
     ("nix-hash --flat ./a", "try floe hash --flat"),
     ("hash --base32 ./a", "try floe hash --format nix32"),

@@ -30,7 +30,7 @@ pub(crate) fn floe_with_keys(server: &S3Server, args: &[&str]) -> Command {
 }
 
 /// Makes a key, and returns its file and its public part.
-fn key(scratch: &Scratch) -> (String, String) {
+pub(crate) fn key(scratch: &Scratch) -> (String, String) {
     key_named(scratch, "team-1")
 }
 

@@ -308,7 +308,8 @@ fn query_alternative(
     if has_failed || !has_same_references {
         return None;
     }
-    check_trust(copy, source, &spec, narinfo).ok()
+    let (planned, _) = check_trust(copy, source, &spec, narinfo).ok()?;
+    Some(planned)
 }
 
 /// How long a source may take to reply whether it has a path that another source failed to send.

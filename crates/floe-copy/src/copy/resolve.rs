@@ -398,8 +398,9 @@ impl Resolver<'_> {
         let is_remembered = matches!(&result, Ok(reply) if reply.remembered_at.is_some());
         let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
         match result.and_then(|reply| reply.narinfo.map(check).transpose()) {
-            Ok(Some(planned)) => {
+            Ok(Some((planned, distrust))) => {
                 self.passed_over.report(self.copy, &query.errors);
+                self.resolved.failures.extend(distrust);
                 self.add_path(query.spec_index, planned)?;
             }
             Ok(None) => {

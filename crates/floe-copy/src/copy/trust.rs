@@ -7,17 +7,19 @@ use floe_transfer::{CopyOptions, Error, Event, PathSpec, PlannedPath, Source};
 
 use super::ClosureCopy;
 
-/// Checks a narinfo. Returns the planned path.
+/// Checks a narinfo. Returns the planned path, and why a verification refuses it all the same.
 pub(super) fn check_trust(
     copy: &ClosureCopy<'_>,
     source: usize,
     wanted: &PathSpec,
     narinfo: NarInfo,
-) -> Result<PlannedPath, Error> {
+) -> Result<(PlannedPath, Option<Error>), Error> {
+    let facts = copy.target.facts();
     let rules = TrustRules {
         options: copy.options,
         store_dir: copy.target.store_dir(),
-        requires_trust: copy.target.facts().requires_trust,
+        requires_trust: facts.requires_trust,
+        accepts_untrusted: facts.needs_no_references,
     };
     let checked = rules.check(&*copy.sources.list[source], wanted, narinfo)?;
     if checked.dropped_signatures > 0 {
@@ -26,13 +28,14 @@ pub(super) fn check_trust(
             count: checked.dropped_signatures,
         });
     }
-    Ok(PlannedPath {
+    let planned = PlannedPath {
         narinfo: checked.narinfo,
         source,
         local_copies: Vec::new(),
         is_recovered: false,
         relies_on_content_address: checked.is_unsigned,
-    })
+    };
+    Ok((planned, checked.distrust))
 }
 
 /// The rules by which a target accepts narinfos.
@@ -42,6 +45,8 @@ pub(crate) struct TrustRules<'a> {
     pub(crate) store_dir: &'a StoreDir,
     /// Whether the target needs signatures at all.
     pub(crate) requires_trust: bool,
+    /// Whether a narinfo without them is accepted all the same ([`CheckedNarInfo::distrust`]).
+    pub(crate) accepts_untrusted: bool,
 }
 
 /// A narinfo that the rules accept.
@@ -50,6 +55,8 @@ pub(crate) struct CheckedNarInfo {
     /// Whether only its content address makes the path trusted.
     pub(crate) is_unsigned: bool,
     pub(crate) dropped_signatures: usize,
+    /// Why the path is not trusted.
+    pub(crate) distrust: Option<Error>,
 }
 
 impl TrustRules<'_> {
@@ -97,22 +104,40 @@ impl TrustRules<'_> {
             || !self.requires_trust
             || self.options.obey_trusted && source.facts().is_trusted;
         let keys = &self.options.trusted_keys;
-        let is_unsigned = !needs_no_trust && !info.is_signed_by(dir, keys);
-        if is_unsigned && !is_content_addressed {
-            let signers = info.signatures.iter();
-            return Err(Error::Untrusted {
-                path: info.path.clone(),
-                source_name: source.name(),
-                signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
-                trusted: keys.names().map(str::to_owned).collect(),
-            });
-        }
+        let needed = self.options.signatures_needed.max(1);
+        let is_unsigned = !needs_no_trust && !info.is_signed_by_at_least(needed, dir, keys);
+        let is_untrusted = is_unsigned && !is_content_addressed;
+        let distrust = match is_untrusted.then(|| self.distrust(source, info)) {
+            Some(error) if !self.accepts_untrusted => return Err(error),
+            distrust => distrust,
+        };
         let dropped_signatures = narinfo.info.drop_junk_signatures(dir, keys);
         Ok(CheckedNarInfo {
             narinfo,
-            is_unsigned,
+            is_unsigned: is_unsigned && is_content_addressed,
             dropped_signatures,
+            distrust,
         })
+    }
+
+    /// Returns why too few trusted keys have signed a path.
+    fn distrust(&self, source: &dyn Source, info: &PathInfo) -> Error {
+        let (path, source_name) = (info.path.clone(), source.name());
+        let keys = &self.options.trusted_keys;
+        if info.is_signed_by(self.store_dir, keys) {
+            return Error::TooFewSignatures {
+                path,
+                source_name,
+                needed: self.options.signatures_needed,
+            };
+        }
+        let signers = info.signatures.iter();
+        Error::Untrusted {
+            path,
+            source_name,
+            signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
+            trusted: keys.names().map(str::to_owned).collect(),
+        }
     }
 }
 
@@ -145,7 +170,7 @@ pub(crate) fn store_dir_mismatch(source: &dyn Source, wanted: &StoreDir) -> Erro
 
 /// Returns whether the path has a content address that makes its signature unnecessary.
 ///
-/// Errors: the address does not match the path; floe cannot verify an address of this method.
+/// Errors: the address does not match the path.
 fn check_content_address(
     info: &PathInfo,
     dir: &StoreDir,
@@ -157,10 +182,8 @@ fn check_content_address(
             source_name: source.name(),
             ca: ca.to_string(),
         }),
-        (Some(ca), _) if ca.method == ContentAddressMethod::Git => Err(Error::Unsupported {
-            path: info.path.clone(),
-            feature: "content addresses of the method `git`".to_owned(),
-        }),
+        // floe cannot compare the contents with it, so the path needs a signature.
+        (Some(ca), _) if ca.method == ContentAddressMethod::Git => Ok(false),
         (_, holds) => Ok(holds == Some(true)),
     }
 }

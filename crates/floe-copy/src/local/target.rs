@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use floe_format::{HashPart, Realisation, StoreDir, StorePath};
+use floe_format::{HashPart, PathInfo, Realisation, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{Damage, StagedPath, StoreWriter};
 use floe_transfer::{
     CollectedTarget, CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs,
-    PlannedPath, RealisationTarget, ResumableTarget, Space, Target, TargetFacts,
+    PlannedPath, RealisationTarget, ResumableTarget, SignatureTarget, SigningOutcome, Space,
+    Target, TargetFacts,
 };
 use parking_lot::Mutex;
 
@@ -182,8 +183,22 @@ impl Target for LocalTarget {
         Some(self)
     }
 
+    fn as_signature_target(&self) -> Option<&dyn SignatureTarget> {
+        Some(self)
+    }
+
     fn as_realisation_target(&self) -> Option<&dyn RealisationTarget> {
         Some(self)
+    }
+}
+
+impl SignatureTarget for LocalTarget {
+    fn merge_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error> {
+        let mut outcome = SigningOutcome::default();
+        for (info, signing) in infos.iter().zip(self.store.merge_signatures(infos)?) {
+            outcome.add(&info.path, signing);
+        }
+        Ok(outcome)
     }
 }
 

@@ -105,6 +105,7 @@ impl<'a> Lookup<'a> {
             options: &self.rebuild.options.copy,
             store_dir: &store.layout().store_dir,
             requires_trust: true,
+            accepts_untrusted: false,
         };
         match rules.check(source, &PathSpec::Path(path.clone()), narinfo) {
             Ok(checked) => Some(Expected {

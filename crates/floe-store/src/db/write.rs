@@ -1,6 +1,6 @@
 //! The rows that floe writes to an existing database, and deletes from it: those of paths.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{PathInfo, SecretKey, Signature, StorePath};
@@ -69,7 +69,10 @@ impl Database {
         keys: &[SecretKey],
     ) -> Result<Vec<Signing>, StoreError> {
         let dir = &self.layout.store_dir;
-        let add = |info: &mut PathInfo| keys.iter().for_each(|key| info.sign(dir, key));
+        let add = |info: &mut PathInfo| {
+            keys.iter().for_each(|key| info.sign(dir, key));
+            Ok(())
+        };
         self.change_signatures(paths, &add)
     }
 
@@ -79,15 +82,39 @@ impl Database {
         path: &StorePath,
         signatures: &BTreeSet<Signature>,
     ) -> Result<Signing, StoreError> {
-        let add = |info: &mut PathInfo| info.signatures.extend(signatures.iter().cloned());
+        let add = |info: &mut PathInfo| {
+            info.signatures.extend(signatures.iter().cloned());
+            Ok(())
+        };
         let done = self.change_signatures(std::slice::from_ref(path), &add)?;
         Ok(done.into_iter().next().unwrap_or(Signing::Absent))
+    }
+
+    /// Adds the signatures of other descriptions of paths, in one transaction. A path gets none if
+    /// a fact that they cover is another one here.
+    ///
+    /// Errors leave the database unchanged.
+    pub(crate) fn merge_signatures(&self, infos: &[PathInfo]) -> Result<Vec<Signing>, StoreError> {
+        let by_path: BTreeMap<&StorePath, &PathInfo> =
+            infos.iter().map(|info| (&info.path, info)).collect();
+        let add = |info: &mut PathInfo| match by_path.get(&info.path) {
+            Some(other) => match other.signed_difference(info) {
+                Some(what) => Err(what),
+                None => {
+                    info.signatures.extend(other.signatures.iter().cloned());
+                    Ok(())
+                }
+            },
+            None => Ok(()),
+        };
+        let paths: Vec<StorePath> = infos.iter().map(|info| info.path.clone()).collect();
+        self.change_signatures(&paths, &add)
     }
 
     fn change_signatures(
         &self,
         paths: &[StorePath],
-        add: &dyn Fn(&mut PathInfo),
+        add: &AddSignatures<'_>,
     ) -> Result<Vec<Signing>, StoreError> {
         let error = |source| super::database_error("sign paths in", &self.file, source);
         let behavior = TransactionBehavior::Immediate;
@@ -106,7 +133,7 @@ impl Database {
     fn change_signatures_of(
         &self,
         path: &StorePath,
-        add: &dyn Fn(&mut PathInfo),
+        add: &AddSignatures<'_>,
     ) -> Result<Signing, StoreError> {
         let mut info = match self.path_info_or_damaged_row(path)? {
             Some(Ok(info)) => info,
@@ -117,7 +144,9 @@ impl Database {
             return Ok(Signing::NoNarSize);
         }
         let before = info.signatures.len();
-        add(&mut info);
+        if let Err(what) = add(&mut info) {
+            return Ok(Signing::Different(what));
+        }
         if info.signatures.len() == before {
             return Ok(Signing::Present);
         }
@@ -203,9 +232,14 @@ pub enum Signing {
     Absent,
     /// The database does not know its NAR size, which a signature covers.
     NoNarSize,
+    /// The database has another value of this fact, which a signature covers.
+    Different(&'static str),
     /// Its row does not parse, for this reason.
     DamagedRow(String),
 }
+
+/// Adds signatures to a path, or returns the fact that forbids them.
+type AddSignatures<'a> = dyn Fn(&mut PathInfo) -> Result<(), &'static str> + 'a;
 
 /// A path to register.
 pub(crate) struct Registration<'a> {

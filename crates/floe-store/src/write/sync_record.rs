@@ -118,6 +118,17 @@ impl SyncRecord {
     }
 }
 
+/// Returns the valid paths that floe knows to be damaged; `None` if the record of them does not
+/// parse.
+///
+/// Errors: those of the system.
+pub fn recorded_damage(layout: &StoreLayout) -> Result<Option<BTreeSet<StorePath>>, StoreError> {
+    Ok(match SyncRecord::read(layout)? {
+        Some(record) if record == SyncRecord::default() => None,
+        record => Some(record.unwrap_or_default().damaged),
+    })
+}
+
 /// Whether floe has written a record before: its lock is never removed.
 pub(crate) fn had_record(layout: &StoreLayout) -> bool {
     lock_file(layout).exists()

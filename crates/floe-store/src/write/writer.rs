@@ -191,6 +191,14 @@ impl StoreWriter {
         self.database().add_signatures(path, signatures)
     }
 
+    /// Adds the signatures of other descriptions of valid paths without a check, and returns what
+    /// that did for each path.
+    ///
+    /// Errors: those of the database, which is unchanged then.
+    pub fn merge_signatures(&self, infos: &[PathInfo]) -> Result<Vec<Signing>, StoreError> {
+        self.database().merge_signatures(infos)
+    }
+
     /// Makes a path the newest generation of a profile and switches to it. Returns the number of
     /// the generation. If the newest generation already is this path, no further one is made.
     ///

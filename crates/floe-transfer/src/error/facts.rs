@@ -20,6 +20,7 @@ impl Error {
                 | StoreError::MissingReferences { path, .. },
             )
             | Error::Untrusted { path, .. }
+            | Error::TooFewSignatures { path, .. }
             | Error::UntrustedRealisation { path, .. }
             | Error::ContentAddressMismatch { path, .. }
             | Error::WeakContentAddress { path, .. }

@@ -17,7 +17,7 @@ pub(crate) struct SignArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// The binary cache or the local store that has the paths
+    /// The binary cache or the store that has the paths
     #[arg(value_name = "CACHE|STORE")]
     pub(crate) store: String,
     #[command(flatten)]

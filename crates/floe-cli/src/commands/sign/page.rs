@@ -6,7 +6,7 @@ use crate::page::{AWS, Example, NETRC, NIX_CONF, Page, STORE, USER_STORE};
 pub(crate) const PAGES: &[Page] = &[Page {
     name: "floe-sign",
     description: &[
-        "Adds the signatures of keys to paths that a binary cache or a local store has \
+        "Adds the signatures of keys to paths that a binary cache or a store has \
              already: the named ones, with -r their closures, or all. Other signatures stay. The \
              contents are not read, so sign only what you trust.",
         "To replace a key, sign all paths with the new one, give its public key to the \
@@ -23,5 +23,11 @@ pub(crate) const PAGES: &[Page] = &[Page {
         ),
     ],
     files: &[STORE, USER_STORE, NIX_CONF, NETRC, AWS],
-    see_also: &["floe-key(1)", "floe-push(1)", "floe-info(1)", "nix(1)"],
+    see_also: &[
+        "floe-copy-sigs(1)",
+        "floe-key(1)",
+        "floe-push(1)",
+        "floe-info(1)",
+        "nix(1)",
+    ],
 }];

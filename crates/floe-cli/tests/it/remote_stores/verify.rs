@@ -79,7 +79,10 @@ fn requests_that_no_daemon_has_are_refused() {
     with_places(|place| {
         let daemon = place.nix.daemon(&place.root(), &place.key_setting());
         for (more, reason) in [
-            (&[&*place.corpus.root][..], "whole stores"),
+            (
+                &["--repair", &*place.corpus.root][..],
+                "repairs whole stores",
+            ),
             (&["--repair", "--from", "file:///x"], "its own substituters"),
         ] {
             let mut command = floe(["verify", "--store", &daemon.uri()]);
