@@ -10,6 +10,7 @@ mod copy_sigs;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
+mod doctor;
 pub(crate) mod du;
 pub(crate) mod dump;
 pub(crate) mod gc;
@@ -149,6 +150,8 @@ pub(crate) enum Command {
     CopySigs(copy_sigs::args::CopySigsArgs),
     /// Print the hashes of files and directories, or other forms of hashes
     Hash(hash::args::HashArgs),
+    /// Check the configuration, the caches, the store and the machine
+    Doctor(doctor::args::DoctorArgs),
     /// Show the settings of nix.conf that floe uses, and where their values come from
     Config(config::args::ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
@@ -247,6 +250,7 @@ impl Cli {
             Command::Sign(args) => sign::run(&args),
             Command::CopySigs(args) => copy_sigs::run(&args),
             Command::Hash(args) => hash::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Config(args) => config::run(&args),
             Command::Serve(mut args) => {
                 args.log.log_format = args.log.log_format.or(self.log.log_format);
@@ -339,6 +343,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     sign::page::PAGES,
     copy_sigs::page::PAGES,
     hash::page::PAGES,
+    doctor::page::PAGES,
     config::page::PAGES,
     serve::page::PAGES,
     nix_copy_closure::page::PAGES,

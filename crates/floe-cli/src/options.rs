@@ -36,15 +36,24 @@ impl Settings {
     /// Loads the settings of files, environment, `--option` and `--store-dir`, and warns of unknown
     /// names.
     pub(crate) fn load(options: &OptionArgs, store_dir: Option<&str>) -> anyhow::Result<Settings> {
+        let settings = Settings::load_quietly(options, store_dir)?;
+        for setting in &settings.config.unknown_settings {
+            warn(unknown_setting(setting));
+        }
+        Ok(settings)
+    }
+
+    /// As [`Settings::load`], without warnings.
+    pub(crate) fn load_quietly(
+        options: &OptionArgs,
+        store_dir: Option<&str>,
+    ) -> anyhow::Result<Settings> {
         let environment = environment();
         let mut context = environment.uri_context(store_dir)?;
         let config = Config::load(&environment, &options.pairs())?;
         if !config.connect_timeout.is_default() {
             // Otherwise that of the user's ssh counts.
             context.connect_timeout = config.network().connect_timeout;
-        }
-        for setting in &config.unknown_settings {
-            warn(unknown_setting(setting));
         }
         Ok(Settings { config, context })
     }
@@ -150,15 +159,8 @@ impl Settings {
 }
 
 fn unknown_setting(setting: &UnknownSetting) -> String {
-    let UnknownSetting {
-        name,
-        origin,
-        nearest,
-    } = setting;
-    let fix = match nearest {
-        Some(nearest) => format!("use {nearest}"),
-        None => "floe config lists the settings of floe".into(),
-    };
+    let UnknownSetting { name, origin, .. } = setting;
+    let fix = nearest_setting(setting);
     format!("ignoring {name} ({origin}): neither floe nor Nix has such a setting; {fix}")
 }
 
@@ -167,6 +169,14 @@ pub(crate) fn lock_wait(cancelled: Arc<AtomicBool>) -> LockWait {
     LockWait::new(cancelled, |what| {
         eprint_line(waiting_for_resource(what));
     })
+}
+
+/// Returns what to do about a name that is no setting.
+pub(crate) fn nearest_setting(setting: &UnknownSetting) -> String {
+    match setting.nearest {
+        Some(nearest) => format!("use {nearest}"),
+        None => "floe config lists the settings of floe".into(),
+    }
 }
 
 fn report_store_event(event: StoreEvent) {

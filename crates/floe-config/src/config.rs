@@ -146,6 +146,8 @@ settings! {
     pub unreadable_files: Vec<String> = Vec::new();
     /// The names that are settings of neither floe nor Nix.
     pub unknown_settings: Vec<UnknownSetting> = Vec::new();
+    /// The values of files without effect, because another file sets another value.
+    pub overridden: Vec<OverriddenValue> = Vec::new();
 }
 
 /// A name that is not a setting, where it has its first value.
@@ -157,6 +159,17 @@ pub struct UnknownSetting {
     pub origin: Origin,
     /// The most similar setting of floe, if one is similar enough to be meant.
     pub nearest: Option<&'static str>,
+}
+
+/// A value that another file overrides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverriddenValue {
+    /// The setting.
+    pub name: &'static str,
+    /// The place of the value without effect.
+    pub earlier: Origin,
+    /// The place of the value that counts.
+    pub later: Origin,
 }
 
 /// A setting with its names.
@@ -278,19 +291,43 @@ impl Config {
     ///
     /// Only lists can be extended: Nix has names with `extra-` for lists only.
     fn assign(&mut self, assignment: &Assignment) -> Result<bool, ConfigError> {
-        for entry in self.entries() {
-            let is_own = |name: &str| name == entry.name || entry.aliases.contains(&name);
-            let extended = assignment.name.strip_prefix("extra-");
-            if is_own(&assignment.name) {
-                entry.setting.set(assignment)?;
-            } else if extended.is_some_and(is_own) && entry.setting.is_list() {
-                entry.setting.append(assignment)?;
+        let is_own = |entry: &SettingEntry<'_>, name: &str| {
+            name == entry.name || entry.aliases.contains(&name)
+        };
+        let extended = assignment.name.strip_prefix("extra-");
+        let mut entries = self.entries().into_iter();
+        let found = entries.find_map(|entry| {
+            if is_own(&entry, &assignment.name) {
+                Some(entry.replace(assignment))
+            } else if extended.is_some_and(|name| is_own(&entry, name)) && entry.setting.is_list() {
+                Some(entry.setting.append(assignment).map(|()| None))
             } else {
-                continue;
+                None
             }
-            return Ok(true);
-        }
-        Ok(false)
+        });
+        let Some(overridden) = found.transpose()? else {
+            return Ok(false);
+        };
+        self.overridden.extend(overridden);
+        Ok(true)
+    }
+}
+
+impl SettingEntry<'_> {
+    /// Sets the value. Returns the value of another file that has no effect any more.
+    fn replace(self, assignment: &Assignment) -> Result<Option<OverriddenValue>, ConfigError> {
+        let SettingEntry { name, setting, .. } = self;
+        let later = &assignment.source;
+        let earlier = setting.all_origins().first().cloned();
+        let earlier = earlier.filter(|earlier| earlier.is_other_file(later));
+        let text = setting.text();
+        setting.set(assignment)?;
+        let earlier = earlier.filter(|_| setting.text() != text);
+        Ok(earlier.map(|earlier| OverriddenValue {
+            name,
+            earlier,
+            later: later.clone(),
+        }))
     }
 }
 

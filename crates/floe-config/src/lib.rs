@@ -20,7 +20,7 @@ mod setting;
 mod store_uri;
 mod value;
 
-pub use config::{Config, SettingEntry, UnknownSetting};
+pub use config::{Config, OverriddenValue, SettingEntry, UnknownSetting};
 pub use environment::{Environment, ProcessUser};
 pub use error::ConfigError;
 pub use network::setting_note;

@@ -27,6 +27,14 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Whether both are lines of files, and of different ones.
+    pub(crate) fn is_other_file(&self, other: &Origin) -> bool {
+        match (self, other) {
+            (Origin::File { path, .. }, Origin::File { path: other, .. }) => path != other,
+            _ => false,
+        }
+    }
+
     pub(crate) fn to_json(&self) -> Json {
         match self {
             Origin::Default => json!({ "kind": "default" }),

@@ -94,6 +94,13 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<()> {
     installed.exec(command)
 }
 
+/// Enters the namespaces in which stores are mounted.
+///
+/// Errors: the system refuses them.
+pub(crate) fn enter_namespace() -> anyhow::Result<()> {
+    user_namespace::enter()
+}
+
 /// Paths that are valid and protected.
 struct Installed {
     layout: StoreLayout,

@@ -23,6 +23,7 @@ mod damaged_targets;
 mod demo;
 mod descriptor_limit;
 mod disk_space;
+mod doctor;
 mod early_nars;
 mod endless_sources;
 mod environment;

@@ -34,6 +34,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "demo::demo_runs_the_installed_program_and_removes_its_files",
     ),
     ("diff", "closure_queries::differences_are_those_of_nix"),
+    ("doctor", "doctor::every_part_is_checked"),
     ("du", "closure_queries::sizes_of_closures_are_those_of_nix"),
     (
         "dump",
