@@ -30,6 +30,7 @@ use crate::realisations::get_realisation;
 use crate::storage::{Found, GetResult, QueryLimit, ReadStorage, get_all};
 use crate::uri_parameter::UriParameter;
 use list::list_narinfos;
+pub(crate) use list::list_objects;
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -80,6 +80,11 @@ pub trait ListStorage: Debug + Send + Sync {
         next: Option<&str>,
         cancel: &Cancel,
     ) -> Result<ListPage, Error>;
+
+    /// Adds the lengths and the times of objects if a list does not have them.
+    fn examine(&self, _objects: &mut [ListedObject]) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A folder of a cache.
@@ -120,6 +125,8 @@ pub struct ListedObject {
     pub name: String,
     /// The length in bytes, if the list tells it.
     pub len: Option<u64>,
+    /// When the object was written, if the list tells it.
+    pub modified: Option<SystemTime>,
 }
 
 /// Gets small objects, many at once and in any order. Calls `receive` with the name and the

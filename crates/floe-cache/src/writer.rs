@@ -12,6 +12,7 @@
 mod build_logs;
 mod debug_info;
 mod examine;
+mod inventory;
 mod nar_file;
 mod options;
 mod publish;
@@ -24,8 +25,8 @@ use std::sync::Arc;
 use floe_format::{CacheInfo, NarInfo, Realisation, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
-    Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget, PlannedPath,
-    RealisationTarget, ResumableTarget, SignatureTarget, SigningTarget, Space, Target,
+    CacheInventory, Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget,
+    PlannedPath, RealisationTarget, ResumableTarget, SignatureTarget, SigningTarget, Space, Target,
     TargetContext, TargetFacts, codec,
 };
 use parking_lot::Mutex;
@@ -299,6 +300,10 @@ impl Target for BinaryCacheWriter {
     }
 
     fn as_signature_target(&self) -> Option<&dyn SignatureTarget> {
+        Some(self)
+    }
+
+    fn as_inventory(&self) -> Option<&dyn CacheInventory> {
         Some(self)
     }
 

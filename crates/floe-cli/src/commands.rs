@@ -3,6 +3,7 @@
 
 pub(crate) mod add;
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod cat;
 pub(crate) mod config;
 pub(crate) mod copy;
@@ -148,6 +149,9 @@ pub(crate) enum Command {
     Sign(sign::args::SignArgs),
     /// Add the signatures that caches have of paths to the paths of a store or cache
     CopySigs(copy_sigs::args::CopySigsArgs),
+    /// Look after a whole binary cache
+    #[command(subcommand)]
+    Cache(cache::args::CacheCommand),
     /// Print the hashes of files and directories, or other forms of hashes
     Hash(hash::args::HashArgs),
     /// Check the configuration, the caches, the store and the machine
@@ -249,6 +253,7 @@ impl Cli {
             Command::Log(args) => log::run(&args),
             Command::Sign(args) => sign::run(&args),
             Command::CopySigs(args) => copy_sigs::run(&args),
+            Command::Cache(command) => cache::run(&command),
             Command::Hash(args) => hash::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Config(args) => config::run(&args),
@@ -342,6 +347,7 @@ pub(crate) const PAGES: &[&[Page]] = &[
     log::page::PAGES,
     sign::page::PAGES,
     copy_sigs::page::PAGES,
+    cache::page::PAGES,
     hash::page::PAGES,
     doctor::page::PAGES,
     config::page::PAGES,

@@ -60,6 +60,8 @@ impl Verification {
         };
         let target = Nowhere {
             wanted,
+            // A damaged path may end the connection to a daemon, and with it the queries.
+            receives_early: !self.store.facts().can_substitute,
             requires_trust: self.options.check_signatures,
         };
         let request = CopyRequest {
@@ -87,6 +89,7 @@ impl Verification {
 struct Nowhere {
     /// The only paths that it lacks; `None` for all.
     wanted: Option<BTreeSet<HashPart>>,
+    receives_early: bool,
     requires_trust: bool,
 }
 
@@ -137,7 +140,7 @@ impl Target for NoTarget {
 
     fn facts(&self) -> TargetFacts {
         TargetFacts {
-            receives_early: true,
+            receives_early: self.config.receives_early,
             needs_no_references: true,
             requires_trust: self.config.requires_trust,
             ..TargetFacts::default()

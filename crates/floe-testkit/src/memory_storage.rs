@@ -146,6 +146,7 @@ impl ListStorage for MemoryStorage {
         });
         let mut objects: Vec<_> = objects
             .map(|(name, contents)| ListedObject {
+                modified: None,
                 name: name.clone(),
                 len: Some(contents.len() as u64),
             })

@@ -7,6 +7,7 @@
 
 mod backoff;
 mod build_log;
+mod cache_inventory;
 mod cancel;
 mod closure_limit;
 pub mod codec;
@@ -37,6 +38,7 @@ pub mod url;
 
 pub use backoff::{OUTAGE_TIMEOUT, RetryPolicy, random_number};
 pub use build_log::open_build_log;
+pub use cache_inventory::{CacheContents, CacheInventory, CacheObject, CachedPath};
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use closure_limit::{CLOSURE_MEMORY_MAX, ClosureBudget, ClosureLimit};
 pub use derived_path::{DerivedPath, OutputNames};

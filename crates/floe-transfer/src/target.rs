@@ -8,6 +8,7 @@ use std::sync::Arc;
 use floe_format::{HashPart, PathInfo, Realisation, StoreDir, StorePath};
 use floe_store::Signing;
 
+use crate::cache_inventory::CacheInventory;
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
 use crate::planned_path::PlannedPath;
@@ -95,6 +96,11 @@ pub trait Target: Debug + Send + Sync {
 
     /// Returns the operation that adds signatures to present paths, if the target has it.
     fn as_signature_target(&self) -> Option<&dyn SignatureTarget> {
+        None
+    }
+
+    /// Returns the list of the objects of a binary cache, if the target is one.
+    fn as_inventory(&self) -> Option<&dyn CacheInventory> {
         None
     }
 

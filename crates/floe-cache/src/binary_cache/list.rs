@@ -5,34 +5,48 @@ use floe_transfer::{CLOSURE_MAX, Cancel, Error};
 
 use super::NARINFO_SUFFIX;
 use crate::error::CacheError;
-use crate::storage::{Folder, ListStorage};
+use crate::storage::{Folder, ListStorage, ListedObject};
 
 /// Returns the names of all narinfos.
 ///
-/// Errors: those of the storage; [`CacheError::List`] for a list without an end;
-/// [`Error::Cancelled`].
+/// Errors: those of [`list_objects`].
 pub(super) fn list_narinfos(
     list: &dyn ListStorage,
-    (cache, cancel): (&str, &Cancel),
+    of: (&str, &Cancel),
 ) -> Result<Vec<String>, Error> {
+    let objects = list_objects(list, Folder::Top, of)?.into_iter();
+    Ok(objects.map(|object| object.name).collect())
+}
+
+/// Returns the objects of a folder: of the top the narinfos, and of others all.
+///
+/// Errors: those of the storage; [`CacheError::List`] for a list without an end;
+/// [`Error::Cancelled`].
+pub(crate) fn list_objects(
+    list: &dyn ListStorage,
+    folder: Folder,
+    (cache, cancel): (&str, &Cancel),
+) -> Result<Vec<ListedObject>, Error> {
     let refuse = |reason: String| -> Error {
         let url = cache.to_owned();
         CacheError::List { url, reason }.into()
     };
-    let (mut names, mut next) = (Vec::new(), None::<String>);
+    let is_wanted = |object: &ListedObject| folder != Folder::Top || is_narinfo_name(&object.name);
+    let (mut objects, mut next) = (Vec::new(), None::<String>);
     for _ in 0..PAGES_MAX {
         // A server may reply so fast that nothing waits.
         if cancel.is_raised() {
             return Err(Error::Cancelled);
         }
-        let page = list.list_page(Folder::Top, next.as_deref(), cancel)?;
-        let listed = page.objects.into_iter().map(|object| object.name);
-        names.extend(listed.filter(|name| is_narinfo_name(name)));
-        if names.len() > CLOSURE_MAX {
-            return Err(refuse(format!("it has more than {CLOSURE_MAX} narinfos")));
+        let page = list.list_page(folder, next.as_deref(), cancel)?;
+        objects.extend(page.objects.into_iter().filter(is_wanted));
+        if objects.len() > OBJECTS_MAX {
+            return Err(refuse(format!(
+                "it has more than {OBJECTS_MAX} of these objects"
+            )));
         }
         match page.next {
-            None => return Ok(names),
+            None => return Ok(objects),
             same if same == next => {
                 return Err(refuse("the server repeats a page of the list".into()));
             }
@@ -47,6 +61,9 @@ fn is_narinfo_name(name: &str) -> bool {
     part.and_then(HashPart::parse).is_some()
 }
 
+/// The largest number of listed objects: the narinfos of the largest closure.
+const OBJECTS_MAX: usize = CLOSURE_MAX;
+
 /// The largest number of pages of a list: that of the largest closure, with ten other objects for
 /// each narinfo.
 const PAGES_MAX: usize = 10 * CLOSURE_MAX / 1000;
@@ -56,7 +73,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::storage::{ListPage, ListedObject};
+    use crate::storage::ListPage;
 
     /// A list whose pages a function makes, from their numbers.
     #[derive(Debug)]
@@ -78,7 +95,11 @@ mod tests {
 
     fn page(name: String, next: Option<String>) -> ListPage {
         ListPage {
-            objects: vec![ListedObject { name, len: Some(1) }],
+            objects: vec![ListedObject {
+                name,
+                len: Some(1),
+                modified: None,
+            }],
             next,
         }
     }

@@ -156,8 +156,9 @@ impl ListStorage for FileStorage {
         let directory = self.directory.join(folder.prefix());
         let object = |name: &str| ListedObject {
             name: format!("{}{name}", folder.prefix()),
-            // It would take a system call for each file.
+            // They would take a system call for each file.
             len: None,
+            modified: None,
         };
         let read = || -> io::Result<Vec<ListedObject>> {
             let entries = list_directory(&directory)?;
@@ -169,6 +170,22 @@ impl ListStorage for FileStorage {
             objects,
             next: None,
         })
+    }
+
+    fn examine(&self, objects: &mut [ListedObject]) -> Result<(), Error> {
+        for object in objects {
+            let path = self.directory.join(&object.name);
+            match fs::metadata(&path) {
+                Ok(found) => {
+                    object.len = found.is_file().then_some(found.len());
+                    object.modified = found.modified().ok();
+                }
+                // Another process has deleted it since.
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(read_error("examine", &path)(error)),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -61,6 +61,7 @@ impl<S: PaginatedListStore + Debug> ListStorage for BucketList<S> {
                         Some(ListedObject {
                             name: name.to_owned(),
                             len: Some(object.size),
+                            modified: Some(object.last_modified.into()),
                         })
                     })
                     .collect(),

@@ -155,6 +155,7 @@ mod tests {
     /// Commands that open no store of the user.
     const NO_STORE: &[&str] = &[
         "floe-bench",
+        "floe-cache",
         "floe-completions",
         "floe-config",
         "floe-demo",

@@ -2,8 +2,9 @@
 //! fetches damaged and missing paths again.
 
 pub(crate) mod args;
-mod elsewhere;
+pub(super) mod elsewhere;
 pub(crate) mod page;
+pub(super) mod problems;
 pub(crate) mod repair;
 
 use std::sync::Arc;
@@ -20,9 +21,11 @@ use crate::exit;
 use crate::messages::{counted, escaped};
 use crate::options::{self, Settings};
 use crate::path_names;
+use crate::signals;
 use crate::stdout::print;
 use crate::store_choice::warn_of_ignored;
 use args::VerifyArgs;
+use problems::Problem;
 use repair::{Repaired, open_for_repair, repair, report_failed_repair};
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
@@ -63,10 +66,18 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let dir = &store.layout().store_dir;
     let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
     let paths = read_paths(&args.paths, args.stdin)?;
-    // No path at all means all paths, but an empty stdin means none.
-    let is_none = paths.is_empty() && (args.stdin || !args.paths.is_empty());
     let paths = path_names::follow(store.layout(), &paths)?;
-    let mut paths = paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for text in &paths {
+        match find(text) {
+            Ok(path) => found.push(path),
+            // The other paths are checked.
+            Err(error @ Error::NotFound { .. }) => absent.push(Problem::from(&error)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut paths = found;
+    let is_none = paths.is_empty() && !args.names_no_path();
     if args.recursive {
         let closure = store.closure_paths(&paths)?;
         // A path that is not valid is a problem.
@@ -88,12 +99,16 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     } else {
         store.verify(&paths, args.jobs, &())?
     };
-    let mut refused = Vec::new();
+    let mut refused = absent;
     if args.sigs_needed.is_some() && !is_none {
         let loaded = settings.map_or_else(&load, Ok)?;
-        refused = elsewhere::by_copy(&args, (&store_config, &loaded), (specs(), true))?.problems;
+        let cancel = Cancel::default();
+        signals::cancel_on_signals(&cancel)?;
+        let (of, what) = ((&store_config, &loaded), (specs(), true));
+        let mut errors = elsewhere::by_copy(&args, of, what, &cancel)?.problems;
         // The verification has found them.
-        refused.retain(|error| !matches!(error, Error::NotFound { .. }));
+        errors.retain(|error| !matches!(error, Error::NotFound { .. }));
+        refused.extend(errors.iter().map(Problem::from));
         settings = Some(loaded);
     }
     let mut repaired = Repaired::default();
@@ -120,7 +135,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
 /// are. `refused` are the paths without enough signatures.
 fn report(
     args: &VerifyArgs,
-    (found, refused): (&Verification, &[Error]),
+    (found, refused): (&Verification, &[Problem]),
     (repaired, kind): (usize, ErrorKind),
     began: Instant,
 ) -> anyhow::Result<()> {
@@ -128,7 +143,7 @@ fn report(
     let is_solved = failed == repaired;
     if args.json {
         let problems = found.problems.iter().map(to_json);
-        let problems = problems.chain(refused.iter().map(elsewhere::to_json));
+        let problems = problems.chain(refused.iter().map(Problem::to_json));
         let problems: Vec<Value> = problems.collect();
         let mut result = json!({
             "paths": found.paths,
@@ -145,7 +160,7 @@ fn report(
         let problems = found.problems.iter();
         problems
             .map(|problem| line(problem, is_solved))
-            .chain(refused.iter().map(escaped))
+            .chain(refused.iter().map(|problem| escaped(&problem.message)))
             .try_for_each(print)?;
     }
     let mut sum = verified(found, failed);

@@ -5,6 +5,7 @@
 mod adding;
 mod address_families;
 mod bench_copy;
+mod cache;
 mod closure_queries;
 mod closure_shapes;
 mod collect;

@@ -76,13 +76,21 @@ fn damage_in_a_cache_is_found_as_by_nix() {
             ("unreadable".to_owned(), base_name(without_nar)),
         ]);
         assert_eq!(problems(&found), expected, "{compression}");
-        assert_eq!(problems(&verify(&uri, &[]).expect(3)), expected);
+        // The list of the cache shows that the NAR is not there.
+        let whole = problems(&verify(&uri, &[]).expect(3));
+        let missing = ("missingNar".to_owned(), base_name(without_nar));
+        assert!(whole.contains(&missing), "{whole:?}");
+        assert!(
+            whole.contains(&("modified".to_owned(), base_name(damaged))),
+            "{whole:?}"
+        );
         // The other paths were read: only two are missing in the sum.
         let bytes = |output: &CommandOutput| output.json()["narBytes"].as_u64().unwrap();
         assert!(bytes(&found) > 0 && bytes(&found) < bytes(&sound));
         // Only the named path is checked.
         assert_eq!(verify(&uri, &[&corpus.root]).expect(0).json()["paths"], 1);
-        verify(&uri, &["--no-contents"]).expect(0);
+        let metadata = problems(&verify(&uri, &["--no-contents"]).expect(3));
+        assert_eq!(metadata, BTreeSet::from([missing]), "{compression}");
         for nix in nixes() {
             let args = ["store", "verify", "--no-trust", "--store", &uri, "--all"];
             let theirs = run(&mut nix.command("nix", args));
@@ -199,5 +207,68 @@ fn single_paths_behind_a_daemon_are_read() {
         let local = verify(root.to_str().unwrap(), &["-r", &corpus.root]).expect(3);
         assert_eq!(problems(&local).len(), 1, "{}", local.stdout);
         verify(&uri, &["--repair", damaged]).expect(2);
+        // A path that has grown ends the connection, and the others are read over a new one.
+        let grown = path_like(&corpus, "-libc6-");
+        let directory = root.join(&grown[1..]);
+        fs::set_permissions(
+            &directory,
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        fs::write(directory.join("more"), [b'x'; 5000]).unwrap();
+        let found = verify(&uri, &["-r", &corpus.root]);
+        assert_eq!(problems(&found).len(), 2, "{}", found.stdout);
+        assert_eq!(
+            found.json()["paths"],
+            corpus.paths.len(),
+            "{}",
+            found.stdout
+        );
     }
+}
+
+/// Each path of the cache is listed, whatever its narinfo is.
+#[test]
+fn unusable_narinfos_of_a_whole_cache_are_problems() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let cache = corpus.cache_copy("zstd", &scratch.join("cache"));
+    let uri = format!("file://{}", cache.display());
+    let mut paths = corpus.paths.iter();
+    let mut narinfo = || narinfo(&cache, paths.next().unwrap());
+    let mut damaged = Vec::new();
+    for text in [
+        "",
+        "StorePath: /nix/store/x\n",
+        "<html></html>",
+        "\u{1}\u{2}",
+    ] {
+        let file = narinfo();
+        fs::write(&file, text).unwrap();
+        damaged.push(file);
+    }
+    let (other, file) = (narinfo(), narinfo());
+    fs::copy(&other, &file).unwrap();
+    damaged.push(file);
+    let file = narinfo();
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    damaged.push(file);
+    let found = verify(&uri, &[]).expect(3);
+    for file in &damaged {
+        let part = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        let expected = ("damagedNarinfo".to_owned(), part);
+        assert!(
+            problems(&found).contains(&expected),
+            "{expected:?}: {}",
+            found.stdout
+        );
+    }
+    // The others are read.
+    let read = found.json()["paths"].as_u64().unwrap();
+    assert_eq!(read, (corpus.paths.len() - damaged.len()) as u64);
+    // A narinfo of another store directory is no path of this cache.
+    fs::write(cache.join("nix-cache-info"), "StoreDir: /other\n").unwrap();
+    let found = verify(&uri, &[]).expect(3);
+    assert_eq!(problems(&found).len(), corpus.paths.len());
 }

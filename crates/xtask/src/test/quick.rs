@@ -19,6 +19,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
         "config",
         "configuration::effects::copy_uses_configured_keys",
     ),
+    ("cache", "cache::paths_are_deleted_with_their_referrers"),
     ("cat", "store_files::contents_are_those_of_nix"),
     ("copy", "copy::local_copy_requires_signatures"),
     (

@@ -1,19 +1,23 @@
 //! `floe verify` of binary caches, and of stores behind a Nix daemon. A daemon verifies and repairs
 //! its whole store itself; of single paths floe reads the contents.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use anyhow::bail;
+use floe_cache::Network;
 use floe_copy::{Verification, Verified};
+use floe_store::WriteOptions;
 use floe_transfer::{
     Cancel, CopyOptions, Error, ErrorKind, Event, EventSink, Events, PathSpec, Session, Size,
-    SourceContext, StoreConfig,
+    SourceContext, StoreConfig, TargetContext,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::{LocalStoreArgs, PathArgs, SourceArgs};
 use crate::commands::verify::args::VerifyArgs;
+use crate::commands::verify::problems::{self, Problem};
 use crate::display::{Display, eprint_line, is_json};
 use crate::exit::{self, UsageError};
 use crate::messages::{counted, escaped};
@@ -47,6 +51,14 @@ pub(super) fn verify(
         }));
     }
     let began = Instant::now();
+    if args.names_no_path() && !has_daemon {
+        let cancel = Cancel::default();
+        signals::cancel_on_signals(&cancel)?;
+        let (paths, problems) = all_paths_of_cache(&**store, settings, &cancel)?;
+        let what = (Some(paths), args.no_contents);
+        let verified = by_copy(args, (store, settings), what, &cancel)?;
+        return report(args, &**store, (&verified, problems), began);
+    }
     let paths = PathArgs::new(false, args.stdin, args.paths.clone());
     let specs = if args.names_no_path() {
         None
@@ -62,6 +74,33 @@ pub(super) fn verify(
     verify_paths(args, (store, settings), specs, began)
 }
 
+/// Returns all paths of a cache, and the problems that its objects show.
+fn all_paths_of_cache(
+    store: &dyn StoreConfig,
+    settings: &Settings,
+    cancel: &Cancel,
+) -> anyhow::Result<(Vec<PathSpec>, Vec<Problem>)> {
+    let session = Session::new(cancel.clone(), Events::new(Arc::new(Display::default())))
+        .with_options::<Network>(settings.network(true));
+    let opened = store.open_target(&TargetContext {
+        session: &session,
+        store_dir: None,
+        write: &WriteOptions::default(),
+        dry_run: true,
+        substitutes: false,
+        build_logs: None,
+    })?;
+    let inventory = opened.target.as_inventory();
+    let inventory = inventory.ok_or(Error::Internal("a cache has no inventory"))?;
+    if !inventory.exists() {
+        return Err(Error::fetch(&store.to_string(), "there is no binary cache", false).into());
+    }
+    let contents = inventory.list(cancel).map_err(explain_interrupt)?;
+    let problems = problems::of_contents(&contents);
+    let paths = contents.narinfos.into_keys().map(PathSpec::Path);
+    Ok((paths.collect(), problems))
+}
+
 /// Verifies paths, or all if there is no list, and reports the problems.
 pub(super) fn verify_paths(
     args: &VerifyArgs,
@@ -69,8 +108,11 @@ pub(super) fn verify_paths(
     paths: Option<Vec<PathSpec>>,
     began: Instant,
 ) -> anyhow::Result<()> {
-    let verified = by_copy(args, (store, settings), (paths, args.no_contents))?;
-    report(args, &**store, &verified, began)
+    let cancel = Cancel::default();
+    signals::cancel_on_signals(&cancel)?;
+    let what = (paths, args.no_contents);
+    let verified = by_copy(args, (store, settings), what, &cancel)?;
+    report(args, &**store, (&verified, Vec::new()), began)
 }
 
 /// Verifies paths by a copy of them to nowhere.
@@ -78,9 +120,10 @@ pub(super) fn by_copy(
     args: &VerifyArgs,
     (store, settings): (&Arc<dyn StoreConfig>, &Settings),
     (paths, is_dry): (Option<Vec<PathSpec>>, bool),
+    cancel: &Cancel,
 ) -> anyhow::Result<Verified> {
-    let cancel = Cancel::default();
-    signals::cancel_on_signals(&cancel)?;
+    // A damaged path may end the connection to a daemon, and with it all transfers of the moment.
+    let one_by_one = store.facts().can_substitute.then_some(NonZeroUsize::MIN);
     let verification = Verification {
         store: store.clone(),
         paths,
@@ -90,22 +133,22 @@ pub(super) fn by_copy(
             check_signatures: args.sigs_needed.is_some(),
             signatures_needed: args.sigs_needed.map_or(1, usize::from),
             obey_trusted: false,
-            jobs: args.jobs,
+            jobs: one_by_one.or(args.jobs),
             dry_run: is_dry,
             check_file_hash: true,
             closure_limit: settings.closure_limit(),
-            cancel,
+            cancel: cancel.clone(),
             ..CopyOptions::default()
         },
         network: settings.network(true),
         events: Events::new(Arc::new(VerifyEvents::default())),
     };
-    Ok(verification.run()?)
+    verification.run().map_err(explain_interrupt)
 }
 
 /// Shows the progress of a verification. The problems are its result, and not events.
 #[derive(Default)]
-struct VerifyEvents(Display);
+pub(in crate::commands) struct VerifyEvents(Display);
 
 impl EventSink for VerifyEvents {
     fn event(&self, event: Event<'_>) {
@@ -115,34 +158,42 @@ impl EventSink for VerifyEvents {
     }
 }
 
+/// Adds to an interrupt that nothing is left to do.
+pub(in crate::commands) fn explain_interrupt(error: Error) -> anyhow::Error {
+    let is_interrupt = matches!(error, Error::Cancelled);
+    let error = anyhow::Error::from(error);
+    if is_interrupt {
+        error.context("interrupted; a verification changes nothing")
+    } else {
+        error
+    }
+}
+
+/// Prints the problems of the paths, after those that are known before.
 fn report(
     args: &VerifyArgs,
     store: &dyn StoreConfig,
-    verified: &Verified,
+    (verified, mut problems): (&Verified, Vec<Problem>),
     began: Instant,
 ) -> anyhow::Result<()> {
-    let Verified {
-        paths,
-        nar_bytes,
-        download_bytes,
-        problems,
-    } = verified;
+    problems::add(&mut problems, &verified.problems);
     if args.json {
         print(json!({
-            "paths": paths,
-            "narBytes": nar_bytes,
-            "downloadBytes": download_bytes,
-            "problems": problems.iter().map(to_json).collect::<Vec<_>>(),
+            "paths": verified.paths,
+            "narBytes": verified.nar_bytes,
+            "downloadBytes": verified.download_bytes,
+            "problems": problems.iter().map(Problem::to_json).collect::<Vec<_>>(),
             "seconds": began.elapsed().as_secs_f64(),
         }))?;
     } else {
-        problems.iter().map(escaped).try_for_each(print)?;
+        let lines = problems.iter().map(|problem| escaped(&problem.message));
+        lines.into_iter().try_for_each(print)?;
     }
-    let paths = counted(*paths, "path");
+    let paths = counted(verified.paths, "path");
     let paths = if args.no_contents {
         format!("the metadata of {paths}")
     } else {
-        format!("{paths} ({})", Size(*nar_bytes))
+        format!("{paths} ({})", Size(verified.nar_bytes))
     };
     let found = counted(problems.len(), "problem");
     let line = format!("verified {paths} of {store}: {found}");
@@ -152,33 +203,8 @@ fn report(
     if problems.is_empty() {
         return Ok(());
     }
-    Err(exit::reported_failures(
-        &line,
-        problems.len(),
-        kind(problems),
-    ))
-}
-
-/// The kind of the error of a command that has found problems: those of the contents count first.
-pub(super) fn kind(problems: &[Error]) -> ErrorKind {
-    let is_network = |error: &Error| error.kind() == ErrorKind::Network;
-    if problems.iter().all(is_network) {
-        ErrorKind::Network
-    } else {
-        ErrorKind::Untrusted
-    }
-}
-
-/// The JSON of a problem, as of a local store.
-pub(super) fn to_json(error: &Error) -> Value {
-    let kind = match error {
-        Error::NotFound { .. } => "notValid",
-        Error::Untrusted { .. } | Error::TooFewSignatures { .. } => "untrusted",
-        Error::Mismatch { .. } | Error::Decode { .. } | Error::InvalidNar { .. } => "modified",
-        error if error.kind() == ErrorKind::Untrusted => "damagedRow",
-        _ => "unreadable",
-    };
-    json!({ "kind": kind, "path": error.path_name(), "message": error.to_string() })
+    let kind = problems::error_kind(&problems);
+    Err(exit::reported_failures(&line, problems.len(), kind))
 }
 
 /// Lets the daemon verify its store.

@@ -1,0 +1,112 @@
+//! The arguments of `floe cache`.
+
+use std::num::NonZeroUsize;
+
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::args::{LogArgs, OptionArgs, OutputArgs, TrustArgs, parse_count};
+use crate::completions;
+
+/// Commands for a whole binary cache.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Make an empty cache
+    Init(InitArgs),
+    /// Show how many paths a cache has, how large they are, and how old
+    Info(CacheInfoArgs),
+    /// List the paths of a cache with their sizes and ages
+    List(CacheListArgs),
+    /// Find damage in a cache: missing objects, wrong sizes, unused files
+    Verify(CacheVerifyArgs),
+    /// Delete paths from a cache
+    Delete(CacheDeleteArgs),
+}
+
+/// The cache, and how the result is shown.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    /// The cache: file:///DIR, s3://BUCKET, or a server that lists its objects
+    #[arg(value_name = "CACHE", index = 1)]
+    pub(super) cache: String,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) options: OptionArgs,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The store directory of its paths [default: /nix/store]
+    #[arg(long, value_name = "DIR")]
+    pub(super) store_dir: Option<String>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheInfoArgs {
+    /// The price of 1 GB (10^9 bytes) for a month, from which the cost follows
+    #[arg(long, value_name = "PRICE", value_parser = parse_price)]
+    pub(super) price: Option<f64>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheListArgs {
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheVerifyArgs {
+    /// Read also the contents of all paths
+    #[arg(long)]
+    pub(super) contents: bool,
+    /// With --contents: read the contents of only this share of the paths, chosen at random
+    #[arg(long, value_name = "N%", value_parser = parse_percent, requires = "contents")]
+    pub(super) sample: Option<u8>,
+    /// Check also that this many trusted keys have signed each path that is not content-addressed
+    #[arg(long, short = 'n', value_name = "N", value_parser = parse_count)]
+    pub(super) sigs_needed: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+    #[command(flatten)]
+    pub(super) trust: TrustArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheDeleteArgs {
+    /// Delete also the paths that refer to these
+    #[arg(long)]
+    pub(super) also_referrers: bool,
+    /// Show what would be deleted, and delete nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Store paths, base names or hash parts
+    #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
+    #[arg(index = 2, required = true)]
+    pub(super) paths: Vec<String>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+fn parse_price(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(price) if (0.0..1e9).contains(&price) => Ok(price),
+        _ => Err("give a price such as 0.023".into()),
+    }
+}
+
+fn parse_percent(text: &str) -> Result<u8, String> {
+    match text.strip_suffix('%').unwrap_or(text).parse() {
+        Ok(percent @ 1..=100) => Ok(percent),
+        _ => Err("give a share from 1% to 100%".into()),
+    }
+}

@@ -1,0 +1,95 @@
+//! The manual pages of `floe cache`.
+
+use crate::page::{AWS, Example, NETRC, NIX_CONF, Page};
+
+/// Examples, files and related pages.
+pub(crate) const PAGES: &[Page] = &[
+    Page {
+        name: "floe-cache",
+        description: &[
+            "Looks after a whole binary cache in a directory, in a bucket, or on a server that \
+             lists its objects. floe push fills it.",
+        ],
+        examples: &[INFO],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &[
+            "floe-push(1)",
+            "floe-pin(1)",
+            "floe-sign(1)",
+            "floe-verify(1)",
+        ],
+    },
+    Page {
+        name: "floe-cache-init",
+        description: &[
+            "Makes an empty cache: a nix-cache-info in a directory or a bucket. Parameters of the \
+             URI, such as priority=30, are written there. A cache that exists stays as it is.",
+        ],
+        examples: &[Example::new(
+            "Make a cache in a directory",
+            "floe cache init file:///srv/cache",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-push(1)"],
+    },
+    Page {
+        name: "floe-cache-info",
+        description: &[
+            "Shows how many paths a cache has, their sizes before and after compression, their \
+             ages, the files that no path uses, and the cost of a month at a given price. It reads \
+             all narinfos, and no contents.",
+        ],
+        examples: &[INFO],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-cache-list(1)", "floe-du(1)"],
+    },
+    Page {
+        name: "floe-cache-list",
+        description: &[
+            "Lists all paths of a cache, oldest first, with the date, the size of the NAR and the \
+             size of its file, in bytes.",
+        ],
+        examples: &[Example::new(
+            "List the paths of a cache",
+            "floe cache list https://cache.example.org",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-cache-info(1)", "floe-info(1)"],
+    },
+    Page {
+        name: "floe-cache-verify",
+        description: &[
+            "Finds what makes paths of a cache unusable: narinfos that do not parse, references \
+             and NARs that are missing, and files of a wrong size. Files that no narinfo names are \
+             listed as unused. With --contents it also reads the NARs and compares their hashes. \
+             It changes nothing; floe push --check replaces damaged objects.",
+        ],
+        examples: &[Example::new(
+            "Read a tenth of the paths of a cache",
+            "floe cache verify --contents --sample 10% https://cache.example.org",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-verify(1)", "floe-push(1)"],
+    },
+    Page {
+        name: "floe-cache-delete",
+        description: &[
+            "Deletes paths from a cache: the narinfos first, then the files that no other narinfo \
+             names. It refuses a path to which others refer, unless --also-referrers deletes \
+             these too. Do not run it while others push to the cache: a push may rely on a path \
+             that it deletes.",
+        ],
+        examples: &[Example::new(
+            "Show what the deletion of a path and of all that need it would delete",
+            "floe cache delete --dry-run --also-referrers https://cache.example.org \
+             /nix/store/HASH-NAME",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-cache-list(1)", "floe-unpin(1)"],
+    },
+];
+
+const INFO: Example = Example::new(
+    "Show the size of a cache and the cost of a month",
+    "floe cache info --price 0.023 https://cache.example.org",
+);

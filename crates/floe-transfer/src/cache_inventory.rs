@@ -1,0 +1,169 @@
+//! The contents of a binary cache, object by object, for its maintenance.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Debug;
+use std::time::SystemTime;
+
+use floe_format::{NarInfo, StorePath};
+
+use crate::cancel::Cancel;
+use crate::error::Error;
+
+/// Lists and deletes the objects of a binary cache.
+pub trait CacheInventory: Debug + Send + Sync {
+    /// Whether there was a cache when it was opened.
+    fn exists(&self) -> bool;
+
+    /// Reads all narinfos, and lists the files of NARs.
+    ///
+    /// Errors: [`Error::Unlistable`], those of the storage, [`Error::Cancelled`].
+    fn list(&self, cancel: &Cancel) -> Result<CacheContents, Error>;
+
+    /// Deletes objects, many at once. An absent object is no error.
+    ///
+    /// Errors: the first one of the storage; [`Error::Cancelled`] before the next object.
+    fn delete(&self, names: &[String], cancel: &Cancel) -> Result<(), Error>;
+}
+
+/// The objects of a binary cache.
+#[derive(Clone, Debug, Default)]
+pub struct CacheContents {
+    /// The narinfos that parse, by their paths.
+    pub narinfos: BTreeMap<StorePath, CachedPath>,
+    /// The files in `nar/` by their names in the cache, such as `nar/HASH.nar.zst`.
+    pub nars: BTreeMap<String, CacheObject>,
+    /// The narinfos that cannot be used, by the names of their objects, with the reasons.
+    pub unusable: BTreeMap<String, String>,
+}
+
+/// A path of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedPath {
+    /// The narinfo.
+    pub narinfo: NarInfo,
+    /// When the narinfo was written, if the cache tells.
+    pub modified: Option<SystemTime>,
+}
+
+/// A file of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheObject {
+    /// The length in bytes, if the cache tells.
+    pub len: Option<u64>,
+    /// When it was written, if the cache tells.
+    pub modified: Option<SystemTime>,
+}
+
+impl CachedPath {
+    /// Returns the name of the object with the narinfo.
+    pub fn object_name(&self) -> String {
+        format!("{}.narinfo", self.narinfo.info.path.hash_part())
+    }
+}
+
+impl CacheContents {
+    /// Returns the names of the files of NARs that no narinfo names.
+    pub fn unreferenced_nars(&self) -> Vec<&str> {
+        let used: HashSet<&str> = self.used_nars().collect();
+        let names = self.nars.keys().map(String::as_str);
+        names.filter(|name| !used.contains(name)).collect()
+    }
+
+    fn used_nars(&self) -> impl Iterator<Item = &str> {
+        let narinfos = self.narinfos.values();
+        narinfos.map(|path| path.narinfo.url.as_str())
+    }
+
+    /// Returns the paths whose narinfos refer to a path, except for the path itself.
+    pub fn referrers(&self, path: &StorePath) -> Vec<&StorePath> {
+        let refers = |(referrer, found): (&'_ StorePath, &CachedPath)| {
+            *referrer != *path && found.narinfo.info.references.contains(path)
+        };
+        let all = self.narinfos.iter();
+        all.filter(|entry| refers(*entry))
+            .map(|(path, _)| path)
+            .collect()
+    }
+
+    /// Returns the objects whose deletion removes some paths: the narinfos, and then the files that
+    /// only they name.
+    pub fn objects_of(&self, paths: &[StorePath]) -> Vec<String> {
+        let found = paths.iter().filter_map(|path| self.narinfos.get(path));
+        let mut names: Vec<String> = found.clone().map(CachedPath::object_name).collect();
+        let removed: BTreeSet<&StorePath> = paths.iter().collect();
+        let others = self
+            .narinfos
+            .iter()
+            .filter(|(path, _)| !removed.contains(path));
+        let kept: HashSet<&str> = others.map(|(_, it)| it.narinfo.url.as_str()).collect();
+        let urls: BTreeSet<&str> = found.map(|it| it.narinfo.url.as_str()).collect();
+        let files = urls
+            .into_iter()
+            .filter(|url| !kept.contains(url) && self.nars.contains_key(*url));
+        names.extend(files.map(str::to_owned));
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use floe_format::StoreDir;
+
+    use super::*;
+
+    fn narinfo(name: &str, url: &str, references: &str) -> CachedPath {
+        let text = format!(
+            "StorePath: /nix/store/{name}\nURL: {url}\nCompression: none\n\
+             NarHash: sha256:0yzcdk0y0mjhn0szq6j5mhi5knxxmdylyyhf0h2mxbqvdjzwa5rj\n\
+             NarSize: 1000\nReferences: {references}\n"
+        );
+        CachedPath {
+            narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
+            modified: None,
+        }
+    }
+
+    fn contents() -> (CacheContents, [StorePath; 3]) {
+        let names = ["a", "b", "c"].map(|name| format!("{}-{name}", name.repeat(32)));
+        let [a, b, c] = &names;
+        let mut contents = CacheContents::default();
+        for (name, url, references) in [
+            (a, "nar/x", a.as_str()),
+            (b, "nar/x", a.as_str()),
+            (c, "nar/y", ""),
+        ] {
+            let found = narinfo(name, url, references);
+            let path = found.narinfo.info.path.clone();
+            contents.narinfos.insert(path, found);
+        }
+        for name in ["nar/x", "nar/y", "nar/z"] {
+            contents.nars.insert(name.into(), CacheObject::default());
+        }
+        (contents, names.map(|name| StorePath::parse(&name).unwrap()))
+    }
+
+    #[test]
+    fn shared_nar_is_deleted_with_its_last_narinfo() {
+        let (contents, [a, b, c]) = contents();
+        let object = |path: &StorePath| format!("{}.narinfo", path.hash_part());
+        assert_eq!(contents.objects_of(slice::from_ref(&a)), [object(&a)]);
+        assert_eq!(
+            contents.objects_of(&[b.clone(), a.clone()]),
+            [object(&b), object(&a), "nar/x".into()]
+        );
+        assert_eq!(
+            contents.objects_of(slice::from_ref(&c)),
+            [object(&c), "nar/y".into()]
+        );
+        assert_eq!(contents.unreferenced_nars(), ["nar/z"]);
+    }
+
+    #[test]
+    fn path_is_no_referrer_of_itself() {
+        let (contents, [a, b, c]) = contents();
+        assert_eq!(contents.referrers(&a), [&b]);
+        assert!(contents.referrers(&c).is_empty());
+    }
+}
