@@ -71,7 +71,10 @@ pub(crate) fn run(args: &CopySigsArgs) -> anyhow::Result<()> {
         policy: CachePolicy::HitsOnly,
         cancel: &cancel,
     };
-    let copied = copy.run(&paths)?;
+    let copied = copy.run(&paths).map_err(|error| match error {
+        Error::Cancelled => anyhow::Error::from(error).context(INTERRUPTED),
+        error => error.into(),
+    })?;
     let outcome = Outcome {
         store: &store.to_string(),
         dir,
@@ -142,7 +145,7 @@ impl Outcome<'_> {
         for (path, source, what) in &copied.different {
             let path = self.dir.full_path(path);
             warn(format_args!(
-                "no signature of {path} was copied from {source}: its {what} there is another one"
+                "no signature of {path} was copied from {source}, which has another {what} of it"
             ));
         }
         let mut failures: Vec<String> = self.absent.iter().map(ToString::to_string).collect();
@@ -174,3 +177,6 @@ impl Outcome<'_> {
         Err(exit::failures(line, failures.len(), kind))
     }
 }
+
+const INTERRUPTED: &str =
+    "interrupted; signatures that were added stay, and another run adds the rest";

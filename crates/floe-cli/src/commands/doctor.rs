@@ -9,13 +9,18 @@ mod store;
 
 use std::env;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use floe_config::{Origin, StoreAccess};
-use floe_transfer::{Cancel, Events, Session, SourceContext, StoreConfig};
+use floe_transfer::{
+    CANCEL_POLL, Cancel, Error, Events, Session, SourceContext, StoreConfig, StoreServer,
+};
 
 use crate::commands::run::enter_namespace;
-use crate::options::Settings;
+use crate::options::{Settings, lock_wait};
 use crate::package_names::PackageNames;
 use crate::signals;
 use args::DoctorArgs;
@@ -31,7 +36,11 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         Ok(mut settings) => {
             configuration::check(&mut settings.config, &mut findings);
             ask_once(&mut settings);
-            check_all(args, &settings, &mut findings)?;
+            if let Err(error) = check_all(args, &settings, &mut findings) {
+                // The findings until then may be enough.
+                findings.report(args.json).ok();
+                return Err(explain_interrupt(error));
+            }
         }
         // Without settings, no store and no cache is known.
         Err(error) => findings.problem(Part::Configuration, error, ""),
@@ -40,12 +49,24 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     findings.report(args.json)
 }
 
+fn explain_interrupt(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Error::Cancelled) => error.context("interrupted; a diagnosis changes nothing"),
+        _ => error,
+    }
+}
+
 /// Makes each request fail at once, so that no server that is away delays the check.
 fn ask_once(settings: &mut Settings) {
     let origin = || Origin::Flag("floe doctor");
     let config = &mut settings.config;
     config.filetransfer_retry_attempts.replace(1, origin());
     config.outage_timeout.replace(0, origin());
+    if config.stalled_download_timeout.is_default() {
+        config
+            .stalled_download_timeout
+            .replace(REPLY_SECONDS, origin());
+    }
     if config.connect_timeout.is_default() {
         config.connect_timeout.replace(CONNECT_SECONDS, origin());
     }
@@ -69,7 +90,17 @@ fn check_all(
         Ok(store) => {
             if let Some(layout) = store.layout() {
                 store_dir = layout.store_dir.clone();
-                sample = store::check(layout, findings);
+                let lock_wait = lock_wait(raised_after(LOCK_WAIT, &cancel));
+                sample = store::check(layout, &lock_wait, findings);
+                if cancel.is_raised() {
+                    return Err(Error::Cancelled.into());
+                }
+            } else if args.offline && store.facts().daemon_socket.is_none() {
+                findings.warn(
+                    Part::Store,
+                    format!("{store} was not checked"),
+                    "leave out --offline",
+                );
             } else {
                 check_daemon(&*store, &cancel, findings);
             }
@@ -80,13 +111,20 @@ fn check_all(
     if args.offline {
         return Ok(());
     }
+    let keys = match settings.trusted_keys(&args.trust) {
+        Ok(keys) => keys,
+        Err(error) => {
+            findings.problem(Part::Configuration, error, "");
+            return Ok(());
+        }
+    };
     let mut network = settings.network(true);
     // The queries are for paths that do not exist, and for the state of this moment.
     network.narinfo_disk_cache = None;
     let check = CacheCheck {
         network,
         store_dir,
-        keys: &settings.trusted_keys(&args.trust)?,
+        keys: &keys,
         require_signatures,
         sample: &sample,
         cancel: &cancel,
@@ -124,6 +162,22 @@ fn sources(
     found
 }
 
+/// Returns a flag that is raised after a time, or with the cancellation.
+fn raised_after(time: Duration, cancel: &Cancel) -> Arc<AtomicBool> {
+    let (flag, cancel) = (Arc::new(AtomicBool::new(false)), cancel.clone());
+    let raised = flag.clone();
+    let until = Instant::now() + time;
+    let watch = move || {
+        while Instant::now() < until && !cancel.is_raised() {
+            thread::sleep(CANCEL_POLL);
+        }
+        raised.store(true, Ordering::Relaxed);
+    };
+    // Without a thread, the wait is as long as that of other commands.
+    let _ = thread::Builder::new().name("doctor".into()).spawn(watch);
+    flag
+}
+
 /// Says what the daemon of the store tells of itself.
 fn check_daemon(store: &dyn StoreConfig, cancel: &Cancel, findings: &mut Findings) {
     let session = Session::new(cancel.clone(), Events::default());
@@ -133,7 +187,18 @@ fn check_daemon(store: &dyn StoreConfig, cancel: &Cancel, findings: &mut Finding
         are_substituters: false,
         opened,
     });
-    match source.and_then(|source| source.query_server()) {
+    // A silent daemon must not keep the process.
+    let (told, reply) = mpsc::channel();
+    let asked = source.and_then(|source| {
+        let ask = move || {
+            // The receiver is gone after the time limit.
+            let _: Result<(), _> = told.send(source.query_server());
+        };
+        let thread = thread::Builder::new().name("doctor".into());
+        thread.spawn(ask).map_err(Error::Thread)
+    });
+    let reply = asked.and_then(|_| wait_for_reply(store, &reply, cancel));
+    match reply {
         Ok(Some(server)) => {
             let version = server.version.as_deref().unwrap_or("an unknown version");
             findings.fine(Part::Store, format!("{store}: a daemon, {version}"));
@@ -145,9 +210,31 @@ fn check_daemon(store: &dyn StoreConfig, cancel: &Cancel, findings: &mut Finding
                 );
             }
         }
-        Ok(None) => findings.fine(Part::Store, format!("{store}: a binary cache")),
+        Ok(None) => {
+            let remedy = format!("try --from {store}");
+            findings.warn(
+                Part::Store,
+                format!("{store} is a binary cache and no store"),
+                remedy,
+            );
+        }
         Err(error) => findings.problem(Part::Store, error, "start the daemon, or use --root"),
     }
+}
+
+/// Waits for the reply of a daemon, but not for ever.
+fn wait_for_reply(
+    store: &dyn StoreConfig,
+    reply: &mpsc::Receiver<Result<Option<StoreServer>, Error>>,
+    cancel: &Cancel,
+) -> Result<Option<StoreServer>, Error> {
+    let until = Instant::now() + Duration::from_secs(REPLY_SECONDS);
+    while Instant::now() < until && !cancel.is_raised() {
+        if let Ok(reply) = reply.recv_timeout(CANCEL_POLL) {
+            return reply;
+        }
+    }
+    Err(Error::fetch(&store.to_string(), "it does not reply", true))
 }
 
 /// Asks each source of names for a package that all have.
@@ -200,6 +287,12 @@ fn check_namespaces(findings: &mut Findings) {
 
 /// The longest time until a server is connected, if the user has set none.
 const CONNECT_SECONDS: u64 = 5;
+
+/// The longest wait for a lock.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest time until a server replies, if the user has set none.
+const REPLY_SECONDS: u64 = 10;
 
 /// The package for which sources of names are asked.
 const PACKAGE: &str = "hello";

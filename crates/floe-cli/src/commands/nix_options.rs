@@ -15,13 +15,12 @@ use crate::exit::UsageError;
 ///
 /// Errors: an option that floe refuses.
 pub(crate) fn adapt(line: Vec<OsString>) -> Result<Vec<OsString>, UsageError> {
-    let is_of_nix = |word: &OsString| COMMANDS.iter().any(|name| word == *name);
-    if !line.get(1).is_some_and(is_of_nix) {
+    let Some(command) = command_position(&line) else {
         return Ok(line);
-    }
+    };
     let mut words = line.into_iter();
-    let mut adapted: Vec<OsString> = words.by_ref().take(2).collect();
-    let command = adapted[1].clone();
+    let mut adapted: Vec<OsString> = words.by_ref().take(command + 1).collect();
+    let command = adapted[command].clone();
     while let Some(word) = words.next() {
         if OTHER_PROGRAM.iter().any(|option| word == *option) {
             adapted.push(word);
@@ -34,7 +33,13 @@ pub(crate) fn adapt(line: Vec<OsString>) -> Result<Vec<OsString>, UsageError> {
             // An option of the program.
             Some(Effect::Version) if command == "run" || command == "shell" => adapted.push(word),
             Some(Effect::Version) => return Ok(["floe", text].map(OsString::from).into()),
-            Some(Effect::None { values }) => words.by_ref().take(values).for_each(drop),
+            Some(Effect::None { values }) => {
+                if words.by_ref().take(values).count() < values {
+                    return Err(UsageError(format!(
+                        "cannot use {text}: its value is missing; Nix takes {values}"
+                    )));
+                }
+            }
             Some(Effect::Floe(options)) => adapted.extend(options.iter().map(OsString::from)),
             Some(Effect::Setting(name)) => {
                 adapted.extend(["--option", name].map(OsString::from));
@@ -45,6 +50,19 @@ pub(crate) fn adapt(line: Vec<OsString>) -> Result<Vec<OsString>, UsageError> {
         }
     }
     Ok(adapted)
+}
+
+/// Returns the position of a command that Nix has too. Options of floe itself may stand before it.
+fn command_position(line: &[OsString]) -> Option<usize> {
+    let mut position = 1;
+    loop {
+        let word = line.get(position)?.to_str()?;
+        match word {
+            "--color" | "--log-format" => position += 2,
+            option if option.starts_with('-') => position += 1,
+            command => return COMMANDS.contains(&command).then_some(position),
+        }
+    }
 }
 
 /// The effect of an option of Nix.
@@ -96,15 +114,15 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("--arg --argstr --arg-from-file", TWO_VALUES),
     ("--arg-from-stdin --eval-store", ONE_VALUE),
     ("--include -I", ONE_VALUE),
-    ("--impure --debugger", NOTHING),
+    ("--impure --debugger --show-trace --no-eval-cache", NOTHING),
     ("--override-flake", TWO_VALUES),
     // Flakes.
     ("--override-input", TWO_VALUES),
     ("--inputs-from --update-input", ONE_VALUE),
     ("--output-lock-file --reference-lock-file", ONE_VALUE),
     (
-        "--commit-lock-file --recreate-lock-file --no-registries --no-update-lock-file \
-         --no-write-lock-file",
+        "--accept-flake-config --commit-lock-file --recreate-lock-file --no-registries \
+         --no-update-lock-file --no-write-lock-file",
         NOTHING,
     ),
     // Builds.
@@ -112,7 +130,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "--print-build-logs -L --fallback --keep-going --keep-failed",
         NOTHING,
     ),
-    ("--max-jobs --cores --builders", ONE_VALUE),
+    ("--max-jobs -j --cores --builders --system", ONE_VALUE),
     // Output. JSON is always on one line.
     ("--pretty --no-pretty", NOTHING),
     ("--debug", Effect::Floe(&["-vv"])),
@@ -219,7 +237,11 @@ mod tests {
             ("floe shell x -c y --impure", "floe shell x -c y --impure"),
             ("floe doctor --offline", "floe doctor --offline"),
             ("floe install --impure", "floe install --impure"),
-            ("floe copy --arg a", "floe copy"),
+            (
+                "floe -q --color never info -L x",
+                "floe -q --color never info x",
+            ),
+            ("floe -q", "floe -q"),
             ("floe", "floe"),
         ] {
             assert_eq!(adapted(line).unwrap(), expected, "{line}");
@@ -235,6 +257,7 @@ mod tests {
         );
         assert!(adapted("floe info --derivation x").is_err());
         assert!(adapted("floe copy -f x").is_err());
+        assert!(adapted("floe copy --arg a").is_err());
         assert!(adapted("floe copy --repair x").is_err());
     }
 }

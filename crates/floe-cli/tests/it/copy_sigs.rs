@@ -119,7 +119,8 @@ fn other_contents_give_no_signature() {
     let from = format!("file://{}", cache.display());
     let ran = copy_sigs(&["--from", &from, "--to", &to, "--all"]).expect(3);
     assert_eq!(ran.json()["signed"], count - 2);
-    let differs = format!("no signature of {other} was copied from {from}: its NAR hash there");
+    let differs =
+        format!("no signature of {other} was copied from {from}, which has another NAR hash");
     ran.stderr_contains(&differs)
         .stderr_contains(narinfo(damaged).to_str().unwrap());
     // The other cache has them all.

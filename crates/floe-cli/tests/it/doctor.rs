@@ -1,13 +1,16 @@
 //! `floe doctor` finds what does not work, and changes nothing.
 
 use std::fs::{self, Permissions};
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use floe_testkit::{
     CommandOutput, Corpus, corpus, create_certificates, find_tool, nixes, run, scratch, tree,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::push::{key, source_root};
@@ -245,7 +248,88 @@ fn daemon_and_file_system_are_described() {
         return;
     };
     let root = mount.mount_point().join("root").display().to_string();
+    let mut mkdir = Command::new("mkdir");
+    mount
+        .run(mkdir.args(["-p", &format!("{root}/nix/store")]))
+        .expect(0);
     let found = mount.run(&doctor(&["--offline", "--root", &root]));
     let problem = findings(&found.expect(1), "fileSystem", "problem");
     assert!(problem.contains("noexec"), "{problem}");
+}
+
+/// A server that accepts connections and never replies.
+#[test]
+fn silent_server_ends_the_check_soon() {
+    let scratch = scratch();
+    let root = scratch.join("root").display().to_string();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let mut command = doctor(&["--root", &root, "--from", &url, "--option"]);
+    command.args(["stalled-download-timeout", "1"]);
+    let found = run(&mut command).expect(1);
+    let problem = findings(&found, "caches", "problem");
+    assert!(problem.contains(&url), "{problem}");
+    // The other parts are checked all the same.
+    assert!(!findings(&found, "store", "ok").is_empty());
+
+    // An interrupt prints what is known by then.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let mut command = doctor(&["--root", &root, "--from", &url]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let connection = server.accept().unwrap();
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let mut stdout = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut stdout)
+        .unwrap();
+    let mut stderr = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut stderr)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
+    assert!(stdout.contains("does not exist yet"), "{stdout}");
+    assert!(stderr.contains("a diagnosis changes nothing"), "{stderr}");
+    drop(connection);
+}
+
+/// A process that keeps the whole database, and a store directory that is gone.
+#[test]
+fn locked_and_unmounted_stores_are_problems() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    install(&corpus, &root);
+    let args = ["--offline", "--root", root.to_str().unwrap()];
+    let file = root.join("nix/var/nix/db/db.sqlite");
+    let database = rusqlite::Connection::open(file).unwrap();
+    database
+        .pragma_update(None, "journal_mode", "delete")
+        .unwrap();
+    database.execute_batch("begin exclusive").unwrap();
+    let found = run(&mut doctor(&args)).expect(1);
+    let problem = findings(&found, "store", "problem");
+    assert!(problem.contains("locked"), "{problem}");
+    database.execute_batch("rollback").unwrap();
+    drop(database);
+    run(&mut doctor(&args)).expect(0);
+    fs::rename(root.join("nix/store"), scratch.join("away")).unwrap();
+    let found = run(&mut doctor(&args)).expect(1);
+    let problem = findings(&found, "store", "problem");
+    assert!(
+        problem.contains("is no directory, but its database exists"),
+        "{problem}"
+    );
+    assert!(!root.join("nix/store").exists());
 }

@@ -36,6 +36,11 @@ impl StoreReader {
         Ok(StoreReader { store })
     }
 
+    /// How the reader waits for locks.
+    pub(crate) fn lock_wait(&self) -> &LockWait {
+        &self.store.lock_wait
+    }
+
     /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
         &self.store.layout

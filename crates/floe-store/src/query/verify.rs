@@ -18,7 +18,7 @@ use super::reader::StoreReader;
 use crate::db::{Table, has_no_trees};
 use crate::disk::{DirectoryEntry, list_directory};
 use crate::error::{IoContext, StoreError, is_not_found};
-use crate::locks::{GcLock, LockWait};
+use crate::locks::GcLock;
 use crate::progress::{Progress, hash_all};
 use crate::tree::hash_tree;
 use floe_hash::hash_pool::Worker;
@@ -100,7 +100,7 @@ impl StoreReader {
         let Some(lock) = GcLock::open_existing(self.layout())? else {
             return Ok(None);
         };
-        lock.wait(&LockWait::default(), || {
+        lock.wait(&self.lock_wait().clone(), || {
             if progress.should_continue() {
                 Ok(lock.try_acquire_shared()?.then_some(()))
             } else {

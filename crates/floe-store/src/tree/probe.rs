@@ -9,17 +9,17 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, RenameFlags, StatVfsMountFlags, Timespec, Timestamps,
-    fcntl_lock, flock, lgetxattr, renameat_with, statvfs, utimensat,
+    UTIME_OMIT, fcntl_lock, flock, lgetxattr, renameat_with, statvfs, utimensat,
 };
 use rustix::io::Errno;
 
 use super::remove_tree;
-use crate::disk::WrittenFile;
-use crate::error::{IoContext as _, StoreError};
+use crate::disk::{WrittenFile, list_directory};
+use crate::error::{IoContext as _, StoreError, is_out_of_space};
 
 /// Something that a store needs of its file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +59,7 @@ pub type Abilities = Vec<(Ability, Result<(), String>)>;
 
 /// Tries each ability in a directory.
 ///
-/// Errors: no file can be created there.
+/// Errors: no file can be created there, or the disk is full.
 pub fn probe_file_system(directory: &Path) -> Result<Abilities, StoreError> {
     let probe = Probe::new(directory)?;
     let tries: [(Ability, Try); 14] = [
@@ -78,37 +78,68 @@ pub fn probe_file_system(directory: &Path) -> Result<Abilities, StoreError> {
         (Ability::Execution, Probe::try_execution),
         (Ability::Clock, Probe::try_clock),
     ];
-    let tries = tries.into_iter();
-    let abilities = tries.map(|(ability, run)| {
-        let tried = run(&probe).map_err(|error| error.to_string());
-        (ability, tried)
-    });
-    Ok(abilities.collect())
+    let mut abilities = Vec::new();
+    for (ability, run) in tries {
+        let tried = match run(&probe) {
+            // Every other one would seem to be lacking too.
+            Err(error) if is_out_of_space(&error) => {
+                return Err(error).io_context("write to", directory);
+            }
+            tried => tried.map_err(|error| error.to_string()),
+        };
+        abilities.push((ability, tried));
+    }
+    Ok(abilities)
 }
 
 /// Tries one ability.
 type Try = fn(&Probe) -> io::Result<()>;
 
 /// The directory of a probe. Dropping it removes the directory.
-struct Probe(PathBuf);
+struct Probe {
+    place: PathBuf,
+    /// The directory that has it, and its time before.
+    parent: (PathBuf, SystemTime),
+}
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // Nothing else can be done; the name says where it comes from.
-        let _: Result<(), StoreError> = remove_tree(&self.0);
+        // Nothing else can be done; the next probe removes the directory.
+        let _: Result<(), StoreError> = remove_tree(&self.place);
+        let (parent, time) = &self.parent;
+        if let Ok(time) = time.duration_since(UNIX_EPOCH) {
+            let seconds = Timespec {
+                tv_sec: time.as_secs().cast_signed(),
+                tv_nsec: time.subsec_nanos().into(),
+            };
+            let times = Timestamps {
+                last_access: Timespec {
+                    tv_sec: 0,
+                    tv_nsec: UTIME_OMIT,
+                },
+                last_modification: seconds,
+            };
+            let _: rustix::io::Result<()> = utimensat(CWD, parent, &times, AtFlags::empty());
+        }
     }
 }
 
 impl Probe {
     fn new(directory: &Path) -> Result<Probe, StoreError> {
-        let place = directory.join(format!(".floe-probe-{}", std::process::id()));
+        let time = fs::metadata(directory).and_then(|found| found.modified());
+        let time = time.io_context("examine", directory)?;
+        remove_probes_of_killed(directory)?;
+        let place = directory.join(format!("{PREFIX}{}", std::process::id()));
         let created = DirBuilder::new().mode(0o700).create(&place);
         created.io_context("create", &place)?;
-        Ok(Probe(place))
+        Ok(Probe {
+            place,
+            parent: (directory.to_owned(), time),
+        })
     }
 
     fn create(&self, name: &str) -> io::Result<PathBuf> {
-        let place = self.0.join(name);
+        let place = self.place.join(name);
         let new = WrittenFile::create(&place, Mode::from_raw_mode(0o644))?;
         new.complete(|new| new.write_all(name.as_bytes()))?;
         Ok(place)
@@ -129,7 +160,7 @@ impl Probe {
     }
 
     fn try_range_locks(&self) -> io::Result<()> {
-        let new = WrittenFile::create(&self.0.join("ranges"), Mode::from_raw_mode(0o644))?;
+        let new = WrittenFile::create(&self.place.join("ranges"), Mode::from_raw_mode(0o644))?;
         let operation = FlockOperation::NonBlockingLockExclusive;
         new.complete(|new| Ok(fcntl_lock(new.as_file(), operation)?))
     }
@@ -155,7 +186,7 @@ impl Probe {
 
     fn try_hard_links(&self) -> io::Result<()> {
         let file = self.create("linked")?;
-        let link = self.0.join("link");
+        let link = self.place.join("link");
         fs::hard_link(&file, &link)?;
         let (file, link) = (file.metadata()?, link.metadata()?);
         same(&file.ino(), &link.ino(), "the number of a linked file")?;
@@ -163,7 +194,7 @@ impl Probe {
     }
 
     fn try_symlinks(&self) -> io::Result<()> {
-        let link = self.0.join("symlink");
+        let link = self.place.join("symlink");
         symlink("../target", &link)?;
         same(
             &fs::read_link(link)?,
@@ -213,7 +244,7 @@ impl Probe {
 
     /// Fails if a name exists.
     fn refuse_name(&self, name: &str, reason: &str) -> io::Result<()> {
-        match self.0.join(name).symlink_metadata() {
+        match self.place.join(name).symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Err(io::Error::other(reason)),
@@ -236,7 +267,10 @@ impl Probe {
     }
 
     fn try_execution(&self) -> io::Result<()> {
-        if statvfs(&self.0)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        if statvfs(&self.place)?
+            .f_flag
+            .contains(StatVfsMountFlags::NOEXEC)
+        {
             return Err(io::Error::other("it is mounted with the option noexec"));
         }
         Ok(())
@@ -256,6 +290,25 @@ impl Probe {
         Ok(())
     }
 }
+
+/// Removes the directories of probes whose processes are gone.
+fn remove_probes_of_killed(directory: &Path) -> Result<(), StoreError> {
+    let entries = list_directory(directory).io_context("list", directory)?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy();
+        let process = name
+            .strip_prefix(PREFIX)
+            .and_then(|it| it.parse::<u32>().ok());
+        let is_gone = |process| !Path::new(&format!("/proc/{process}")).exists();
+        if process.is_some_and(is_gone) {
+            remove_tree(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The names of the directories of probes begin with this text, and end with the process.
+const PREFIX: &str = ".floe-probe-";
 
 fn same<T: PartialEq + ?Sized>(found: &T, expected: &T, what: &str) -> io::Result<()> {
     if found == expected {
@@ -283,6 +336,14 @@ mod tests {
         }
         assert_eq!(abilities.len(), 14);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        // No process has this number.
+        let old = directory.path().join(".floe-probe-4294967295");
+        fs::create_dir_all(old.join("x")).unwrap();
+        let time = fs::metadata(directory.path()).unwrap().modified().unwrap();
+        probe_file_system(directory.path()).unwrap();
+        assert!(!old.exists());
+        let found = fs::metadata(directory.path()).unwrap().modified().unwrap();
+        assert_eq!(found, time);
     }
 
     #[test]

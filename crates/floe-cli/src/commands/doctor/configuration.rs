@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use floe_config::{Config, Origin, secret_key_warnings};
+use floe_config::{Config, Origin, read_secret_keys, secret_key_warnings};
 
 use super::findings::{Findings, Part};
 use crate::options::{environment, nearest_setting};
@@ -36,13 +36,19 @@ pub(super) fn check(config: &mut Config, findings: &mut Findings) {
         findings.warn(part, warning, "");
     }
     for file in &config.secret_key_files.get().0 {
-        if let Err(error) = fs::metadata(file) {
-            let message = format!("the secret key {}: {error}", file.display());
-            findings.problem(part, message, "correct secret-key-files");
+        if let Err(error) = read_secret_keys(std::slice::from_ref(file), &environment()) {
+            findings.problem(part, error, "correct secret-key-files");
         }
     }
     for file in &config.netrc_file.get().0 {
         check_netrc(file, findings);
+    }
+    if let Some(file) = &config.ssl_cert_file.get().0
+        && !config.ssl_cert_file.is_default()
+        && let Err(error) = fs::metadata(file)
+    {
+        let message = format!("the certificates {}: {error}", file.display());
+        findings.problem(part, message, "correct ssl-cert-file");
     }
     let files = files_of(config);
     findings.fine(
@@ -59,7 +65,7 @@ fn check_netrc(file: &Path, findings: &mut Findings) {
         return;
     };
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & SECRET_MODE != 0 {
+    if metadata.is_file() && mode & SECRET_MODE != 0 {
         let file = file.display();
         findings.warn(
             Part::Configuration,

@@ -6,7 +6,8 @@ use std::path::Path;
 use floe_format::StorePath;
 use floe_store::tree::{Ability, probe_file_system};
 use floe_store::{
-    DamagedRow, FileSystem, StoreError, StoreHealth, StoreLayout, StoreReader, recorded_damage,
+    DamagedRow, FileSystem, LockWait, StoreError, StoreHealth, StoreLayout, StoreReader,
+    recorded_damage,
 };
 use floe_transfer::Size;
 
@@ -14,33 +15,57 @@ use super::findings::{Findings, Part};
 use crate::messages::counted;
 
 /// Checks a local store. Returns some of its paths, as a sample.
-pub(super) fn check(layout: &StoreLayout, findings: &mut Findings) -> Vec<StorePath> {
-    let store = match StoreReader::open(layout.clone()) {
+pub(super) fn check(
+    layout: &StoreLayout,
+    lock_wait: &LockWait,
+    findings: &mut Findings,
+) -> Vec<StorePath> {
+    let place = layout.real_store_dir.display();
+    let has_files = layout.real_store_dir.is_dir();
+    let store = match StoreReader::open_with(layout.clone(), lock_wait.clone()) {
         Ok(store) => store,
-        Err(StoreError::NoStore { .. }) => {
-            let store = layout.real_store_dir.display();
+        Err(StoreError::NoStore { .. }) if layout.real_store_dir.symlink_metadata().is_err() => {
             findings.fine(
                 Part::Store,
-                format!("{store} does not exist yet; floe install makes it"),
+                format!("{place} does not exist yet; floe install makes it"),
             );
-            check_file_system(layout, findings);
+            check_space(&layout.real_store_dir, findings);
             return Vec::new();
         }
         Err(error) => {
-            findings.problem(Part::Store, error, "");
+            report(error, findings);
             check_file_system(layout, findings);
             return Vec::new();
         }
     };
+    if !has_files {
+        findings.problem(
+            Part::Store,
+            format!("{place} is no directory, but its database exists"),
+            "mount its file system, or try floe verify --repair",
+        );
+    }
     match store.health() {
         Ok(health) => check_health(layout, &health, findings),
-        Err(error) => findings.problem(Part::Store, error, "floe rebuild-db makes a new database"),
+        Err(error) => report(error, findings),
     }
     check_damage(layout, findings);
     check_file_system(layout, findings);
     let mut sample = store.valid_paths().unwrap_or_default();
     sample.truncate(SAMPLE_LEN);
     sample
+}
+
+/// Reports why the database cannot be read.
+fn report(error: StoreError, findings: &mut Findings) {
+    match error {
+        StoreError::Interrupted => findings.problem(
+            Part::Store,
+            "another process has locked the database for too long",
+            "wait for its end, or end it",
+        ),
+        error => findings.problem(Part::Store, error, ""),
+    }
 }
 
 fn check_health(layout: &StoreLayout, health: &StoreHealth, findings: &mut Findings) {
@@ -138,8 +163,14 @@ fn check_space(directory: &Path, findings: &mut Findings) {
     };
     findings.fine(part, format!("{place} ({kind}) has {free} free"));
     let remedy = "floe gc deletes unused paths";
-    if found.free_bytes.is_some_and(|free| free < FREE_BYTES_MIN) {
-        findings.warn(part, format!("{place} is almost full"), remedy);
+    match found.free_bytes {
+        Some(free) if free < FULL_BYTES => {
+            findings.problem(part, format!("{place} is full"), remedy);
+        }
+        Some(free) if free < FREE_BYTES_MIN => {
+            findings.warn(part, format!("{place} is almost full"), remedy);
+        }
+        _ => {}
     }
     if found.free_inodes.is_some_and(|free| free < FREE_INODES_MIN) {
         findings.warn(part, format!("{place} has almost no inodes left"), remedy);
@@ -149,10 +180,11 @@ fn check_space(directory: &Path, findings: &mut Findings) {
 /// Tries what the file system of a store can do.
 fn probe(store: &Path, findings: &mut Findings) {
     let part = Part::FileSystem;
-    let there = store.ancestors().find(|directory| directory.is_dir());
-    let Some(directory) = there else {
+    // Nothing is tried in a directory that is no store.
+    if !store.is_dir() {
         return;
-    };
+    }
+    let directory = store;
     let abilities = match probe_file_system(directory) {
         Ok(abilities) => abilities,
         Err(error) => {
@@ -242,6 +274,9 @@ fn describe(ability: Ability) -> (&'static str, &'static str, bool) {
 
 /// The paths for which caches are asked.
 const SAMPLE_LEN: usize = 100;
+
+/// The free space with which nothing can be written, in bytes.
+const FULL_BYTES: u64 = 1024 * 1024;
 
 /// The free space below which installs are about to fail, in bytes.
 const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
