@@ -31,6 +31,10 @@ pub(crate) fn list_objects(
         let url = cache.to_owned();
         CacheError::List { url, reason }.into()
     };
+    let kind = match folder {
+        Folder::Top => "narinfos",
+        Folder::Nars | Folder::Pins => "objects",
+    };
     let is_wanted = |object: &ListedObject| folder != Folder::Top || is_narinfo_name(&object.name);
     let (mut objects, mut next) = (Vec::new(), None::<String>);
     for _ in 0..PAGES_MAX {
@@ -41,9 +45,7 @@ pub(crate) fn list_objects(
         let page = list.list_page(folder, next.as_deref(), cancel)?;
         objects.extend(page.objects.into_iter().filter(is_wanted));
         if objects.len() > OBJECTS_MAX {
-            return Err(refuse(format!(
-                "it has more than {OBJECTS_MAX} of these objects"
-            )));
+            return Err(refuse(format!("it has more than {OBJECTS_MAX} {kind}")));
         }
         match page.next {
             None => return Ok(objects),
