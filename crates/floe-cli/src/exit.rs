@@ -101,6 +101,14 @@ fn write_error((kind, codes): (ErrorKind, ExitCodes), mut fields: Value) {
     display::write_event(Level::Error, "error", fields);
 }
 
+/// Gives the error of an interrupted command a message about what the command leaves.
+pub(crate) fn explain_interrupt(error: anyhow::Error, message: &'static str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Error::Cancelled) => error.context(message),
+        _ => error,
+    }
+}
+
 /// Reports a command of which a part has failed, and returns its error.
 pub(crate) fn failures(message: &str, failed: usize, kind: ErrorKind) -> anyhow::Error {
     if !display::is_json() {

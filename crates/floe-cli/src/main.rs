@@ -16,6 +16,7 @@ mod links;
 mod messages;
 mod nix_sizes;
 mod nix_spellings;
+mod open_cache;
 mod open_files;
 mod options;
 mod package_names;

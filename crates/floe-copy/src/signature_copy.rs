@@ -22,8 +22,6 @@ pub struct SignatureCopy<'a> {
     /// The keys whose signatures are copied however many others there are
     /// ([`PathInfo::drop_junk_signatures`]).
     pub trusted_keys: &'a TrustedKeys,
-    /// Whether the narinfo disk cache may reply.
-    pub policy: CachePolicy,
     /// The flag that cancels the copy.
     pub cancel: &'a Cancel,
 }
@@ -99,7 +97,9 @@ impl SignatureCopy<'_> {
                 copied.failures.push(error);
             }
         };
-        query_all(source, paths, (self.policy, self.cancel), &mut receive)?;
+        // A path may have been signed since its narinfo was remembered.
+        let policy = CachePolicy::Bypass;
+        query_all(source, paths, (policy, self.cancel), &mut receive)?;
         infos.retain(|info| !info.signatures.is_empty());
         let outcome = self.target.merge_signatures(&infos)?;
         copied.signed.extend(outcome.signed);

@@ -141,7 +141,7 @@ impl Target for NoTarget {
     fn facts(&self) -> TargetFacts {
         TargetFacts {
             receives_early: self.config.receives_early,
-            needs_no_references: true,
+            keeps_nothing: true,
             requires_trust: self.config.requires_trust,
             ..TargetFacts::default()
         }

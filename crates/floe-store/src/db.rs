@@ -53,7 +53,7 @@ use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
 use rustix::fs::{FlockOperation, Mode};
 
 use crate::disk::{StoreLayout, WrittenFile};
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, SCHEMA_NUMBER, StoreError};
 use crate::events::StoreEvents;
 use crate::locks::{
     LockWait, LockWaitScope, is_interrupted, open_lock_file, try_lock, wait_for_database,
@@ -305,7 +305,7 @@ fn schema_file(layout: &StoreLayout) -> PathBuf {
 fn write_schema_to(file: &Path) -> io::Result<()> {
     WrittenFile::create(file, WORLD_READABLE)?.complete(|new| {
         new.set_mode(WORLD_READABLE.as_raw_mode())?;
-        new.write_all(b"10")?;
+        write!(new, "{SCHEMA_NUMBER}")?;
         new.as_file().sync_all()
     })
 }
@@ -317,7 +317,7 @@ const WORLD_READABLE: Mode = Mode::from_raw_mode(0o644);
 pub(crate) fn check_schema(layout: &StoreLayout) -> Result<bool, StoreError> {
     let schema_file = schema_file(layout);
     match fs::read_to_string(&schema_file) {
-        Ok(text) if text.trim() == "10" => Ok(true),
+        Ok(text) if text.trim().parse() == Ok(SCHEMA_NUMBER) => Ok(true),
         // An empty file remains if the disk was full when the store was created.
         Ok(text) if text.is_empty() => Ok(false),
         Ok(text) => Err(StoreError::Schema {

@@ -18,7 +18,7 @@ use floe_format::nar::read::NarError;
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
-pub(crate) use advice::VACUUM;
+pub(crate) use advice::{SCHEMA_NUMBER, VACUUM};
 use advice::{
     advice, advice_on_database, advice_on_full_collection, advice_on_obstacle, advice_on_schema,
     describe_absent, describe_no_generation, describe_non_profile, join_paths,

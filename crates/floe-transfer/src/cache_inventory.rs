@@ -1,6 +1,6 @@
 //! The contents of a binary cache, object by object, for its maintenance.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::time::SystemTime;
 
@@ -74,15 +74,21 @@ impl CacheContents {
         narinfos.map(|path| path.narinfo.url.as_str())
     }
 
-    /// Returns the paths whose narinfos refer to a path, except for the path itself.
-    pub fn referrers(&self, path: &StorePath) -> Vec<&StorePath> {
-        let refers = |(referrer, found): (&'_ StorePath, &CachedPath)| {
-            *referrer != *path && found.narinfo.info.references.contains(path)
-        };
-        let all = self.narinfos.iter();
-        all.filter(|entry| refers(*entry))
-            .map(|(path, _)| path)
-            .collect()
+    /// Returns the paths that refer to each path, except for itself.
+    pub fn referrers(&self) -> HashMap<&StorePath, Vec<&StorePath>> {
+        let mut referrers: HashMap<_, Vec<_>> = HashMap::new();
+        for (path, found) in &self.narinfos {
+            for reference in found
+                .narinfo
+                .info
+                .references
+                .iter()
+                .filter(|it| *it != path)
+            {
+                referrers.entry(reference).or_default().push(path);
+            }
+        }
+        referrers
     }
 
     /// Returns the objects whose deletion removes some paths: the narinfos, and then the files that
@@ -163,7 +169,8 @@ mod tests {
     #[test]
     fn path_is_no_referrer_of_itself() {
         let (contents, [a, b, c]) = contents();
-        assert_eq!(contents.referrers(&a), [&b]);
-        assert!(contents.referrers(&c).is_empty());
+        let referrers = contents.referrers();
+        assert_eq!(referrers[&a], [&b]);
+        assert_eq!(referrers.get(&c), None);
     }
 }

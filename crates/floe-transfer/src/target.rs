@@ -131,9 +131,9 @@ pub struct TargetFacts {
     pub receives_early: bool,
     /// Whether [`Target::receive`] may only get a path after all of its references.
     pub needs_references_first: bool,
-    /// Whether a path can become valid without its references, so that a failed path does not take
-    /// its referrers with it.
-    pub needs_no_references: bool,
+    /// Whether the copy only verifies the paths. A failed path then does not take its referrers
+    /// with it, and the contents of a path are read although its signatures are refused.
+    pub keeps_nothing: bool,
     /// Whether each worker keeps a core busy with encoding, so that more workers than cores would
     /// only need more memory.
     pub needs_core_per_worker: bool,
@@ -150,7 +150,7 @@ impl Default for TargetFacts {
             wants_whole_closures: false,
             receives_early: false,
             needs_references_first: false,
-            needs_no_references: false,
+            keeps_nothing: false,
             needs_core_per_worker: false,
             requires_trust: true,
         }

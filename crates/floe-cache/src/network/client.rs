@@ -157,7 +157,7 @@ fn client(
         .tls_backend_preconfigured(config)
         .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
-        .tls_info(true)
+        .tls_info(options.tells_certificates)
         .connector_layer(ConnectTimer::new(events, gives_up_early(options)))
         .http2_initial_stream_window_size(stream_window_len(options.workers))
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)

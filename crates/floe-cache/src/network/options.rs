@@ -41,6 +41,8 @@ pub struct NetworkOptions {
     pub services: ServiceEnvironment,
     /// The narinfo disk cache, if there is one.
     pub narinfo_disk_cache: Option<NarInfoDiskCacheOptions>,
+    /// Whether sources tell of the certificates of their servers. Each response then has a copy.
+    pub tells_certificates: bool,
 }
 
 /// The place of the narinfo disk cache, and how long its entries are valid.
@@ -120,6 +122,7 @@ impl Default for NetworkOptions {
             proxies: Proxies::default(),
             services: ServiceEnvironment::default(),
             narinfo_disk_cache: None,
+            tells_certificates: false,
         }
     }
 }

@@ -61,6 +61,24 @@ impl BinaryCacheWriter {
         Ok(outcome)
     }
 
+    /// Signs the paths whose facts are those of `infos`. `signatures` returns those that such a
+    /// path shall have too.
+    fn sign_equal(
+        &self,
+        infos: &[PathInfo],
+        signatures: impl Fn(&PathInfo) -> Vec<Signature>,
+    ) -> Result<SigningOutcome, Error> {
+        let by_path: BTreeMap<&StorePath, &PathInfo> =
+            infos.iter().map(|info| (&info.path, info)).collect();
+        self.sign_now(by_path.keys().copied(), |cached| {
+            let Some(info) = by_path.get(&cached.path) else {
+                return Ok(Vec::new());
+            };
+            let difference = info.signed_difference(cached);
+            difference.map_or_else(|| Ok(signatures(info)), Err)
+        })
+    }
+
     /// Keeps other floes from signing in the same directory until the lock is dropped. Caches
     /// elsewhere have no lock.
     fn lock_signatures(&self) -> Result<Option<File>, Error> {
@@ -118,12 +136,8 @@ impl SigningTarget for BinaryCacheWriter {
     }
 
     fn add_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error> {
-        let by_path: BTreeMap<&StorePath, &PathInfo> =
-            infos.iter().map(|info| (&info.path, info)).collect();
-        let difference = |cached: &PathInfo| by_path.get(&cached.path)?.signed_difference(cached);
-        self.sign_now(by_path.keys().copied(), |cached| match difference(cached) {
-            Some(what) => Err(what),
-            None => Ok(missing_signatures(cached, &self.store_dir, &self.keys)),
+        self.sign_equal(infos, |info| {
+            missing_signatures(info, &self.store_dir, &self.keys)
         })
     }
 
@@ -135,17 +149,7 @@ impl SigningTarget for BinaryCacheWriter {
 
 impl SignatureTarget for BinaryCacheWriter {
     fn merge_signatures(&self, infos: &[PathInfo]) -> Result<SigningOutcome, Error> {
-        let by_path: BTreeMap<&StorePath, &PathInfo> =
-            infos.iter().map(|info| (&info.path, info)).collect();
-        self.sign_now(by_path.keys().copied(), |cached| {
-            let Some(info) = by_path.get(&cached.path) else {
-                return Ok(Vec::new());
-            };
-            match info.signed_difference(cached) {
-                Some(what) => Err(what),
-                None => Ok(info.signatures.iter().cloned().collect()),
-            }
-        })
+        self.sign_equal(infos, |info| info.signatures.iter().cloned().collect())
     }
 }
 

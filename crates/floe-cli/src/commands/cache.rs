@@ -10,18 +10,13 @@ mod verify;
 use std::sync::Arc;
 
 use anyhow::bail;
-use floe_cache::Network;
 use floe_config::{StoreAccess, StoreChoice};
-use floe_format::StoreDir;
-use floe_store::WriteOptions;
-use floe_transfer::{
-    CacheContents, CacheInventory, Cancel, Error, Events, OpenTarget, Session, StoreConfig,
-    TargetContext,
-};
+use floe_transfer::{Cancel, StoreConfig};
 use serde_json::json;
 
-use crate::display::{Display, eprint_line};
+use crate::display::eprint_line;
 use crate::exit::UsageError;
+use crate::open_cache::OpenCache;
 use crate::options::Settings;
 use crate::signals;
 use crate::stdout::print;
@@ -39,11 +34,12 @@ pub(crate) fn run(command: &CacheCommand) -> anyhow::Result<()> {
 
 /// Makes a cache that does not exist.
 fn init(args: &InitArgs) -> anyhow::Result<()> {
-    let cache = OpenCache::open_or_new(&args.of, args.store_dir.as_deref(), false)?;
-    let target = &*cache.opened.target;
+    let chosen = ChosenCache::of(&args.of, args.store_dir.as_deref())?;
+    let cache = chosen.open_or_new(false)?;
+    let target = cache.target();
     let is_new = !cache.inventory()?.exists();
     target.prepare()?;
-    let store = &cache.store;
+    let store = &chosen.store;
     if args.of.json {
         print(json!({ "cache": store.to_string(), "created": is_new }))?;
     }
@@ -56,33 +52,18 @@ fn init(args: &InitArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A cache that is open for its maintenance.
-struct OpenCache {
+/// The cache of the command line.
+struct ChosenCache {
     settings: Settings,
     store: Arc<dyn StoreConfig>,
-    opened: OpenTarget,
     cancel: Cancel,
-    /// Dropped after the cache.
-    _session: Session,
 }
 
-impl OpenCache {
-    /// Opens a cache that exists.
-    /// With `is_read_only`, the user need not be allowed to write it.
-    fn open(args: &CacheArgs, is_read_only: bool) -> anyhow::Result<OpenCache> {
-        let cache = OpenCache::open_or_new(args, None, is_read_only)?;
-        if !cache.inventory()?.exists() {
-            let reason = "there is no binary cache; floe cache init makes one";
-            return Err(Error::fetch(&cache.store.to_string(), reason, false).into());
-        }
-        Ok(cache)
-    }
-
-    fn open_or_new(
-        args: &CacheArgs,
-        store_dir: Option<&str>,
-        is_read_only: bool,
-    ) -> anyhow::Result<OpenCache> {
+impl ChosenCache {
+    /// Finds the cache.
+    ///
+    /// Errors: it is a store.
+    fn of(args: &CacheArgs, store_dir: Option<&str>) -> anyhow::Result<ChosenCache> {
         let settings = Settings::load(&args.options, store_dir)?;
         let store = settings.store(StoreChoice::Uri(&args.cache), StoreAccess::Read)?;
         if store.layout().is_some() || store.facts().can_substitute {
@@ -93,37 +74,19 @@ impl OpenCache {
         }
         let cancel = Cancel::default();
         signals::cancel_on_signals(&cancel)?;
-        let events = Events::new(Arc::new(Display::default()));
-        let session =
-            Session::new(cancel.clone(), events).with_options::<Network>(settings.network(true));
-        let opened = store.open_target(&TargetContext {
-            session: &session,
-            store_dir: settings.context.store_dir.clone(),
-            write: &WriteOptions::default(),
-            dry_run: is_read_only,
-            substitutes: false,
-            build_logs: None,
-        })?;
-        Ok(OpenCache {
+        Ok(ChosenCache {
             settings,
             store,
-            opened,
             cancel,
-            _session: session,
         })
     }
 
-    fn inventory(&self) -> anyhow::Result<&dyn CacheInventory> {
-        let inventory = self.opened.target.as_inventory();
-        Ok(inventory.ok_or(Error::Internal("a cache has no inventory"))?)
+    /// Opens the cache, which must exist.
+    fn open(&self, is_read_only: bool) -> anyhow::Result<OpenCache> {
+        OpenCache::open(&self.settings, &self.store, is_read_only, &self.cancel)
     }
 
-    /// Reads all narinfos, and lists the files of NARs.
-    fn contents(&self) -> anyhow::Result<CacheContents> {
-        Ok(self.inventory()?.list(&self.cancel)?)
-    }
-
-    fn dir(&self) -> &StoreDir {
-        self.opened.target.store_dir()
+    fn open_or_new(&self, is_read_only: bool) -> anyhow::Result<OpenCache> {
+        OpenCache::open_or_new(&self.settings, &self.store, is_read_only, &self.cancel)
     }
 }

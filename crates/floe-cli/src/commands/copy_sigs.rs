@@ -16,11 +16,11 @@ use floe_copy::{
 use floe_format::{StoreDir, StorePath, TrustedKeys};
 use floe_store::StoreReader;
 use floe_transfer::{
-    CachePolicy, Cancel, Error, ErrorKind, Events, QueriedClosure, Session, StoreConfig,
-    TargetContext,
+    Cancel, Error, ErrorKind, Events, QueriedClosure, Session, StoreConfig, TargetContext,
 };
 use serde_json::json;
 
+use crate::commands::sign::INTERRUPTED;
 use crate::copying::warn_of_unavailable;
 use crate::display::{Display, eprint_error, eprint_line, warn};
 use crate::exit::{self, UsageError};
@@ -40,8 +40,8 @@ pub(crate) fn run(args: &CopySigsArgs) -> anyhow::Result<()> {
     let cancel = Cancel::default();
     signals::cancel_on_signals(&cancel)?;
     let events = Events::new(Arc::new(Display::default()));
-    let session = Session::new(cancel.clone(), events)
-        .with_options::<Network>(settings.network(args.refresh));
+    let session =
+        Session::new(cancel.clone(), events).with_options::<Network>(settings.network(true));
     let request =
         settings.copy_from(&args.from, store.clone(), RequestedPaths::Named(Vec::new()))?;
     let QueriedClosure { found, absent } = present_paths(args, &settings, (&store, &session))?;
@@ -68,13 +68,10 @@ pub(crate) fn run(args: &CopySigsArgs) -> anyhow::Result<()> {
         target,
         store_dir: dir,
         trusted_keys: &settings.config.trusted_keys(TrustedKeys::default()),
-        policy: CachePolicy::HitsOnly,
         cancel: &cancel,
     };
-    let copied = copy.run(&paths).map_err(|error| match error {
-        Error::Cancelled => anyhow::Error::from(error).context(INTERRUPTED),
-        error => error.into(),
-    })?;
+    let copied = copy.run(&paths);
+    let copied = copied.map_err(|error| exit::explain_interrupt(error.into(), INTERRUPTED))?;
     let outcome = Outcome {
         store: &store.to_string(),
         dir,
@@ -177,6 +174,3 @@ impl Outcome<'_> {
         Err(exit::failures(line, failures.len(), kind))
     }
 }
-
-const INTERRUPTED: &str =
-    "interrupted; signatures that were added stay, and another run adds the rest";

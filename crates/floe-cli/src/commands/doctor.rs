@@ -20,6 +20,7 @@ use floe_transfer::{
 };
 
 use crate::commands::run::enter_namespace;
+use crate::exit;
 use crate::options::{Settings, lock_wait};
 use crate::package_names::PackageNames;
 use crate::signals;
@@ -39,7 +40,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             if let Err(error) = check_all(args, &settings, &mut findings) {
                 // The findings until then may be enough.
                 findings.report(args.json).ok();
-                return Err(explain_interrupt(error));
+                let message = "interrupted; a diagnosis changes nothing";
+                return Err(exit::explain_interrupt(error, message));
             }
         }
         // Without settings, no store and no cache is known.
@@ -47,13 +49,6 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     }
     check_namespaces(&mut findings);
     findings.report(args.json)
-}
-
-fn explain_interrupt(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref() {
-        Some(Error::Cancelled) => error.context("interrupted; a diagnosis changes nothing"),
-        _ => error,
-    }
 }
 
 /// Makes each request fail at once, so that no server that is away delays the check.
@@ -121,6 +116,7 @@ fn check_all(
     let mut network = settings.network(true);
     // The queries are for paths that do not exist, and for the state of this moment.
     network.narinfo_disk_cache = None;
+    network.tells_certificates = true;
     let check = CacheCheck {
         network,
         store_dir,

@@ -52,10 +52,7 @@ pub(crate) fn run(args: &SignArgs) -> anyhow::Result<()> {
         Some(layout) => signer.sign_in_store(layout, args, &cancel),
         None => signer.sign_elsewhere(args, &cancel),
     };
-    let signed = signed.map_err(|error| match error.downcast_ref() {
-        Some(Error::Cancelled) => error.context(INTERRUPTED),
-        _ => error,
-    })?;
+    let signed = signed.map_err(|error| exit::explain_interrupt(error, INTERRUPTED))?;
     report(args, &signer, &signed, began.elapsed())
 }
 
@@ -273,5 +270,6 @@ fn report(
 /// The paths of one transaction, or the narinfos in memory.
 const PATHS_AT_ONCE: usize = 1000;
 
-const INTERRUPTED: &str =
+/// Says what an interrupt leaves.
+pub(super) const INTERRUPTED: &str =
     "interrupted; signatures that were added stay, and another run adds the rest";

@@ -366,6 +366,7 @@ fn network_options_follow_the_settings() {
             proxies: Proxies::default(),
             services: network.services.clone(),
             narinfo_disk_cache: None,
+            tells_certificates: false,
         }
     );
     assert_eq!(

@@ -5,7 +5,7 @@
 //! 2. A batch is committed when 64 paths are ready, when the first one has been ready for 200 ms,
 //!    and at the end.
 //! 3. A path that another process has locked is *busy*. It stays ready for a later batch.
-//! 4. A path that fails takes its referrers with it, unless the target needs no references.
+//! 4. A path that fails takes its referrers with it, unless the target keeps nothing.
 //! 5. If a reference has vanished from the target, the path waits for the next round, which fetches
 //!    the reference again.
 //! 6. Staged paths that cannot become valid, after an interrupt or because of missing references,
@@ -83,7 +83,7 @@ impl<'a> Commit<'a> {
             is_reused: false,
         };
         let mut planned: HashMap<_, _> = infos().map(|info| (&info.path, node(info))).collect();
-        let linked = if copy.target.facts().needs_no_references {
+        let linked = if copy.target.facts().keeps_nothing {
             &[]
         } else {
             planned_paths
@@ -169,7 +169,7 @@ impl<'a> Commit<'a> {
 
     /// Fails the paths of the plan whose references no source has.
     pub(crate) fn fail_referrers_of(&mut self, unavailable: &BTreeSet<StorePath>) {
-        if self.copy.target.facts().needs_no_references {
+        if self.copy.target.facts().keeps_nothing {
             return;
         }
         for planned in self.planned_paths {

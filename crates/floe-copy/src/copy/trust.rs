@@ -19,7 +19,7 @@ pub(super) fn check_trust(
         options: copy.options,
         store_dir: copy.target.store_dir(),
         requires_trust: facts.requires_trust,
-        accepts_untrusted: facts.needs_no_references,
+        accepts_untrusted: facts.keeps_nothing,
     };
     let checked = rules.check(&*copy.sources.list[source], wanted, narinfo)?;
     if checked.dropped_signatures > 0 {

@@ -97,15 +97,15 @@ impl Database {
     pub(crate) fn merge_signatures(&self, infos: &[PathInfo]) -> Result<Vec<Signing>, StoreError> {
         let by_path: BTreeMap<&StorePath, &PathInfo> =
             infos.iter().map(|info| (&info.path, info)).collect();
-        let add = |info: &mut PathInfo| match by_path.get(&info.path) {
-            Some(other) => match other.signed_difference(info) {
-                Some(what) => Err(what),
-                None => {
-                    info.signatures.extend(other.signatures.iter().cloned());
-                    Ok(())
-                }
-            },
-            None => Ok(()),
+        let add = |info: &mut PathInfo| {
+            let Some(other) = by_path.get(&info.path) else {
+                return Ok(());
+            };
+            if let Some(what) = other.signed_difference(info) {
+                return Err(what);
+            }
+            info.signatures.extend(other.signatures.iter().cloned());
+            Ok(())
         };
         let paths: Vec<StorePath> = infos.iter().map(|info| info.path.clone()).collect();
         self.change_signatures(&paths, &add)

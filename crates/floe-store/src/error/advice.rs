@@ -25,17 +25,17 @@ pub(super) fn describe_no_generation(wanted: Option<u64>, current: Option<u64>) 
     }
 }
 
+/// The schema of the newest Nix, the only one that floe supports.
+pub(crate) const SCHEMA_NUMBER: u64 = 10;
+
 /// Returns what to do with a store of another schema.
 pub(super) fn advice_on_schema(found: &str) -> &'static str {
     match found.parse::<u64>() {
-        Ok(number) if number > SCHEMA => "a newer Nix has made it; try a newer floe",
+        Ok(number) if number > SCHEMA_NUMBER => "a newer Nix has made it; try a newer floe",
         Ok(_) => "try opening it once with a current Nix, which upgrades it",
         Err(_) => "the file is damaged; try floe rebuild-db, which writes a new one",
     }
 }
-
-/// The schema that floe supports.
-const SCHEMA: u64 = 10;
 
 /// Describes the place of a profile that has no generations, and the fix.
 pub(super) fn describe_absent(path: &Path, target: &Option<PathBuf>) -> String {

@@ -100,7 +100,7 @@ impl StoreReader {
         let Some(lock) = GcLock::open_existing(self.layout())? else {
             return Ok(None);
         };
-        lock.wait(&self.lock_wait().clone(), || {
+        lock.wait(self.lock_wait(), || {
             if progress.should_continue() {
                 Ok(lock.try_acquire_shared()?.then_some(()))
             } else {

@@ -191,8 +191,8 @@ impl StoreWriter {
         self.database().add_signatures(path, signatures)
     }
 
-    /// Adds the signatures of other descriptions of valid paths without a check, and returns what
-    /// that did for each path.
+    /// Adds the signatures of other descriptions of valid paths without a check, and returns the
+    /// result for each path.
     ///
     /// Errors: those of the database, which is unchanged then.
     pub fn merge_signatures(&self, infos: &[PathInfo]) -> Result<Vec<Signing>, StoreError> {

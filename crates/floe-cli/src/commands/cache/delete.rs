@@ -1,31 +1,33 @@
 //! `floe cache delete`: deletes paths from a cache.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::bail;
-use floe_format::{StorePath, sum_of_sizes};
-use floe_transfer::{CacheContents, Error, PathSpec, Size};
+use floe_format::{HashPart, StorePath, sum_of_sizes};
+use floe_transfer::{CacheContents, Error, PathSpec, Size, StoreConfig};
 use serde_json::json;
 
-use super::OpenCache;
+use super::ChosenCache;
 use super::args::CacheDeleteArgs;
 use crate::display::eprint_line;
 use crate::messages::counted;
 use crate::stdout::print;
 
 pub(super) fn run(args: &CacheDeleteArgs) -> anyhow::Result<()> {
-    let cache = OpenCache::open(&args.of, args.dry_run)?;
+    let chosen = ChosenCache::of(&args.of, None)?;
+    let cache = chosen.open(args.dry_run)?;
     let specs = args
         .paths
         .iter()
         .map(|text| PathSpec::parse(text, cache.dir()));
     let specs = specs.collect::<Result<Vec<_>, _>>()?;
     let contents = cache.contents()?;
-    let mut paths = find(&specs, &contents, &cache)?;
+    let mut paths = find(&specs, &contents, &*chosen.store)?;
+    let referrers = contents.referrers();
     if args.also_referrers {
-        add_referrers(&mut paths, &contents);
+        add_referrers(&mut paths, &referrers);
     }
-    refuse_referrers(&paths, &contents)?;
+    refuse_referrers(&paths, &referrers)?;
     let paths: Vec<StorePath> = paths.into_iter().collect();
     let mut objects = contents.objects_of(&paths);
     objects.extend(paths.iter().map(|path| format!("{}.ls", path.hash_part())));
@@ -38,8 +40,8 @@ pub(super) fn run(args: &CacheDeleteArgs) -> anyhow::Result<()> {
         let is_file = |name: &String| name.starts_with("nar/");
         let (files, first): (Vec<String>, Vec<String>) = objects.into_iter().partition(is_file);
         // Without its narinfo, no client asks for a NAR.
-        inventory.delete(&first, &cache.cancel)?;
-        inventory.delete(&files, &cache.cancel)?;
+        inventory.delete(&first, &chosen.cancel)?;
+        inventory.delete(&files, &chosen.cancel)?;
     }
     let dir = cache.dir();
     if args.of.json {
@@ -64,7 +66,7 @@ pub(super) fn run(args: &CacheDeleteArgs) -> anyhow::Result<()> {
     );
     eprint_line(format_args!(
         "{verb} {count} of {} ({})",
-        cache.store,
+        chosen.store,
         Size(bytes)
     ));
     Ok(())
@@ -76,58 +78,56 @@ pub(super) fn run(args: &CacheDeleteArgs) -> anyhow::Result<()> {
 fn find(
     specs: &[PathSpec],
     contents: &CacheContents,
-    cache: &OpenCache,
+    store: &dyn StoreConfig,
 ) -> Result<BTreeSet<StorePath>, Error> {
-    let find = |spec: &PathSpec| {
-        let part = spec.hash_part();
-        let mut all = contents.narinfos.keys();
-        let source_name = || cache.store.to_string();
-        match all.find(|path| path.hash_part() == part) {
-            Some(path) if spec.matches(path) => Ok(path.clone()),
-            Some(path) => Err(Error::WrongName {
-                wanted: spec.text(),
-                found: path.clone(),
-                source_name: source_name(),
-            }),
-            None => Err(Error::NotFound {
-                path: spec.text(),
-                sources: vec![source_name()],
-            }),
-        }
+    let by_part = contents
+        .narinfos
+        .keys()
+        .map(|path| (path.hash_part(), path));
+    let by_part: HashMap<HashPart, &StorePath> = by_part.collect();
+    let find = |spec: &PathSpec| match by_part.get(&spec.hash_part()) {
+        Some(path) if spec.matches(path) => Ok((*path).clone()),
+        Some(path) => Err(Error::WrongName {
+            wanted: spec.text(),
+            found: (*path).clone(),
+            source_name: store.to_string(),
+        }),
+        None => Err(Error::NotFound {
+            path: spec.text(),
+            sources: vec![store.to_string()],
+        }),
     };
     specs.iter().map(find).collect()
 }
 
+type Referrers<'a> = HashMap<&'a StorePath, Vec<&'a StorePath>>;
+
 /// Adds all direct and indirect referrers.
-fn add_referrers(paths: &mut BTreeSet<StorePath>, contents: &CacheContents) {
-    loop {
-        let all = contents.narinfos.iter();
-        let refers = |references: &BTreeSet<StorePath>| !references.is_disjoint(paths);
-        let more = all.filter(|(path, found)| {
-            !paths.contains(*path) && refers(&found.narinfo.info.references)
-        });
-        let more: Vec<StorePath> = more.map(|(path, _)| path.clone()).collect();
-        if more.is_empty() {
-            return;
+fn add_referrers(paths: &mut BTreeSet<StorePath>, referrers: &Referrers<'_>) {
+    let mut open: Vec<StorePath> = paths.iter().cloned().collect();
+    while let Some(path) = open.pop() {
+        for referrer in referrers.get(&path).into_iter().flatten() {
+            if paths.insert((*referrer).clone()) {
+                open.push((*referrer).clone());
+            }
         }
-        paths.extend(more);
     }
 }
 
 /// Refuses to delete paths to which others refer.
-fn refuse_referrers(paths: &BTreeSet<StorePath>, contents: &CacheContents) -> anyhow::Result<()> {
+fn refuse_referrers(paths: &BTreeSet<StorePath>, referrers: &Referrers<'_>) -> anyhow::Result<()> {
     for path in paths {
-        let others = contents.referrers(path);
-        let others: Vec<&&StorePath> = others.iter().filter(|it| !paths.contains(**it)).collect();
-        if let Some(first) = others.first() {
-            bail!(
-                "cannot delete {path}: {} to it, such as {first}; try --also-referrers",
-                match others.len() {
-                    1 => "one path refers".to_owned(),
-                    count => format!("{count} paths refer"),
-                }
-            );
-        }
+        let others = referrers.get(path).into_iter().flatten();
+        let others: Vec<_> = others.filter(|it| !paths.contains(**it)).collect();
+        let count = match &*others {
+            [] => continue,
+            [_] => "one path refers".to_owned(),
+            others => format!("{} paths refer", others.len()),
+        };
+        bail!(
+            "cannot delete {path}: {count} to it, such as {}; try --also-referrers",
+            others[0]
+        );
     }
     Ok(())
 }

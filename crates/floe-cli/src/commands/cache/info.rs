@@ -7,13 +7,14 @@ use floe_format::sum_of_sizes;
 use floe_transfer::{CacheContents, Size};
 use serde_json::json;
 
-use super::OpenCache;
+use super::ChosenCache;
 use super::args::CacheInfoArgs;
 use crate::messages::counted;
 use crate::stdout::print;
 
 pub(super) fn run(args: &CacheInfoArgs) -> anyhow::Result<()> {
-    let cache = OpenCache::open(&args.of, true)?;
+    let chosen = ChosenCache::of(&args.of, None)?;
+    let cache = chosen.open(true)?;
     let contents = cache.contents()?;
     let sizes = Sizes::of(&contents, SystemTime::now());
     let cost = args
@@ -24,7 +25,7 @@ pub(super) fn run(args: &CacheInfoArgs) -> anyhow::Result<()> {
             json!({ "olderThanDays": days, "paths": paths, "fileBytes": bytes })
         });
         return print(json!({
-            "cache": cache.store.to_string(),
+            "cache": chosen.store.to_string(),
             "storeDir": cache.dir().as_str(),
             "paths": contents.narinfos.len(),
             "narBytes": sizes.nar_bytes,
@@ -37,7 +38,7 @@ pub(super) fn run(args: &CacheInfoArgs) -> anyhow::Result<()> {
             "monthlyCost": cost,
         }));
     }
-    print(format_args!("{}", cache.store))?;
+    print(format_args!("{}", chosen.store))?;
     print(format_args!(
         "  {} for {}: {}, {} compressed, in {}",
         counted(contents.narinfos.len(), "path"),

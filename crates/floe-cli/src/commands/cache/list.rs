@@ -3,7 +3,7 @@
 use floe_transfer::CachedPath;
 use serde_json::{Value, json};
 
-use super::OpenCache;
+use super::ChosenCache;
 use super::args::CacheListArgs;
 use crate::display::eprint_line;
 use crate::messages::counted;
@@ -11,7 +11,8 @@ use crate::stdout::{LongOutput, print};
 use crate::times;
 
 pub(super) fn run(args: &CacheListArgs) -> anyhow::Result<()> {
-    let cache = OpenCache::open(&args.of, true)?;
+    let chosen = ChosenCache::of(&args.of, None)?;
+    let cache = chosen.open(true)?;
     let contents = cache.contents()?;
     let mut paths: Vec<&CachedPath> = contents.narinfos.values().collect();
     paths.sort_by_key(|path| (path.modified, path.narinfo.info.path.clone()));
@@ -48,7 +49,7 @@ pub(super) fn run(args: &CacheListArgs) -> anyhow::Result<()> {
     eprint_line(format_args!(
         "{} in {}",
         counted(paths.len(), "path"),
-        cache.store
+        chosen.store
     ));
     Ok(())
 }

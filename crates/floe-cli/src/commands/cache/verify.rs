@@ -1,17 +1,16 @@
 //! `floe cache verify`: finds what makes paths of a cache unusable.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
 use std::time::Instant;
 
 use floe_copy::Verification;
 use floe_format::StorePath;
-use floe_transfer::{CacheContents, CopyOptions, Events, PathSpec, Size};
+use floe_transfer::{CacheContents, PathSpec, Size};
 use serde_json::json;
 
-use super::OpenCache;
+use super::ChosenCache;
 use super::args::CacheVerifyArgs;
-use crate::commands::verify::elsewhere::{VerifyEvents, explain_interrupt};
+use crate::commands::verify::elsewhere;
 use crate::commands::verify::problems::{self, Problem};
 use crate::display::{eprint_line, is_json};
 use crate::exit;
@@ -20,14 +19,15 @@ use crate::stdout::print;
 
 pub(super) fn run(args: &CacheVerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
-    let cache = OpenCache::open(&args.of, true)?;
+    let chosen = ChosenCache::of(&args.of, None)?;
+    let cache = chosen.open(true)?;
     let contents = cache.contents()?;
     let mut found = problems::of_contents(&contents);
     let unused = contents.unreferenced_nars();
     let mut read = None;
     if args.contents || args.sigs_needed.is_some() {
-        let verification = verification(args, &cache, &contents)?;
-        let verified = verification.run().map_err(explain_interrupt)?;
+        let verification = verification(args, &chosen, &contents)?;
+        let verified = elsewhere::run_verification(&verification)?;
         problems::add(&mut found, &verified.problems);
         read = args.contents.then_some(verified);
     }
@@ -49,7 +49,7 @@ pub(super) fn run(args: &CacheVerifyArgs) -> anyhow::Result<()> {
             print(format_args!("unused: {}", escaped(name)))?;
         }
     }
-    let store = &cache.store;
+    let store = &chosen.store;
     let (count, unused) = (found.len(), counted(unused.len(), "unused file"));
     let read = match &read {
         Some(read) => format!(
@@ -77,7 +77,7 @@ pub(super) fn run(args: &CacheVerifyArgs) -> anyhow::Result<()> {
 /// Returns the check of contents and signatures, of a sample if the user wants one.
 fn verification(
     args: &CacheVerifyArgs,
-    cache: &OpenCache,
+    chosen: &ChosenCache,
     contents: &CacheContents,
 ) -> anyhow::Result<Verification> {
     let mut paths: Vec<&StorePath> = contents.narinfos.keys().collect();
@@ -88,23 +88,11 @@ fn verification(
         paths.sort_by_cached_key(|path| keys.hash_one(path));
         paths.truncate(count);
     }
-    let settings = &cache.settings;
-    Ok(Verification {
-        store: cache.store.clone(),
-        paths: Some(paths.into_iter().cloned().map(PathSpec::Path).collect()),
-        recursive: false,
-        options: CopyOptions {
-            trusted_keys: settings.trusted_keys(&args.trust)?,
-            check_signatures: args.sigs_needed.is_some(),
-            signatures_needed: args.sigs_needed.map_or(1, usize::from),
-            obey_trusted: false,
-            dry_run: !args.contents,
-            check_file_hash: true,
-            closure_limit: settings.closure_limit(),
-            cancel: cache.cancel.clone(),
-            ..CopyOptions::default()
-        },
-        network: settings.network(true),
-        events: Events::new(Arc::new(VerifyEvents::default())),
-    })
+    let of = (&chosen.store, &chosen.settings);
+    let trust = (args.sigs_needed, &args.trust);
+    let mut verification = elsewhere::verification(of, trust, &chosen.cancel)?;
+    let paths = paths.into_iter().cloned().map(PathSpec::Path);
+    verification.paths = Some(paths.collect());
+    verification.options.dry_run = !args.contents;
+    Ok(verification)
 }

@@ -17,9 +17,6 @@ pub(crate) struct CopySigsArgs {
     /// Copy also the signatures of the closures of the paths
     #[arg(long, short)]
     pub(crate) recursive: bool,
-    /// Query caches again instead of using their remembered replies
-    #[arg(long)]
-    pub(crate) refresh: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,21 +6,20 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use anyhow::bail;
-use floe_cache::Network;
 use floe_copy::{Verification, Verified};
-use floe_store::WriteOptions;
 use floe_transfer::{
-    Cancel, CopyOptions, Error, ErrorKind, Event, EventSink, Events, PathSpec, Session, Size,
-    SourceContext, StoreConfig, TargetContext,
+    Cancel, CopyOptions, ErrorKind, Event, EventSink, Events, PathSpec, Session, Size,
+    SourceContext, StoreConfig,
 };
 use serde_json::json;
 
-use crate::args::{LocalStoreArgs, PathArgs, SourceArgs};
+use crate::args::{LocalStoreArgs, PathArgs, SourceArgs, TrustArgs};
 use crate::commands::verify::args::VerifyArgs;
 use crate::commands::verify::problems::{self, Problem};
 use crate::display::{Display, eprint_line, is_json};
 use crate::exit::{self, UsageError};
 use crate::messages::{counted, escaped};
+use crate::open_cache::OpenCache;
 use crate::options::Settings;
 use crate::requested_paths::{OpenSource, requested};
 use crate::signals;
@@ -54,7 +53,7 @@ pub(super) fn verify(
     if args.names_no_path() && !has_daemon {
         let cancel = Cancel::default();
         signals::cancel_on_signals(&cancel)?;
-        let (paths, problems) = all_paths_of_cache(&**store, settings, &cancel)?;
+        let (paths, problems) = all_paths_of_cache(store, settings, &cancel)?;
         let what = (Some(paths), args.no_contents);
         let verified = by_copy(args, (store, settings), what, &cancel)?;
         return report(args, &**store, (&verified, problems), began);
@@ -76,26 +75,11 @@ pub(super) fn verify(
 
 /// Returns all paths of a cache, and the problems that its objects show.
 fn all_paths_of_cache(
-    store: &dyn StoreConfig,
+    store: &Arc<dyn StoreConfig>,
     settings: &Settings,
     cancel: &Cancel,
 ) -> anyhow::Result<(Vec<PathSpec>, Vec<Problem>)> {
-    let session = Session::new(cancel.clone(), Events::new(Arc::new(Display::default())))
-        .with_options::<Network>(settings.network(true));
-    let opened = store.open_target(&TargetContext {
-        session: &session,
-        store_dir: None,
-        write: &WriteOptions::default(),
-        dry_run: true,
-        substitutes: false,
-        build_logs: None,
-    })?;
-    let inventory = opened.target.as_inventory();
-    let inventory = inventory.ok_or(Error::Internal("a cache has no inventory"))?;
-    if !inventory.exists() {
-        return Err(Error::fetch(&store.to_string(), "there is no binary cache", false).into());
-    }
-    let contents = inventory.list(cancel).map_err(explain_interrupt)?;
+    let contents = OpenCache::open(settings, store, true, cancel)?.contents()?;
     let problems = problems::of_contents(&contents);
     let paths = contents.narinfos.into_keys().map(PathSpec::Path);
     Ok((paths.collect(), problems))
@@ -122,19 +106,33 @@ pub(super) fn by_copy(
     (paths, is_dry): (Option<Vec<PathSpec>>, bool),
     cancel: &Cancel,
 ) -> anyhow::Result<Verified> {
+    let mut verification =
+        verification((store, settings), (args.sigs_needed, &args.trust), cancel)?;
+    verification.paths = paths;
+    verification.recursive = args.recursive;
+    verification.options.dry_run = is_dry;
+    verification.options.jobs = verification.options.jobs.or(args.jobs);
+    run_verification(&verification)
+}
+
+/// Returns the verification of all paths of a store, with their contents.
+pub(in crate::commands) fn verification(
+    (store, settings): (&Arc<dyn StoreConfig>, &Settings),
+    (sigs_needed, trust): (Option<NonZeroUsize>, &TrustArgs),
+    cancel: &Cancel,
+) -> anyhow::Result<Verification> {
     // A damaged path may end the connection to a daemon, and with it all transfers of the moment.
     let one_by_one = store.facts().can_substitute.then_some(NonZeroUsize::MIN);
-    let verification = Verification {
+    Ok(Verification {
         store: store.clone(),
-        paths,
-        recursive: args.recursive,
+        paths: None,
+        recursive: false,
         options: CopyOptions {
-            trusted_keys: settings.trusted_keys(&args.trust)?,
-            check_signatures: args.sigs_needed.is_some(),
-            signatures_needed: args.sigs_needed.map_or(1, usize::from),
+            trusted_keys: settings.trusted_keys(trust)?,
+            check_signatures: sigs_needed.is_some(),
+            signatures_needed: sigs_needed.map_or(1, usize::from),
             obey_trusted: false,
-            jobs: one_by_one.or(args.jobs),
-            dry_run: is_dry,
+            jobs: one_by_one,
             check_file_hash: true,
             closure_limit: settings.closure_limit(),
             cancel: cancel.clone(),
@@ -142,13 +140,19 @@ pub(super) fn by_copy(
         },
         network: settings.network(true),
         events: Events::new(Arc::new(VerifyEvents::default())),
-    };
-    verification.run().map_err(explain_interrupt)
+    })
+}
+
+pub(in crate::commands) fn run_verification(
+    verification: &Verification,
+) -> anyhow::Result<Verified> {
+    let verified = verification.run();
+    verified.map_err(|error| exit::explain_interrupt(error.into(), INTERRUPTED))
 }
 
 /// Shows the progress of a verification. The problems are its result, and not events.
 #[derive(Default)]
-pub(in crate::commands) struct VerifyEvents(Display);
+struct VerifyEvents(Display);
 
 impl EventSink for VerifyEvents {
     fn event(&self, event: Event<'_>) {
@@ -158,16 +162,7 @@ impl EventSink for VerifyEvents {
     }
 }
 
-/// Adds to an interrupt that nothing is left to do.
-pub(in crate::commands) fn explain_interrupt(error: Error) -> anyhow::Error {
-    let is_interrupt = matches!(error, Error::Cancelled);
-    let error = anyhow::Error::from(error);
-    if is_interrupt {
-        error.context("interrupted; a verification changes nothing")
-    } else {
-        error
-    }
-}
+const INTERRUPTED: &str = "interrupted; a verification changes nothing";
 
 /// Prints the problems of the paths, after those that are known before.
 fn report(
