@@ -23,7 +23,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ("cat", "store_files::contents_are_those_of_nix"),
     ("copy", "copy::local_copy_requires_signatures"),
     (
-        "copy-sigs",
+        "copy_sigs",
         "copy_sigs::signatures_are_those_that_nix_copies",
     ),
     (
