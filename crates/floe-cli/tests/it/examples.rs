@@ -22,6 +22,10 @@ const PREPARE: &str = r#"
 floe demo --keep demo > /dev/null
 P=/nix/store/$(basename demo/source/nix/store/*-demo-tool-1.0)
 Q=/nix/store/$(basename demo/source/nix/store/*-demo-greeting)
+# The demo has damaged a path of its cache.
+rm -r demo/cache
+floe push --all --root demo/source --to "file://$PWD/demo/cache" \
+    --secret-key-file demo/demo.secret-key
 from() {
     floe install --root nix-root --from "file://$PWD/demo/cache" \
         --trusted-public-keys "$(floe key public < demo/demo.secret-key)" "$@"
