@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use floe_format::content_address::ModuloHasher;
 use floe_format::derivation::{DerivationError, DerivationHashCache};
+use floe_format::lease::{Lease, Plan, PlannedNames};
 use floe_format::nar::layout::Node;
 use floe_format::nar::listing::{self, Listing};
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
@@ -170,6 +171,20 @@ pub fn check_cache_info(data: &[u8]) {
         return;
     };
     assert_eq!(CacheInfo::parse(info.to_text().as_bytes()), Ok(info));
+}
+
+/// Checks that leases, plans and their names parse to themselves.
+pub fn check_lease(data: &[u8]) {
+    if let Ok(lease) = Lease::parse(data) {
+        assert_eq!(Lease::parse(lease.to_string().as_bytes()), Ok(lease));
+    }
+    if let Ok(plan) = Plan::parse(data) {
+        assert_eq!(Plan::parse(plan.to_string().as_bytes()), Ok(plan));
+    }
+    if let Ok(names) = PlannedNames::parse(data) {
+        let text = names.to_string();
+        assert_eq!(PlannedNames::parse(text.as_bytes()), Ok(names));
+    }
 }
 
 /// Checks that a netrc that parses has credentials for the host in its first entry.

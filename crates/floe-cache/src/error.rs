@@ -75,6 +75,19 @@ pub enum CacheError {
         /// The cause and its remedy.
         reason: String,
     },
+    /// A small object beside the paths, such as a plan, does not parse.
+    #[error(
+        "cannot use {name} of {url}: {reason}; perhaps a newer floe has written it, or try to \
+         delete it"
+    )]
+    SmallObject {
+        /// The URL of the cache without credentials.
+        url: String,
+        /// The name of the object.
+        name: String,
+        /// The cause.
+        reason: String,
+    },
     /// There are no credentials for a bucket. The error repeats nothing of them.
     #[error("cannot get credentials for S3: {reason}")]
     Credentials {
@@ -136,6 +149,7 @@ impl StoreFailure for CacheError {
             | CacheError::List { .. }
             | CacheError::Credentials { .. }
             | CacheError::SetUp { .. }
+            | CacheError::SmallObject { .. }
             | CacheError::Dropped => ErrorKind::Network,
             CacheError::NarInfo { .. }
             | CacheError::Realisation { .. }
@@ -158,6 +172,7 @@ impl StoreFailure for CacheError {
             CacheError::Dropped => "dropped",
             CacheError::Proxy { .. } => "proxy",
             CacheError::SecretKey { .. } => "secret-key",
+            CacheError::SmallObject { .. } => "small-object",
         }
     }
 

@@ -18,7 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use floe_transfer::{Body, CachePolicy, Cancel, Error, HttpServer, NarRequest, RetryPolicy};
+use floe_format::lease::{GC_FOLDER, LEASES_FOLDER};
+use floe_transfer::{
+    Body, CachePolicy, Cancel, Error, HttpServer, NamedObjects, NarRequest, RetryPolicy,
+};
 
 pub(crate) use replies::Replies;
 
@@ -96,6 +99,18 @@ pub enum Folder {
     Nars,
     /// `pins/`
     Pins,
+    /// `pin-generations/`
+    PinGenerations,
+    /// `leases/`
+    Leases,
+    /// `gc/`
+    Gc,
+    /// `log/`
+    Logs,
+    /// `realisations/`
+    Realisations,
+    /// `debuginfo/`
+    DebugInfo,
 }
 
 impl Folder {
@@ -105,7 +120,24 @@ impl Folder {
             Folder::Top => "",
             Folder::Nars => "nar/",
             Folder::Pins => "pins/",
+            Folder::PinGenerations => "pin-generations/",
+            Folder::Leases => LEASES_FOLDER,
+            Folder::Gc => GC_FOLDER,
+            Folder::Logs => "log/",
+            Folder::Realisations => "realisations/",
+            Folder::DebugInfo => "debuginfo/",
         }
+    }
+
+    /// Returns the folder with a prefix if its objects are small and not many.
+    pub(crate) fn of_small_objects(prefix: &str) -> Option<Folder> {
+        let folders = [
+            Folder::Pins,
+            Folder::PinGenerations,
+            Folder::Leases,
+            Folder::Gc,
+        ];
+        folders.into_iter().find(|folder| folder.prefix() == prefix)
     }
 }
 
@@ -212,8 +244,14 @@ pub trait WriteStorage: ReadStorage {
     /// Waits until the names of all objects are on disk.
     fn sync(&self) -> Result<(), Error>;
 
-    /// Deletes an object. An absent object is not an error.
-    fn delete(&self, name: &str) -> Result<(), Error>;
+    /// Deletes an object. An absent object is not an error. Calls `reply` exactly once, perhaps
+    /// before it returns.
+    ///
+    /// A storage behind a network must not block here.
+    fn delete(&self, name: &str, reply: WriteCallback);
+
+    /// Returns the interface to small objects beside the paths, such as pins.
+    fn as_objects(&self) -> &dyn NamedObjects;
 
     /// Returns the directory whose file system receives the NARs, if they go to this machine.
     fn nar_directory(&self) -> Option<&Path>;
@@ -344,6 +382,13 @@ pub(crate) fn put_and_wait(
     // Nothing half-written may stay, so a cancellation does not end the wait.
     let mut replies = Replies::new(&Cancel::default());
     storage.put(name, contents, durability, replies.callback(|done| done));
+    replies.only()?
+}
+
+/// Deletes an object and waits for the end. An absent object is not an error.
+pub(crate) fn delete_and_wait(storage: &dyn WriteStorage, name: &str) -> Result<(), Error> {
+    let mut replies = Replies::new(&Cancel::default());
+    storage.delete(name, replies.callback(|done| done));
     replies.only()?
 }
 

@@ -13,21 +13,24 @@ mod build_logs;
 mod debug_info;
 mod examine;
 mod inventory;
+mod lease;
 mod nar_file;
 mod options;
 mod publish;
+mod recheck;
 mod signatures;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use floe_format::{CacheInfo, NarInfo, Realisation, SecretKey, StoreDir, StorePath};
 use floe_store::read_regular_file;
 use floe_transfer::{
-    CacheInventory, Cancel, CommitOutcome, Error, IncomingNar, MissingPaths, Needs, OpenTarget,
-    PlannedPath, RealisationTarget, ResumableTarget, SignatureTarget, SigningTarget, Space, Target,
-    TargetContext, TargetFacts, codec,
+    CacheInventory, Cancel, CommitOutcome, Error, Events, IncomingNar, MissingPaths, Needs,
+    OpenTarget, PlannedPath, RealisationTarget, ResumableTarget, SignatureTarget, SigningTarget,
+    Space, Target, TargetContext, TargetFacts, codec,
 };
 use parking_lot::Mutex;
 
@@ -35,11 +38,13 @@ use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX, parse_cache_info};
 use crate::error::{CacheError, file_error};
 use crate::realisations::put_realisations;
 use crate::storage::{
-    Durability, RECORD_PREFIX, WriteStorage, get_and_wait, len_and_wait, put_and_wait,
+    Durability, RECORD_PREFIX, WriteStorage, delete_and_wait, get_and_wait, len_and_wait,
+    put_and_wait,
 };
 use build_logs::BuildLogs;
 use examine::Presence;
-use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
+use lease::LeaseHolder;
+use nar_file::{StagedNar, reuse_nar_file};
 pub use options::CacheWriteOptions;
 
 /// A binary cache that is open for writing, or for a dry run.
@@ -49,6 +54,8 @@ pub struct BinaryCacheWriter {
     options: CacheWriteOptions,
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
+    /// Keeps what this writer counts on. Ends before the storage does.
+    lease: LeaseHolder,
     /// Ends the examination of paths, and not a commit: staged paths still become valid.
     cancel: Cancel,
     /// Whether the cache existed when it was opened.
@@ -83,6 +90,9 @@ impl BinaryCacheWriter {
         let store_dir = context.store_dir.clone().unwrap_or_default();
         let mut cache = open(storage, options, store_dir, &context.session.cancel)?;
         let events = &context.session.events;
+        if !context.dry_run {
+            cache.lease = cache.new_lease(events);
+        }
         let build_logs = context.build_logs.clone();
         cache.build_logs = build_logs.map(|dir| BuildLogs::new(dir, events.clone()));
         Ok(OpenTarget {
@@ -106,7 +116,15 @@ impl BinaryCacheWriter {
         let keys: Result<_, _> = keys.map(|path| read_secret_key(path)).collect();
         let mut cache = BinaryCacheWriter::open_read_only(storage, options, store_dir, cancel)?;
         cache.keys = keys?;
+        cache.lease = cache.new_lease(&Events::default());
         Ok(cache)
+    }
+
+    /// Makes the lease of this writer.
+    fn new_lease(&self, events: &Events) -> LeaseHolder {
+        let lifetime = Duration::from_secs(self.options.lease_lifetime.into());
+        let context = (events.clone(), self.cancel.clone());
+        LeaseHolder::new(self.storage.clone(), lifetime, context, !self.existed)
     }
 
     /// Opens a cache for a dry run: it need not exist, and nothing is created. A cache that exists
@@ -126,6 +144,7 @@ impl BinaryCacheWriter {
             reason,
         })?;
         Ok(BinaryCacheWriter {
+            lease: LeaseHolder::none(storage.clone()),
             storage,
             options: options.clone(),
             existed: info.is_some(),
@@ -242,6 +261,7 @@ impl Target for BinaryCacheWriter {
 
     fn prepare(&self) -> Result<(), Error> {
         self.storage.create()?;
+        self.lease.begin()?;
         // Another process may have created the cache meanwhile.
         if self.existed || self.exists(CACHE_INFO)? {
             return Ok(());
@@ -256,7 +276,7 @@ impl Target for BinaryCacheWriter {
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
-        let mut staged = write_nar_file(&*self.storage, &self.options, nar)?;
+        let mut staged = self.write_nar_file(nar)?;
         if self.has_records() {
             staged.wait_until_whole()?;
             let record = staged.narinfo.to_text(&self.store_dir);
@@ -270,11 +290,17 @@ impl Target for BinaryCacheWriter {
     /// Publishes the narinfos: references first, and otherwise many at once.
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
         let mut outcome = CommitOutcome::default();
-        let staged = self.take_staged(batch, &mut outcome)?;
+        let mut staged = self.take_staged(batch, &mut outcome)?;
         // The names of the NARs must reach the disk before the narinfos do.
         self.storage.sync()?;
+        if self.lease.has_expired()? {
+            self.check_again(&mut staged, &mut outcome)?;
+        }
         self.publish(staged, &mut outcome)?;
         self.storage.sync()?;
+        if self.lease.has_expired()? {
+            self.check_published(&mut outcome)?;
+        }
         Ok(outcome)
     }
 
@@ -337,12 +363,13 @@ impl ResumableTarget for BinaryCacheWriter {
         let narinfo = NarInfo::parse(&record, &self.store_dir);
         let staged = match narinfo {
             Ok(narinfo) => {
+                self.lease.need(std::iter::once(narinfo.url.as_str()))?;
                 reuse_nar_file((&*self.storage, &self.cancel), &self.options, nar, narinfo)?
             }
             Err(_) => None,
         };
         let Some(staged) = staged else {
-            self.storage.delete(&name)?;
+            delete_and_wait(&*self.storage, &name)?;
             return Ok(false);
         };
         self.staged.lock().insert(nar.path().clone(), staged);

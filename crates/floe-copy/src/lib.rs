@@ -5,6 +5,7 @@
 
 mod added_files;
 mod availability;
+mod cache_collection;
 mod copy;
 mod copy_request;
 mod local;
@@ -20,6 +21,9 @@ mod verification;
 pub use added_files::{AddedFiles, FileToAdd};
 pub use availability::{
     AvailabilityQuery, PathAvailability, Remembered, SourceReply, SourceResult,
+};
+pub use cache_collection::{
+    CacheCollection, CollectionEvent, CollectionOptions, CollectionReport, Marked,
 };
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CheckedRequest, CopyRequest, OpenCopy, RequestedPaths, reuse_directory};

@@ -30,6 +30,7 @@ pub mod drv_name;
 pub mod elf;
 pub mod hash;
 pub mod hash_part;
+pub mod lease;
 pub mod nar;
 pub mod narinfo;
 pub mod netrc;

@@ -31,8 +31,8 @@ pub use memory::{NameMemory, Remembered};
 pub use name_spec::NameSpec;
 pub use package::{Candidate, Origin, PinFacts};
 pub use pins::{
-    NewPin, PINS_INFO, PinError, PinPolicy, PinRefusal, PinsUri, SeenPin, SeenPins, check_pin, pin,
-    pin_object, unpin,
+    NewPin, PINS_INFO, PinError, PinPolicy, PinRefusal, Pinned, PinsUri, SeenPin, SeenPins,
+    check_pin, generation_object, pin, pin_object, unpin,
 };
 pub use resolver::{ResolveOptions, ResolvedName, Resolver};
 pub use search::{FoundPackage, FoundPackages, search};

@@ -13,7 +13,7 @@ use floe_transfer::url::{parse_url, redact_credentials};
 
 use crate::cache_file::now;
 pub use check::{PinRefusal, check_pin};
-pub use publish::{NewPin, PinError, pin, unpin};
+pub use publish::{NewPin, PinError, Pinned, pin, unpin};
 pub(crate) use query::{query, seen_reply};
 pub use seen::{SeenPin, SeenPins};
 
@@ -99,6 +99,11 @@ impl PinPolicy {
 /// Returns the name of the object of a pin.
 pub fn pin_object(name: &str) -> String {
     format!("pins/{name}")
+}
+
+/// Returns the name of the object that records a generation of a pin.
+pub fn generation_object(name: &str, serial: u64) -> String {
+    format!("pin-generations/{name}@{serial}")
 }
 
 /// The object with the identifier of the cache.

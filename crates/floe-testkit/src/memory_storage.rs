@@ -5,14 +5,18 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use floe_cache::{
     Durability, Folder, Found, GetCallback, LenCallback, ListPage, ListStorage, ListedObject,
     NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject, WriteCallback, WriteStorage,
 };
+use floe_format::base16;
+use floe_hash::sha256;
 use floe_transfer::{
-    Body, CachePolicy, Cancel, ChunkSource, Error, NarRequest, NextChunk, RetryPolicy,
+    Body, CachePolicy, Cancel, ChunkSource, Error, Expected, NamedObject, NamedObjects, NarRequest,
+    NextChunk, RetryPolicy, Written,
 };
 use parking_lot::Mutex;
 
@@ -25,11 +29,49 @@ type HeldReply = Box<dyn FnOnce(&MemoryStorage) + Send>;
 
 #[derive(Default)]
 struct State {
-    objects: BTreeMap<String, Vec<u8>>,
+    objects: BTreeMap<String, Object>,
+    /// How far the clock of the storage is ahead of that of this machine.
+    clock_offset: Duration,
     is_held: bool,
     held: Vec<HeldReply>,
     /// The error of every query of a length.
     len_error: Option<&'static str>,
+}
+
+#[derive(Clone)]
+struct Object {
+    contents: Vec<u8>,
+    modified: SystemTime,
+}
+
+impl State {
+    fn now(&self) -> SystemTime {
+        SystemTime::now() + self.clock_offset
+    }
+
+    fn insert(&mut self, name: &str, contents: &[u8]) {
+        let object = Object {
+            contents: contents.to_owned(),
+            modified: self.now(),
+        };
+        self.objects.insert(name.to_owned(), object);
+    }
+
+    fn has_expected(&self, name: &str, expected: &Expected) -> bool {
+        let found = self.objects.get(name);
+        match expected {
+            Expected::Any => true,
+            Expected::Absent => found.is_none(),
+            Expected::Version(version) => {
+                found.is_some_and(|found| version_of(&found.contents) == *version)
+            }
+        }
+    }
+}
+
+/// Returns the version of an object.
+fn version_of(contents: &[u8]) -> String {
+    base16::encode(&sha256(contents))
 }
 
 impl std::fmt::Debug for State {
@@ -41,7 +83,17 @@ impl std::fmt::Debug for State {
 impl MemoryStorage {
     /// Adds an object.
     pub fn insert(&self, name: &str, contents: &[u8]) {
-        self.0.lock().objects.insert(name.into(), contents.into());
+        self.0.lock().insert(name, contents);
+    }
+
+    /// Sets the clock of the storage forward.
+    pub fn advance_clock(&self, by: Duration) {
+        self.0.lock().clock_offset += by;
+    }
+
+    /// Returns the names of all objects.
+    pub fn names(&self) -> Vec<String> {
+        self.0.lock().objects.keys().cloned().collect()
     }
 
     /// Holds all replies back until [`MemoryStorage::release`].
@@ -66,7 +118,8 @@ impl MemoryStorage {
     }
 
     fn object(&self, name: &str) -> Option<Vec<u8>> {
-        self.0.lock().objects.get(name).cloned()
+        let state = self.0.lock();
+        state.objects.get(name).map(|found| found.contents.clone())
     }
 
     /// Replies now or later.
@@ -145,10 +198,10 @@ impl ListStorage for MemoryStorage {
             rest.is_some_and(|rest| !rest.contains('/'))
         });
         let mut objects: Vec<_> = objects
-            .map(|(name, contents)| ListedObject {
-                modified: None,
+            .map(|(name, object)| ListedObject {
+                modified: Some(object.modified),
                 name: name.clone(),
-                len: Some(contents.len() as u64),
+                len: Some(object.contents.len() as u64),
             })
             .collect();
         objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -194,13 +247,74 @@ impl WriteStorage for MemoryStorage {
         Ok(())
     }
 
-    fn delete(&self, name: &str) -> Result<(), Error> {
-        self.0.lock().objects.remove(name);
-        Ok(())
+    fn delete(&self, name: &str, reply: WriteCallback) {
+        let name = name.to_owned();
+        self.reply(move |storage| {
+            storage.0.lock().objects.remove(&name);
+            reply(Ok(()));
+        });
+    }
+
+    fn as_objects(&self) -> &dyn NamedObjects {
+        self
     }
 
     fn nar_directory(&self) -> Option<&Path> {
         None
+    }
+}
+
+impl NamedObjects for MemoryStorage {
+    fn get(&self, names: &[String], cancel: &Cancel) -> Vec<Result<Option<NamedObject>, Error>> {
+        let objects = names
+            .iter()
+            .map(|name| self.get_large(name, usize::MAX, cancel));
+        objects.collect()
+    }
+
+    fn get_large(&self, name: &str, _: usize, _: &Cancel) -> Result<Option<NamedObject>, Error> {
+        let state = self.0.lock();
+        let found = state.objects.get(name);
+        Ok(found.map(|object| NamedObject {
+            contents: object.contents.clone(),
+            version: Some(version_of(&object.contents)),
+            modified: Some(object.modified),
+            replied_at: Some(state.now()),
+        }))
+    }
+
+    fn put(&self, name: &str, contents: &[u8], expected: &Expected) -> Result<Written, Error> {
+        let mut state = self.0.lock();
+        if !state.has_expected(name, expected) {
+            return Ok(Written::Conflict);
+        }
+        state.insert(name, contents);
+        Ok(Written::Yes)
+    }
+
+    fn put_volatile(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        self.insert(name, contents);
+        Ok(())
+    }
+
+    fn delete(&self, name: &str, expected: &Expected) -> Result<Written, Error> {
+        let mut state = self.0.lock();
+        if state.objects.contains_key(name) && !state.has_expected(name, expected) {
+            return Ok(Written::Conflict);
+        }
+        state.objects.remove(name);
+        Ok(Written::Yes)
+    }
+
+    fn can_list(&self) -> bool {
+        true
+    }
+
+    fn list(&self, folder: &str, _: &Cancel) -> Result<Option<Vec<String>>, Error> {
+        let state = self.0.lock();
+        let names = state.objects.keys();
+        let names = names.filter_map(|name| name.strip_prefix(folder).map(str::to_owned));
+        Ok(Some(names.collect()))
     }
 }
 
@@ -226,7 +340,7 @@ impl NewObject for NewMemoryObject {
 
     fn finish(self: Box<Self>, name: &str, reply: WriteCallback) -> String {
         let (storage, contents) = (self.storage.clone(), self.contents);
-        storage.put(name, contents, Durability::Synced, reply);
+        WriteStorage::put(&storage, name, contents, Durability::Synced, reply);
         name.to_owned()
     }
 }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::time::SystemTime;
 
-use floe_format::{NarInfo, StorePath};
+use floe_format::{HashPart, NarInfo, StorePath};
 
 use crate::cancel::Cancel;
 use crate::error::Error;
+use crate::named_objects::NamedObjects;
 
 /// Lists and deletes the objects of a binary cache.
 pub trait CacheInventory: Debug + Send + Sync {
@@ -19,10 +20,73 @@ pub trait CacheInventory: Debug + Send + Sync {
     /// Errors: [`Error::Unlistable`], those of the storage, [`Error::Cancelled`].
     fn list(&self, cancel: &Cancel) -> Result<CacheContents, Error>;
 
+    /// Lists the names and times of all objects, and reads none.
+    ///
+    /// Errors: as [`CacheInventory::list`].
+    fn names(&self, cancel: &Cancel) -> Result<CacheNames, Error>;
+
+    /// Reads narinfos by the names of their objects, many at once and in any order. Leaves out
+    /// absent ones.
+    ///
+    /// Errors: the first one of the storage; [`Error::Cancelled`].
+    fn read_narinfos(
+        &self,
+        names: &mut dyn Iterator<Item = String>,
+        cancel: &Cancel,
+        receive: &mut dyn FnMut(String, Result<NarInfo, UnusableNarInfo>),
+    ) -> Result<(), Error>;
+
+    /// Reads small objects by their names, such as links to debug information, as
+    /// [`CacheInventory::read_narinfos`] does.
+    fn read_objects(
+        &self,
+        names: &mut dyn Iterator<Item = String>,
+        cancel: &Cancel,
+        receive: &mut dyn FnMut(String, Vec<u8>),
+    ) -> Result<(), Error>;
+
+    /// Keeps paths from a collection until the end of this value, also those that are absent.
+    /// Waits for a collection that deletes some of them now.
+    ///
+    /// Errors: those of the storage; [`Error::Cancelled`].
+    fn keep(&self, hash_parts: &[HashPart]) -> Result<(), Error>;
+
+    /// Returns the interface to pins, leases and the plan.
+    fn objects(&self) -> &dyn NamedObjects;
+
+    /// Returns for how many seconds a lease or a plan of this program counts after each write.
+    fn lease_lifetime(&self) -> u32;
+
     /// Deletes objects, many at once. An absent object is no error.
     ///
     /// Errors: the first one of the storage; [`Error::Cancelled`] before the next object.
     fn delete(&self, names: &[String], cancel: &Cancel) -> Result<(), Error>;
+}
+
+/// A narinfo that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableNarInfo {
+    /// Why.
+    pub reason: String,
+    /// The file of its NAR, if it names one.
+    pub url: Option<String>,
+}
+
+/// The objects of a binary cache by their names, such as `nar/HASH.nar.zst`, with their facts.
+#[derive(Clone, Debug, Default)]
+pub struct CacheNames {
+    /// The narinfos.
+    pub narinfos: HashMap<String, CacheObject>,
+    /// The listings, `HASH.ls`.
+    pub listings: HashMap<String, CacheObject>,
+    /// The files of NARs, and the records of staged ones.
+    pub nars: BTreeMap<String, CacheObject>,
+    /// The logs of builds.
+    pub logs: Vec<String>,
+    /// The realisations.
+    pub realisations: Vec<String>,
+    /// The links to debug information.
+    pub debug_info: Vec<String>,
 }
 
 /// The objects of a binary cache.

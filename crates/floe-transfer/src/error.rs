@@ -322,6 +322,12 @@ pub enum Error {
         /// The source.
         source_name: String,
     },
+    /// A binary cache cannot be collected.
+    #[error("cannot collect the cache: {reason}")]
+    NotCollected {
+        /// The cause and its remedy.
+        reason: String,
+    },
     /// The closure is larger than the user allows.
     #[error(
         "cannot use the closure: it has more than {limit} {what}; if the source does not invent \
@@ -392,6 +398,7 @@ impl Error {
             Error::Cancelled => ErrorKind::Interrupted,
             Error::File { .. }
             | Error::NotFound { .. }
+            | Error::NotCollected { .. }
             | Error::WrongName { .. }
             | Error::NotAddable { .. }
             | Error::Unsupported { .. }

@@ -200,6 +200,13 @@ pub enum Event<'a> {
         /// The reason.
         error: &'a std::io::Error,
     },
+    /// A cache takes no lease. A collection may delete paths that the copy counts on.
+    LeaseRefused {
+        /// The reason.
+        error: &'a Error,
+    },
+    /// The copy waits for the end of a collection that deletes paths of a cache which it needs.
+    WaitingForCollection,
     /// Another store has a path, but its contents cannot be reused.
     NotReused {
         /// The path. The copy tries the next store, or fetches the path.

@@ -6,6 +6,7 @@
 //! names no implementation and opens no connection.
 
 mod backoff;
+mod boot_time;
 mod build_log;
 mod cache_inventory;
 mod cancel;
@@ -37,8 +38,11 @@ mod uri_parameters;
 pub mod url;
 
 pub use backoff::{OUTAGE_TIMEOUT, RetryPolicy, random_number};
+pub use boot_time::time_since_boot;
 pub use build_log::open_build_log;
-pub use cache_inventory::{CacheContents, CacheInventory, CacheObject, CachedPath};
+pub use cache_inventory::{
+    CacheContents, CacheInventory, CacheNames, CacheObject, CachedPath, UnusableNarInfo,
+};
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use closure_limit::{CLOSURE_MEMORY_MAX, ClosureBudget, ClosureLimit};
 pub use derived_path::{DerivedPath, OutputNames};

@@ -15,10 +15,11 @@ pub(super) fn list_narinfos(
     of: (&str, &Cancel),
 ) -> Result<Vec<String>, Error> {
     let objects = list_objects(list, Folder::Top, of)?.into_iter();
-    Ok(objects.map(|object| object.name).collect())
+    let names = objects.map(|object| object.name);
+    Ok(names.filter(|name| is_narinfo_name(name)).collect())
 }
 
-/// Returns the objects of a folder: of the top the narinfos, and of others all.
+/// Returns the objects of a folder: of the top those with a hash part, and of others all.
 ///
 /// Errors: those of the storage; [`CacheError::List`] for a list without an end;
 /// [`Error::Cancelled`].
@@ -33,18 +34,22 @@ pub(crate) fn list_objects(
     };
     let kind = match folder {
         Folder::Top => "narinfos",
-        Folder::Nars | Folder::Pins => "objects",
+        _ => "objects",
     };
-    let is_wanted = |object: &ListedObject| folder != Folder::Top || is_narinfo_name(&object.name);
-    let (mut objects, mut next) = (Vec::new(), None::<String>);
+    // A narinfo may have a listing.
+    let is_counted =
+        |object: &&ListedObject| folder != Folder::Top || is_narinfo_name(&object.name);
+    let is_wanted = |object: &ListedObject| folder != Folder::Top || has_hash_part(&object.name);
+    let (mut objects, mut next, mut count) = (Vec::new(), None::<String>, 0);
     for _ in 0..PAGES_MAX {
         // A server may reply so fast that nothing waits.
         if cancel.is_raised() {
             return Err(Error::Cancelled);
         }
         let page = list.list_page(folder, next.as_deref(), cancel)?;
+        count += page.objects.iter().filter(is_counted).count();
         objects.extend(page.objects.into_iter().filter(is_wanted));
-        if objects.len() > OBJECTS_MAX {
+        if count > OBJECTS_MAX {
             return Err(refuse(format!("it has more than {OBJECTS_MAX} {kind}")));
         }
         match page.next {
@@ -56,6 +61,12 @@ pub(crate) fn list_objects(
         }
     }
     Err(refuse(format!("its list has more than {PAGES_MAX} pages")))
+}
+
+/// Whether an object is a narinfo or a listing.
+fn has_hash_part(name: &str) -> bool {
+    let part = name.split_once('.').map(|(part, _)| part);
+    part.and_then(HashPart::parse).is_some()
 }
 
 fn is_narinfo_name(name: &str) -> bool {

@@ -1,23 +1,36 @@
 //! Small objects of a cache in a directory.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use floe_format::base16;
+use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_hash::sha256;
+use floe_store::open_regular_file;
 use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, Written};
 
-use super::storage::{FileStorage, create_temporary_in, read_bounded, rename, sync_directory};
+use super::storage::{FileStorage, sync_directory};
 use crate::error::{file_error, read_error};
-use crate::storage::{Folder, list_names};
+use crate::storage::{Durability, Folder, list_names};
 
 impl NamedObjects for FileStorage {
     fn get(&self, names: &[String], _: &Cancel) -> Vec<Result<Option<NamedObject>, Error>> {
-        let objects = names.iter().map(|name| self.get_named(name));
+        let objects = names
+            .iter()
+            .map(|name| self.get_named(name, NARINFO_LEN_MAX));
         objects.collect()
+    }
+
+    fn get_large(
+        &self,
+        name: &str,
+        len_max: usize,
+        _: &Cancel,
+    ) -> Result<Option<NamedObject>, Error> {
+        self.get_named(name, len_max)
     }
 
     fn put(&self, name: &str, contents: &[u8], expected: &Expected) -> Result<Written, Error> {
@@ -29,15 +42,13 @@ impl NamedObjects for FileStorage {
         if !self.has_expected(name, expected)? {
             return Ok(Written::Conflict);
         }
-        let (file, temporary) = create_temporary_in(directory)?;
-        let written = file.complete(|file| {
-            file.write_all(contents)?;
-            file.as_file().sync_all()
-        });
-        written.map_err(file_error("write", &path))?;
-        rename(temporary, &path)?;
+        self.put_now(name, contents, Durability::Synced)?;
         sync_directory(directory)?;
         Ok(Written::Yes)
+    }
+
+    fn put_volatile(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        self.put_now(name, contents, Durability::Unsynced)
     }
 
     fn delete(&self, name: &str, expected: &Expected) -> Result<Written, Error> {
@@ -49,19 +60,20 @@ impl NamedObjects for FileStorage {
         if !self.has_expected(name, expected)? {
             return Ok(Written::Conflict);
         }
-        crate::storage::WriteStorage::delete(self, name)?;
+        self.delete_now(name)?;
         sync_directory(directory)?;
         Ok(Written::Yes)
     }
 
+    fn can_list(&self) -> bool {
+        true
+    }
+
     fn list(&self, folder: &str, cancel: &Cancel) -> Result<Option<Vec<String>>, Error> {
-        if Folder::Pins.prefix() != folder {
+        let Some(folder) = Folder::of_small_objects(folder) else {
             return Ok(None);
-        }
-        if !self.directory.join(folder).exists() {
-            return Ok(Some(Vec::new()));
-        }
-        list_names(self, Folder::Pins, cancel).map(Some)
+        };
+        list_names(self, folder, cancel).map(Some)
     }
 }
 
@@ -92,7 +104,9 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 
 impl FileStorage {
     fn has_expected(&self, name: &str, expected: &Expected) -> Result<bool, Error> {
-        let found = self.get_named(name)?.and_then(|found| found.version);
+        let found = self
+            .get_named(name, NARINFO_LEN_MAX)?
+            .and_then(|found| found.version);
         Ok(match expected {
             Expected::Any => true,
             Expected::Absent => found.is_none(),
@@ -100,12 +114,22 @@ impl FileStorage {
         })
     }
 
-    fn get_named(&self, name: &str) -> Result<Option<NamedObject>, Error> {
+    /// Gets an object, with one byte more than it may have, so that the parser sees the excess.
+    fn get_named(&self, name: &str, len_max: usize) -> Result<Option<NamedObject>, Error> {
         let path: &Path = &self.directory.join(name);
-        match read_bounded(path) {
-            Ok(contents) => Ok(Some(NamedObject {
+        let read = || -> io::Result<(Vec<u8>, Option<SystemTime>)> {
+            let mut contents = Vec::new();
+            let file = open_regular_file(path)?;
+            let modified = file.metadata()?.modified().ok();
+            file.take(len_max as u64 + 1).read_to_end(&mut contents)?;
+            Ok((contents, modified))
+        };
+        match read() {
+            Ok((contents, modified)) => Ok(Some(NamedObject {
                 version: Some(base16::encode(&sha256(&contents))),
                 contents,
+                modified,
+                replied_at: Some(SystemTime::now()),
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(read_error("read", path)(error)),

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_store::{UnfinishedFile, WrittenFile, list_directory, open_regular_file};
-use floe_transfer::{Body, CachePolicy, Cancel, Error, NarRequest, RetryPolicy};
+use floe_transfer::{Body, CachePolicy, Cancel, Error, NamedObjects, NarRequest, RetryPolicy};
 use rustix::io::Errno;
 use tempfile::TempPath;
 
@@ -91,6 +91,37 @@ impl FileStorage {
         }
         Ok(path)
     }
+
+    /// Writes an object whole or not at all.
+    pub(super) fn put_now(
+        &self,
+        name: &str,
+        contents: &[u8],
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let path = self.directory.join(name);
+        let (file, temporary) = create_temporary_in(&self.directory)?;
+        let written = file.complete(|file| {
+            file.write_all(contents)?;
+            match durability {
+                Durability::Synced => file.as_file().sync_all(),
+                Durability::Unsynced => Ok(()),
+            }
+        });
+        written.map_err(file_error("write", &path))?;
+        rename(temporary, &path)
+    }
+
+    /// Deletes an object. An absent object is not an error.
+    pub(super) fn delete_now(&self, name: &str) -> Result<(), Error> {
+        let path = self.directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(file_error("delete", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl ReadStorage for FileStorage {
@@ -165,7 +196,13 @@ impl ListStorage for FileStorage {
             let names = entries.map(|entry| Ok(entry?.file_name().to_str().map(object)));
             names.filter_map(Result::transpose).collect()
         };
-        let objects = read().map_err(read_error("list the cache", &directory))?;
+        let objects = match read() {
+            // The first object of another folder makes its directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && folder != Folder::Top => {
+                Vec::new()
+            }
+            objects => objects.map_err(read_error("list the cache", &directory))?,
+        };
         Ok(ListPage {
             objects,
             next: None,
@@ -208,20 +245,7 @@ impl WriteStorage for FileStorage {
     }
 
     fn put(&self, name: &str, contents: Vec<u8>, durability: Durability, reply: WriteCallback) {
-        let write = || {
-            let path = self.directory.join(name);
-            let (file, temporary) = create_temporary_in(&self.directory)?;
-            let written = file.complete(|file| {
-                file.write_all(&contents)?;
-                match durability {
-                    Durability::Synced => file.as_file().sync_all(),
-                    Durability::Unsynced => Ok(()),
-                }
-            });
-            written.map_err(file_error("write", &path))?;
-            rename(temporary, &path)
-        };
-        reply(write());
+        reply(self.put_now(name, &contents, durability));
     }
 
     fn begin_object(&self, _: &ObjectPlan) -> Result<Box<dyn NewObject>, Error> {
@@ -238,14 +262,12 @@ impl WriteStorage for FileStorage {
         sync_directory(&self.directory)
     }
 
-    fn delete(&self, name: &str) -> Result<(), Error> {
-        let path = self.directory.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file_error("delete", &path)(error))
-            }
-            _ => Ok(()),
-        }
+    fn delete(&self, name: &str, reply: WriteCallback) {
+        reply(self.delete_now(name));
+    }
+
+    fn as_objects(&self) -> &dyn NamedObjects {
+        self
     }
 
     fn nar_directory(&self) -> Option<&Path> {

@@ -1,11 +1,15 @@
 //! Small objects of a cache behind HTTP or in a bucket.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use floe_format::pin::{PIN_LEN_MAX, is_pin_name};
 use floe_transfer::url::redact;
 use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, Written};
-use reqwest::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use reqwest::header::{
+    CACHE_CONTROL, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
+    LAST_MODIFIED,
+};
 use reqwest::{Method, StatusCode};
 
 use super::put::{object_headers, put_message};
@@ -50,6 +54,26 @@ impl NamedObjects for HttpStorage {
             .collect()
     }
 
+    fn get_large(
+        &self,
+        name: &str,
+        len_max: usize,
+        cancel: &Cancel,
+    ) -> Result<Option<NamedObject>, Error> {
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        let mut replies = Replies::new(cancel);
+        let reply = ReplyGuard::new(replies.callback(|found| found));
+        self.shared
+            .spawn(async move { reply.send(shared.get_named(&name, len_max).await) });
+        replies.only()?
+    }
+
+    fn put_volatile(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        let (shared, name, contents) = (self.shared.clone(), name.to_owned(), contents.to_vec());
+        let put = async move { shared.put_named(&name, contents, &Expected::Any).await };
+        self.wait(put).map(|_| ())
+    }
+
     fn put(&self, name: &str, contents: &[u8], expected: &Expected) -> Result<Written, Error> {
         self.create()?;
         let (shared, name) = (self.shared.clone(), name.to_owned());
@@ -62,12 +86,19 @@ impl NamedObjects for HttpStorage {
         self.wait(async move { shared.delete_named(&name, &expected).await })
     }
 
+    fn can_list(&self) -> bool {
+        self.as_list().is_some()
+    }
+
     fn list(&self, folder: &str, cancel: &Cancel) -> Result<Option<Vec<String>>, Error> {
-        if Folder::Pins.prefix() != folder {
+        let Some(known) = Folder::of_small_objects(folder) else {
             return Ok(None);
-        }
+        };
         if let Some(list) = self.as_list() {
-            return list_names(list, Folder::Pins, cancel).map(Some);
+            return list_names(list, known, cancel).map(Some);
+        }
+        if known != Folder::Pins {
+            return Ok(None);
         }
         // floe serve replies with a name in each line.
         let (shared, folder) = (self.shared.clone(), folder.to_owned());
@@ -128,6 +159,8 @@ impl HttpCacheShared {
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
             status if status.is_success() => Ok(Some(NamedObject {
                 version: etag(&reply.headers),
+                modified: time(&reply.headers, LAST_MODIFIED),
+                replied_at: time(&reply.headers, DATE),
                 contents: reply.body,
             })),
             status => Err(status_error(&redact(&url), status, &reply.headers)),
@@ -201,6 +234,11 @@ fn add_condition(headers: &mut HeaderMap, expected: &Expected) {
 
 /// The longest list of pins in bytes that a server sends.
 const LIST_LEN_MAX: usize = 4 * 1024 * 1024;
+
+/// Returns the time in a header.
+fn time(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
 
 /// Returns the strong `ETag` of a reply. A weak one is no condition of a write.
 fn etag(headers: &HeaderMap) -> Option<String> {

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use floe_transfer::{Cancel, Error};
+use floe_transfer::{Error, NamedObjects};
 
 use super::reply_guard::ReplyGuard;
 use super::storage::HttpStorage;
 use super::upload::UploadedObject;
-use crate::storage::{
-    Durability, LenCallback, NewObject, ObjectPlan, Replies, WriteCallback, WriteStorage,
-};
+use crate::storage::{Durability, LenCallback, NewObject, ObjectPlan, WriteCallback, WriteStorage};
 
 impl WriteStorage for HttpStorage {
     fn query_len(&self, name: &str, reply: LenCallback) {
@@ -40,13 +38,15 @@ impl WriteStorage for HttpStorage {
         Ok(())
     }
 
-    fn delete(&self, name: &str) -> Result<(), Error> {
+    fn delete(&self, name: &str, reply: WriteCallback) {
         let (shared, name) = (self.shared.clone(), name.to_owned());
-        let mut replies = Replies::new(&Cancel::default());
-        let reply = ReplyGuard::new(replies.callback(|deleted| deleted));
+        let reply = ReplyGuard::new(reply);
         self.shared
             .spawn(async move { reply.send(shared.delete(&name).await) });
-        replies.only()?
+    }
+
+    fn as_objects(&self) -> &dyn NamedObjects {
+        self
     }
 
     fn nar_directory(&self) -> Option<&Path> {

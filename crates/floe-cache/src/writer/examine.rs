@@ -48,6 +48,7 @@ impl BinaryCacheWriter {
         nars: &Listed,
         cancel: &Cancel,
     ) -> Result<Vec<Presence>, Error> {
+        self.need(paths)?;
         let mut found: Vec<Presence> = paths.iter().map(|_| Presence::Missing).collect();
         let mut replies = Replies::new(cancel);
         let mut unsent = paths.iter().enumerate();
@@ -121,6 +122,7 @@ impl BinaryCacheWriter {
         let Some(list) = list else {
             return self.examine(paths, &self.cancel);
         };
+        self.need(paths)?;
         let pages = paths.len() / PATHS_PER_PAGE;
         let read = |folder| Listed::read(list, (folder, pages), &self.cancel);
         let (narinfos, nars) = thread::scope(|scope| {
@@ -200,6 +202,12 @@ impl BinaryCacheWriter {
             }
         }
         Ok(())
+    }
+
+    /// Keeps paths from a collection until the end of this writer.
+    pub(super) fn need(&self, paths: &[StorePath]) -> Result<(), Error> {
+        let names: Vec<String> = paths.iter().map(narinfo_name).collect();
+        self.lease.need(names.iter().map(String::as_str))
     }
 
     /// Parses the narinfo of a path. The error says why it cannot be used.

@@ -1,19 +1,16 @@
 //! Lists what a cache has, and deletes objects of it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::SystemTime;
 
-use floe_format::NarInfo;
+use floe_format::{HashPart, NarInfo};
 use floe_transfer::{
-    CacheContents, CacheInventory, CacheObject, CachePolicy, CachedPath, Cancel, Error,
+    CacheContents, CacheInventory, CacheNames, CacheObject, CachePolicy, CachedPath, Cancel, Error,
+    NamedObjects, UnusableNarInfo,
 };
-use parking_lot::Mutex;
 
 use super::BinaryCacheWriter;
 use crate::binary_cache::{NARINFO_SUFFIX, list_objects};
-use crate::storage::{Folder, GetResult, REQUESTS_MAX, Replies};
+use crate::storage::{Folder, GetResult, ListStorage, ListedObject, REQUESTS_MAX, Replies};
 
 impl CacheInventory for BinaryCacheWriter {
     fn exists(&self) -> bool {
@@ -21,93 +18,111 @@ impl CacheInventory for BinaryCacheWriter {
     }
 
     fn list(&self, cancel: &Cancel) -> Result<CacheContents, Error> {
-        let source_name = self.storage.name();
-        let list = self.storage.as_list();
-        let list = list.ok_or_else(|| Error::Unlistable {
-            source_name: source_name.clone(),
-        })?;
-        let mut top = list_objects(list, Folder::Top, (&source_name, cancel))?;
-        list.examine(&mut top)?;
-        let times: HashMap<String, Option<SystemTime>> = top
-            .into_iter()
-            .map(|object| (object.name, object.modified))
-            .collect();
+        let top = self.list_folder(Folder::Top, cancel)?;
+        let times = top.into_iter().filter(|it| is_narinfo(&it.name));
+        let times: HashMap<_, _> = times.map(|object| (object.name, object.modified)).collect();
         let mut contents = CacheContents::default();
-        let mut replies = Replies::new(cancel);
-        let mut unsent = times.iter();
-        loop {
-            while replies.pending() < REQUESTS_MAX
-                && let Some((name, modified)) = unsent.next()
-            {
-                let (key, modified) = (name.clone(), *modified);
-                let reply = replies.callback(move |found: GetResult| (key, modified, found));
-                self.storage.get(name, CachePolicy::Bypass, reply);
-            }
-            let Some((name, modified, found)) = replies.next()? else {
-                break;
-            };
-            let text = match found {
-                Ok(found) => found.into_contents(),
-                // A directory, or a file of another user. The other narinfos can be read.
-                Err(error @ Error::UnreadableFile { .. }) => {
-                    contents.unusable.insert(name, error.to_string());
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let Some(text) = text else {
-                // Another process has deleted it since, or it is a link to nothing.
-                continue;
-            };
-            match self.parse_listed(&name, &text) {
+        self.read_narinfos(
+            &mut times.keys().cloned(),
+            cancel,
+            &mut |name, found| match found {
                 Ok(narinfo) => {
+                    let modified = times.get(&name).copied().flatten();
                     let found = CachedPath { narinfo, modified };
                     let path = found.narinfo.info.path.clone();
                     contents.narinfos.insert(path, found);
                 }
-                Err(reason) => _ = contents.unusable.insert(name, reason),
-            }
-        }
-        let mut nars = list_objects(list, Folder::Nars, (&source_name, cancel))?;
-        list.examine(&mut nars)?;
-        contents.nars = nars
-            .into_iter()
-            .map(|object| {
-                let found = CacheObject {
-                    len: object.len,
-                    modified: object.modified,
-                };
-                (object.name, found)
-            })
-            .collect();
+                Err(unusable) => _ = contents.unusable.insert(name, unusable.reason),
+            },
+        )?;
+        let nars = self.list_folder(Folder::Nars, cancel)?.into_iter();
+        contents.nars = nars.map(fact).collect();
         Ok(contents)
     }
 
+    fn names(&self, cancel: &Cancel) -> Result<CacheNames, Error> {
+        let mut names = CacheNames::default();
+        for object in self.list_folder(Folder::Top, cancel)? {
+            if is_narinfo(&object.name) {
+                names.narinfos.extend([fact(object)]);
+            } else if is_listing(&object.name) {
+                names.listings.extend([fact(object)]);
+            }
+        }
+        let nars = self.list_folder(Folder::Nars, cancel)?.into_iter();
+        names.nars = nars.map(fact).collect();
+        names.logs = self.list_names(Folder::Logs, cancel)?;
+        names.realisations = self.list_names(Folder::Realisations, cancel)?;
+        names.debug_info = self.list_names(Folder::DebugInfo, cancel)?;
+        Ok(names)
+    }
+
+    fn read_narinfos(
+        &self,
+        names: &mut dyn Iterator<Item = String>,
+        cancel: &Cancel,
+        receive: &mut dyn FnMut(String, Result<NarInfo, UnusableNarInfo>),
+    ) -> Result<(), Error> {
+        self.read(names, cancel, &mut |name, text| {
+            let found = text.and_then(|text| {
+                self.parse_listed(&name, &text)
+                    .map_err(|reason| UnusableNarInfo {
+                        reason,
+                        url: url_of(&text),
+                    })
+            });
+            receive(name, found);
+        })
+    }
+
+    fn read_objects(
+        &self,
+        names: &mut dyn Iterator<Item = String>,
+        cancel: &Cancel,
+        receive: &mut dyn FnMut(String, Vec<u8>),
+    ) -> Result<(), Error> {
+        self.read(names, cancel, &mut |name, contents| {
+            if let Ok(contents) = contents {
+                receive(name, contents);
+            }
+        })
+    }
+
+    fn keep(&self, hash_parts: &[HashPart]) -> Result<(), Error> {
+        self.lease.need(hash_parts.iter().map(HashPart::as_str))
+    }
+
+    fn objects(&self) -> &dyn NamedObjects {
+        self.storage.as_objects()
+    }
+
+    fn lease_lifetime(&self) -> u32 {
+        self.options.lease_lifetime
+    }
+
     fn delete(&self, names: &[String], cancel: &Cancel) -> Result<(), Error> {
-        let next = AtomicUsize::new(0);
-        let failure = Mutex::new(None);
-        let work = || {
-            while failure.lock().is_none()
-                && let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed))
+        let mut replies = Replies::new(&Cancel::default());
+        let mut failure = None;
+        let mut unsent = names.iter();
+        loop {
+            while failure.is_none()
+                && replies.pending() < REQUESTS_MAX
+                && let Some(name) = unsent.next()
             {
-                let deleted = if cancel.is_raised() {
-                    Err(Error::Cancelled)
-                } else {
-                    self.storage.delete(name)
-                };
-                if let Err(error) = deleted {
-                    failure.lock().get_or_insert(error);
+                if cancel.is_raised() {
+                    failure = Some(Error::Cancelled);
+                    break;
                 }
+                self.storage.delete(name, replies.callback(|done| done));
             }
-        };
-        thread::scope(|scope| {
-            for _ in 1..DELETIONS_MAX.min(names.len()) {
-                // Without a thread, the others delete more.
-                let _ = thread::Builder::new().spawn_scoped(scope, work);
+            // The deletions in flight end before the function does.
+            match replies.next()? {
+                None => break,
+                Some(Ok(())) => {}
+                Some(Err(error)) => _ = failure.get_or_insert(error),
             }
-            work();
-        });
-        match failure.into_inner() {
+        }
+        match failure {
             Some(error) => Err(error),
             None => self.storage.sync(),
         }
@@ -115,6 +130,64 @@ impl CacheInventory for BinaryCacheWriter {
 }
 
 impl BinaryCacheWriter {
+    /// Lists a folder with the facts of its objects.
+    fn list_folder(&self, folder: Folder, cancel: &Cancel) -> Result<Vec<ListedObject>, Error> {
+        let (list, name) = self.list_storage()?;
+        let mut objects = list_objects(list, folder, (&name, cancel))?;
+        list.examine(&mut objects)?;
+        Ok(objects)
+    }
+
+    fn list_names(&self, folder: Folder, cancel: &Cancel) -> Result<Vec<String>, Error> {
+        let (list, name) = self.list_storage()?;
+        let objects = list_objects(list, folder, (&name, cancel))?.into_iter();
+        Ok(objects.map(|object| object.name).collect())
+    }
+
+    fn list_storage(&self) -> Result<(&dyn ListStorage, String), Error> {
+        let source_name = self.storage.name();
+        match self.storage.as_list() {
+            Some(list) => Ok((list, source_name)),
+            None => Err(Error::Unlistable { source_name }),
+        }
+    }
+
+    /// Reads small objects. An error is that of a file that cannot be read.
+    fn read(
+        &self,
+        names: &mut dyn Iterator<Item = String>,
+        cancel: &Cancel,
+        receive: &mut dyn FnMut(String, Result<Vec<u8>, UnusableNarInfo>),
+    ) -> Result<(), Error> {
+        let mut replies = Replies::new(cancel);
+        loop {
+            while replies.pending() < REQUESTS_MAX
+                && let Some(name) = names.next()
+            {
+                let key = name.clone();
+                let reply = replies.callback(move |found: GetResult| (key, found));
+                self.storage.get(&name, CachePolicy::Bypass, reply);
+            }
+            let Some((name, found)) = replies.next()? else {
+                return Ok(());
+            };
+            match found {
+                // `None`: another process has deleted it since, or it is a link to nothing.
+                Ok(found) => {
+                    if let Some(contents) = found.into_contents() {
+                        receive(name, Ok(contents));
+                    }
+                }
+                // A directory, or a file of another user. The other objects can be read.
+                Err(error @ Error::UnreadableFile { .. }) => {
+                    let reason = error.to_string();
+                    receive(name, Err(UnusableNarInfo { reason, url: None }));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Parses a listed narinfo. Its path must have the hash part of its name.
     fn parse_listed(&self, name: &str, text: &[u8]) -> Result<NarInfo, String> {
         let narinfo = NarInfo::parse(text, &self.store_dir).map_err(|error| error.to_string())?;
@@ -126,5 +199,30 @@ impl BinaryCacheWriter {
     }
 }
 
-/// How many objects are deleted at once. Each waits for the reply of the server.
-const DELETIONS_MAX: usize = 16;
+fn fact(object: ListedObject) -> (String, CacheObject) {
+    let facts = CacheObject {
+        len: object.len,
+        modified: object.modified,
+    };
+    (object.name, facts)
+}
+
+/// Returns the URL of a narinfo that does not parse.
+fn url_of(text: &[u8]) -> Option<String> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let url = lines.find_map(|line| line.strip_prefix(b"URL: "))?;
+    Some(str::from_utf8(url).ok()?.trim().to_owned())
+}
+
+fn is_narinfo(name: &str) -> bool {
+    has_hash_part(name, NARINFO_SUFFIX)
+}
+
+fn is_listing(name: &str) -> bool {
+    has_hash_part(name, ".ls")
+}
+
+fn has_hash_part(name: &str, suffix: &str) -> bool {
+    let part = name.strip_suffix(suffix);
+    part.and_then(HashPart::parse).is_some()
+}

@@ -47,11 +47,13 @@ impl StagedNar {
     }
 }
 
-/// Writes a NAR into a file of the cache.
+/// Writes a NAR into a file of the cache. `keep` keeps an object with the name of the file from a
+/// collection.
 pub(super) fn write_nar_file(
     storage: &dyn WriteStorage,
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
+    keep: &dyn Fn(&str) -> Result<(), Error>,
 ) -> Result<StagedNar, Error> {
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
@@ -74,6 +76,7 @@ pub(super) fn write_nar_file(
     let object = object.map_err(|error| write_error(&place)(error.into_error()))?;
     let file_hash = Hash::sha256(output.hasher.finish());
     let url = nar_url(&file_hash, options.compression);
+    keep(&url)?;
     let mut written = Replies::new(&Cancel::default());
     let named = object.finish(&url, written.callback(|done| done));
     if named != url {

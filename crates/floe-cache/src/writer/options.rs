@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use floe_format::Compression;
+use floe_format::lease::LIFETIME_MAX;
 use floe_transfer::store_uri::{absolute, parse_number};
 use floe_transfer::{StoreUri, UriContext};
 
@@ -32,6 +33,8 @@ pub struct CacheWriteOptions {
     pub priority: Option<i32>,
     /// Whether the target reads the narinfo of each path that it has, and does not trust a list.
     pub check: bool,
+    /// For how many seconds the lease of the target counts after each renewal (`lease-lifetime`).
+    pub lease_lifetime: u32,
 }
 
 impl CacheWriteOptions {
@@ -52,6 +55,7 @@ impl CacheWriteOptions {
             }
             Ok(())
         })?;
+        parameter.parsed("lease-lifetime", &mut self.lease_lifetime, parse_lifetime)?;
         parameter.bool("parallel-compression", &mut self.parallel_compression)?;
         parameter.bool("index-debug-info", &mut self.index_debug_info)?;
         parameter.bool("write-nar-listing", &mut self.write_listings)
@@ -92,6 +96,21 @@ impl CacheWriteOptions {
 const SECRET_KEY: &str = "secret-key";
 const SECRET_KEYS: &str = "secret-keys";
 
+/// Parses the lifetime of a lease in seconds.
+fn parse_lifetime(name: &str, value: &str) -> Result<u32, String> {
+    let seconds = value.parse().ok();
+    let seconds = seconds.filter(|seconds| (LIFETIME_MIN..=LIFETIME_MAX).contains(seconds));
+    seconds.ok_or_else(|| {
+        format!("{name} is not a number of seconds from {LIFETIME_MIN} to {LIFETIME_MAX}")
+    })
+}
+
+/// The shortest lifetime of a lease in seconds. A writer renews its lease 15 times in it.
+const LIFETIME_MIN: u32 = 3;
+
+/// The lifetime of a lease that no URI sets, in seconds.
+const LIFETIME: u32 = 15 * 60;
+
 /// Parses the name of a compression that floe writes.
 fn parse_compression(_: &str, value: &str) -> Result<Compression, String> {
     let compression = Compression::parse(value).map_err(|error| error.to_string())?;
@@ -115,6 +134,7 @@ impl Default for CacheWriteOptions {
             want_mass_query: true,
             priority: None,
             check: false,
+            lease_lifetime: LIFETIME,
         }
     }
 }

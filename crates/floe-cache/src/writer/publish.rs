@@ -9,7 +9,7 @@ use floe_transfer::{Cancel, CommitOutcome, Error};
 use super::examine::Presence;
 use super::nar_file::StagedNar;
 use super::{BinaryCacheWriter, debug_info, narinfo_name, record_name};
-use crate::storage::{Durability, Replies};
+use crate::storage::{Durability, Replies, delete_and_wait};
 
 /// A cancellation does not end the wait for a write: staged paths still become valid. The storage
 /// itself ends a write that takes too long then.
@@ -69,7 +69,7 @@ impl BinaryCacheWriter {
                 Ok(()) => {}
             }
             if self.has_records() {
-                self.storage.delete(&record_name(&path))?;
+                delete_and_wait(&*self.storage, &record_name(&path))?;
             }
             self.whole.lock().insert(path.clone(), info.references);
             waiting.release(&path);

@@ -33,6 +33,8 @@ impl BinaryCacheWriter {
     ) -> Result<SigningOutcome, Error> {
         let mut by_name: BTreeMap<String, &StorePath> =
             paths.map(|path| (narinfo_name(path), path)).collect();
+        // A deleted narinfo must not come back.
+        self.lease.need(by_name.keys().map(String::as_str))?;
         let (mut outcome, mut texts) = (SigningOutcome::default(), Vec::new());
         let names: Vec<String> = by_name.keys().cloned().collect();
         let _lock = self.lock_signatures()?;

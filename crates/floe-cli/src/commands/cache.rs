@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod delete;
+mod gc;
 mod info;
 mod list;
 pub(crate) mod page;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: &CacheCommand) -> anyhow::Result<()> {
         CacheCommand::Init(args) => init(args),
         CacheCommand::Info(args) => info::run(args),
         CacheCommand::List(args) => list::run(args),
+        CacheCommand::Gc(args) => gc::run(args),
         CacheCommand::Verify(args) => verify::run(args),
         CacheCommand::Delete(args) => delete::run(args),
     }

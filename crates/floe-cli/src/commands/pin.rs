@@ -12,9 +12,12 @@ use floe_cache::Network;
 use floe_config::{StoreAccess, StoreChoice, read_secret_keys};
 use floe_copy::{SourceOrder, Sources};
 use floe_format::pin::is_pin_name;
-use floe_format::{SecretKey, StoreDir, StorePath, base16};
+use floe_format::{HashPart, SecretKey, StoreDir, StorePath, base16};
 use floe_names::{NewPin, PinError, PinsUri};
-use floe_transfer::{Cancel, Error, Events, NamedObjects, PathSpec, Session, StoreConfig};
+use floe_store::WriteOptions;
+use floe_transfer::{
+    Cancel, Error, Events, NamedObjects, OpenTarget, PathSpec, Session, StoreConfig, TargetContext,
+};
 use serde_json::json;
 
 use super::random;
@@ -33,7 +36,8 @@ pub(crate) fn run(args: &PinArgs) -> anyhow::Result<()> {
     set_keys(&mut settings, &args.secret_key_file)?;
     let cache = PinnedCache::open(&settings, args.to.as_deref())?;
     let keys = cache.secret_keys()?;
-    let (store_dir, path) = cache.find_path(&settings, args)?;
+    // The lease keeps the path from a collection until the pin is there.
+    let (store_dir, path, _lease) = cache.find_path(&settings, args)?;
     let address = PinsUri::of_cache(&cache.config.address()).map(|uri| uri.shown());
     let mut seen = seen_pins(&settings);
     let known_cache_id = address.as_deref().and_then(|it| seen.cache_id(it));
@@ -50,7 +54,14 @@ pub(crate) fn run(args: &PinArgs) -> anyhow::Result<()> {
     let trusted = settings.config.trusted_keys(Default::default());
     let cancel = &cache.session.cancel;
     let pinned = floe_names::pin(&*cache.objects, &new, (&keys, &trusted), cancel);
-    let pin = pinned.map_err(|error| cache.failed("pin", &args.name, error))?;
+    let pinned = pinned.map_err(|error| cache.failed("pin", &args.name, error))?;
+    let pin = pinned.pin;
+    if let Some(error) = pinned.generation_error {
+        warn(format_args!(
+            "cannot record the generation of the pin, so that floe cache gc --keep-generations \
+             will not find it once the pin has moved: {error}"
+        ));
+    }
     if let Some(address) = address {
         seen.record(&address, &pin, args.allow_downgrade);
         if let Err(error) = seen.save() {
@@ -151,7 +162,7 @@ impl PinnedCache {
         &self,
         settings: &Settings,
         args: &PinArgs,
-    ) -> anyhow::Result<(StoreDir, StorePath)> {
+    ) -> anyhow::Result<(StoreDir, StorePath, Option<OpenTarget>)> {
         let arguments = std::slice::from_ref(&args.path);
         let text = settings.follow_links(arguments, &[])?.remove(0);
         let default_dir = settings.context.store_dir.clone().unwrap_or_default();
@@ -161,20 +172,42 @@ impl PinnedCache {
                     "cannot pin {text}: --no-check-path needs a whole store path"
                 )));
             };
-            return Ok((default_dir, path));
+            let lease = self.keep(path.hash_part())?;
+            return Ok((default_dir, path, lease));
         }
         let stores = [self.config.clone()];
         let sources = Sources::open(&stores, SourceOrder::AsListed, &self.session)?;
         let source = sources.list.first().ok_or(Error::NoSources)?;
         let dir = source.store_dir().clone();
         let spec = PathSpec::parse(&text, &dir)?;
+        let lease = self.keep(spec.hash_part())?;
         match source.query_path_info(&spec, &self.session.cancel)? {
-            Some(narinfo) => Ok((dir, narinfo.info.path)),
+            Some(narinfo) => Ok((dir, narinfo.info.path, lease)),
             None => bail!(
                 "cannot pin {text}: {} does not have it; push it first, or use --no-check-path",
                 self.config
             ),
         }
+    }
+
+    /// Keeps a path from a collection until the value that is returned ends. `None` for a cache
+    /// that cannot be collected.
+    fn keep(&self, part: HashPart) -> anyhow::Result<Option<OpenTarget>> {
+        if !self.objects.can_list() {
+            return Ok(None);
+        }
+        let opened = self.config.open_target(&TargetContext {
+            session: &self.session,
+            store_dir: None,
+            write: &WriteOptions::default(),
+            dry_run: false,
+            substitutes: false,
+            build_logs: None,
+        })?;
+        if let Some(cache) = opened.target.as_inventory() {
+            cache.keep(&[part])?;
+        }
+        Ok(Some(opened))
     }
 
     fn failed(&self, verb: &str, name: &str, error: PinError) -> anyhow::Error {

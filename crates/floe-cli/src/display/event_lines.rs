@@ -67,6 +67,12 @@ pub(super) fn event_warning(event: &Event<'_>) -> Option<String> {
             "not signing {path}: its {what} in the cache is another one than here; delete its \
              narinfo there and push it again"
         ),
+        Event::LeaseRefused { error } => format!(
+            "pushing without a lease, so that floe cache gc must not run at the same time: {error}"
+        ),
+        Event::WaitingForCollection => {
+            "waiting for floe cache gc, which deletes paths of the cache that are needed".into()
+        }
         Event::NotReused { path, place, error } => {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")

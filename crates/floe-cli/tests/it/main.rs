@@ -6,6 +6,7 @@ mod adding;
 mod address_families;
 mod bench_copy;
 mod cache;
+mod cache_gc;
 mod closure_queries;
 mod closure_shapes;
 mod collect;

@@ -51,6 +51,11 @@ fn cache_infos() {
 }
 
 #[test]
+fn leases() {
+    check_files("lease", fuzz::check_lease);
+}
+
+#[test]
 fn nix_confs() {
     check_files("nix_conf", fuzz::check_nix_conf);
 }

@@ -8,7 +8,7 @@ use floe_format::pin::{Pin, is_cache_id};
 use floe_format::{SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_transfer::{Cancel, Error, Expected, NamedObject, NamedObjects, RetryPolicy, Written};
 
-use super::{PINS_INFO, pin_object};
+use super::{PINS_INFO, generation_object, pin_object};
 use crate::cache_file::now;
 
 /// A pin that is to be written.
@@ -72,6 +72,34 @@ pub enum PinError {
 ///
 /// Errors: [`PinError`].
 pub fn pin(
+    objects: &dyn NamedObjects,
+    new: &NewPin<'_>,
+    keys: (&[SecretKey], &TrustedKeys),
+    cancel: &Cancel,
+) -> Result<Pinned, PinError> {
+    let pin = write_pin(objects, new, keys, cancel)?;
+    // A cache that cannot be collected needs no record of its generations.
+    let generation_error = objects.can_list().then(|| {
+        let name = generation_object(&pin.name, pin.serial);
+        let written = objects.put(&name, pin.to_string().as_bytes(), &Expected::Any);
+        written.err()
+    });
+    Ok(Pinned {
+        pin,
+        generation_error: generation_error.flatten(),
+    })
+}
+
+/// A pin that was written.
+#[derive(Debug)]
+pub struct Pinned {
+    /// The pin.
+    pub pin: Pin,
+    /// Why its generation could not be recorded, by which a collection finds it later.
+    pub generation_error: Option<Error>,
+}
+
+fn write_pin(
     objects: &dyn NamedObjects,
     new: &NewPin<'_>,
     (keys, trusted): (&[SecretKey], &TrustedKeys),

@@ -45,7 +45,7 @@ pub fn check_reader(storage: &dyn ReadStorage, contents: &Contents) {
 /// Runs all tests of writing to a storage that is empty.
 pub fn check_writer(storage: &dyn WriteStorage) {
     assert_eq!(len(storage, "a.narinfo"), None);
-    storage.delete("a.narinfo").unwrap();
+    delete(storage, "a.narinfo");
     storage.create().unwrap();
     storage.create().unwrap();
     for durability in [Durability::Synced, Durability::Unsynced] {
@@ -61,7 +61,7 @@ pub fn check_writer(storage: &dyn WriteStorage) {
     concurrent_writers_leave_one_whole_object(storage);
     storage.sync().unwrap();
     for _ in 0..2 {
-        storage.delete("a.narinfo").unwrap();
+        delete(storage, "a.narinfo");
         assert_eq!(get(storage, "a.narinfo").unwrap(), None);
     }
     assert_eq!(len(storage, "a.narinfo"), None);
@@ -141,6 +141,12 @@ fn put(storage: &dyn WriteStorage, name: &str, contents: &[u8], durability: Dura
     let (sender, replies) = channel();
     let reply = Box::new(move |done| sender.send(done).unwrap());
     storage.put(name, contents.to_owned(), durability, reply);
+    replies.recv_timeout(TIMEOUT).unwrap().unwrap();
+}
+
+fn delete(storage: &dyn WriteStorage, name: &str) {
+    let (sender, replies) = channel();
+    storage.delete(name, Box::new(move |done| sender.send(done).unwrap()));
     replies.recv_timeout(TIMEOUT).unwrap().unwrap();
 }
 

@@ -1,9 +1,13 @@
 //! The arguments of `floe cache`.
 
 use std::num::NonZeroUsize;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Span, SpanRelativeTo, Unit};
 
 use crate::args::{LogArgs, OptionArgs, OutputArgs, TrustArgs, parse_count};
 use crate::completions;
@@ -17,6 +21,8 @@ pub(crate) enum CacheCommand {
     Info(CacheInfoArgs),
     /// List the paths of a cache with their sizes and ages
     List(CacheListArgs),
+    /// Delete the paths of a cache that no pin needs
+    Gc(CacheGcArgs),
     /// Find damage in a cache: missing objects, wrong sizes, unused files
     Verify(CacheVerifyArgs),
     /// Delete paths from a cache
@@ -65,6 +71,25 @@ pub(crate) struct CacheListArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CacheGcArgs {
+    /// Keep also the paths that were written within this time, such as 30d, or since a date, such
+    /// as 2026-01-31
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    pub(super) keep_since: Option<Duration>,
+    /// Keep the paths of this many generations of each pin [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(super) keep_generations: Option<NonZeroUsize>,
+    /// Wait this long before the deletion, so that pushes that run notice it; what is younger stays
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_time)]
+    pub(super) grace: Duration,
+    /// Show what would be deleted, and delete nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CacheVerifyArgs {
     /// Read also the contents of all paths
     #[arg(long)]
@@ -96,6 +121,31 @@ pub(crate) struct CacheDeleteArgs {
     #[command(flatten)]
     pub(super) of: CacheArgs,
 }
+
+/// Parses a time such as `30d`, or a date, as the time since then.
+fn parse_since(text: &str) -> Result<Duration, String> {
+    let Ok(date) = text.parse::<Date>() else {
+        return parse_time(text);
+    };
+    let then = date.to_zoned(TimeZone::system()).ok();
+    let age = then.and_then(|then| SystemTime::now().duration_since(then.into()).ok());
+    age.ok_or_else(|| "the date is in the future".into())
+}
+
+/// Parses a time such as `30d` or `90 min`. A day has 24 hours.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<Span>().ok().and_then(|span| {
+        let seconds = span.total((Unit::Second, SpanRelativeTo::days_are_24_hours()));
+        seconds
+            .ok()
+            .filter(|seconds| (0.0..=TIME_MAX).contains(seconds))
+    });
+    let seconds = seconds.ok_or("give a time such as 30d, 12h or 90s")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The longest time in seconds: a thousand years.
+const TIME_MAX: f64 = 1000.0 * 365.0 * 24.0 * 3600.0;
 
 fn parse_price(text: &str) -> Result<f64, String> {
     match text.parse() {

@@ -57,6 +57,24 @@ pub(crate) const PAGES: &[Page] = &[
         see_also: &["floe-cache-info(1)", "floe-info(1)"],
     },
     Page {
+        name: "floe-cache-gc",
+        description: &[
+            "Deletes the paths of a cache that neither a pin nor a path written within the time of \
+             --keep-since needs, and the files that no path uses.",
+            "Others may push meanwhile. floe cache gc announces in the cache what it will delete, \
+             waits for the grace period and for the pushes that run, looks again, and deletes \
+             narinfos first. A push of floe keeps what it needs, or waits for the end. A push of \
+             Nix does not notice a collection: give a grace period that is longer than such a push \
+             takes.",
+        ],
+        examples: &[Example::new(
+            "Show what a collection would delete that keeps pins and the paths of 30 days",
+            "floe cache gc --dry-run --keep-since 30d https://cache.example.org",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-pin(1)", "floe-cache-info(1)", "floe-cache-delete(1)"],
+    },
+    Page {
         name: "floe-cache-verify",
         description: &[
             "Finds what makes paths of a cache unusable: narinfos that do not parse, references \

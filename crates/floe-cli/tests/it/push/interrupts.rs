@@ -18,8 +18,10 @@ use crate::support::interrupt::assert_ends_at_sigint;
 
 /// The requests of a push to a bucket. A request of another kind fails the test below, so that it
 /// gets a row.
-const BUCKET_OPERATIONS: [&str; 12] = [
+const BUCKET_OPERATIONS: [&str; 14] = [
     "GET nix-cache-info",
+    "PUT lease",
+    "GET plan",
     "HEAD nix-cache-info",
     "PUT nix-cache-info",
     "list",
@@ -59,6 +61,8 @@ fn operation(line: &str) -> String {
         "PUT" if query.contains("partNumber=") => "PUT part",
         "GET" if query.contains("list-type=2") => "list",
         _ if path.contains("/nar/") => return format!("{method} nar"),
+        _ if path.contains("/leases/") => return format!("{method} lease"),
+        _ if path.ends_with("/gc/plan") => return format!("{method} plan"),
         _ => match path.rsplit(['/', '.']).next().unwrap() {
             "narinfo" => return format!("{method} narinfo"),
             "nix-cache-info" => return format!("{method} nix-cache-info"),
@@ -117,6 +121,8 @@ fn interrupt_each(
         }
         kinds.extend(seen.iter().map(|(name, ..)| name.clone()));
     }
+    // The end of a lease, which follows each end of a push.
+    kinds.remove("DELETE lease");
     let rows: BTreeSet<String> = operations.iter().map(|&name| name.to_owned()).collect();
     assert_eq!(kinds, rows, "a kind of request has no row");
 }

@@ -1,0 +1,298 @@
+//! `floe cache gc`: collections of caches beside pushes and pins.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, SystemTime};
+
+use floe_testkit::{
+    CommandOutput, Corpus, Scratch, corpus, nixes, run, s3_server, scratch, wait_until,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::push::{floe_with_keys, key, source_root};
+use crate::support::floe;
+
+/// A cache in a directory with the closure of a corpus and a path that refers to none.
+struct TeamCache {
+    scratch: Scratch,
+    corpus: Corpus,
+    directory: PathBuf,
+    uri: String,
+    secret_key: String,
+    public_key: String,
+    other: String,
+}
+
+impl TeamCache {
+    fn new() -> Option<TeamCache> {
+        let corpus = corpus("jq")?;
+        let scratch = scratch();
+        let directory = scratch.join("cache");
+        let (secret_key, public_key) = key(&scratch);
+        let mut cache = TeamCache {
+            // Others notice soon that a process was killed.
+            uri: format!("file://{}?lease-lifetime=3", directory.display()),
+            other: String::new(),
+            scratch,
+            corpus,
+            directory,
+            secret_key,
+            public_key,
+        };
+        run(&mut cache.push(&cache.corpus.root)).expect(0);
+        let file = cache.scratch.join("file");
+        fs::write(&file, "contents").unwrap();
+        let mut add = floe(["add", "--name", "other", "--to", &cache.uri]);
+        cache.other = run(add.arg(file)).expect(0).stdout.trim().to_owned();
+        Some(cache)
+    }
+
+    fn push(&self, path: &str) -> Command {
+        let root = source_root(&self.corpus);
+        let mut push = floe(["push", "--to", &self.uri, "--root", &root, path]);
+        push.args(["--secret-key-file", &self.secret_key]);
+        push
+    }
+
+    fn pin(&self, name: &str, path: &str) {
+        let mut pin = floe(["pin", name, path, "--to", &self.uri]);
+        pin.args(["--secret-key-file", &self.secret_key]);
+        pin.env("HOME", self.scratch.path());
+        run(&mut pin).expect(0);
+    }
+
+    fn gc(&self, more: &[&str]) -> Command {
+        let mut gc = floe(["cache", "gc", &self.uri]);
+        gc.args(more);
+        gc
+    }
+
+    fn has(&self, path: &str) -> bool {
+        let part = &path["/nix/store/".len()..][..32];
+        self.directory.join(format!("{part}.narinfo")).exists()
+    }
+
+    /// Whether a collection has announced its plan.
+    fn has_plan(&self) -> bool {
+        self.directory.join("gc/plan").exists()
+    }
+
+    fn leases(&self) -> usize {
+        fs::read_dir(self.directory.join("leases")).map_or(0, Iterator::count)
+    }
+
+    /// Makes all objects two hours old.
+    fn age(&self) {
+        let then = SystemTime::now() - Duration::from_secs(2 * 3600);
+        for folder in [self.directory.clone(), self.directory.join("nar")] {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    File::open(path).unwrap().set_modified(then).unwrap();
+                }
+            }
+        }
+    }
+
+    /// Checks that the cache is sound, and that both Nixes and floe get the corpus out of it.
+    fn check_corpus(&self) {
+        let sound = run(&mut floe([
+            "cache",
+            "verify",
+            "--contents",
+            "--json",
+            &self.uri,
+        ]));
+        let sound = sound.expect(0).json();
+        assert_eq!(sound["unusedFiles"].as_array().unwrap().len(), 0, "{sound}");
+        for nix in nixes() {
+            let root = self.scratch.join(&format!("nix-{}", nix.version));
+            let mut copy = nix.command("nix", ["copy", "--from", &self.uri, "--to"]);
+            copy.arg(&root)
+                .args(["--trusted-public-keys", &self.public_key]);
+            run(copy.arg(&self.corpus.root)).expect(0);
+            nix.verify(&root, self.corpus.paths.len());
+        }
+    }
+}
+
+/// Returns the paths of the result of `floe cache gc --json`.
+fn deleted(output: &CommandOutput) -> Vec<String> {
+    let json = output.json();
+    let paths = json["paths"].as_array().unwrap().iter();
+    paths
+        .map(|path| path.as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn pinned_closure_stays_and_the_rest_goes() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    let refused = run(&mut cache.gc(&["--grace", "0s"])).expect(2);
+    assert!(
+        refused.stderr.contains("it has no pin"),
+        "{}",
+        refused.stderr
+    );
+    cache.pin("jq", &cache.corpus.root);
+    let kept = run(&mut cache.gc(&["--json"])).expect(0);
+    assert_eq!(deleted(&kept), [""; 0], "younger than the grace period");
+    let shown = run(&mut cache.gc(&["--grace", "0s", "--dry-run", "--json"])).expect(0);
+    assert_eq!(deleted(&shown), [&*cache.other]);
+    assert!(cache.has(&cache.other));
+    let kept = run(&mut cache.gc(&["--grace", "0s", "--keep-since", "1d", "--json"])).expect(0);
+    assert_eq!(deleted(&kept), [""; 0]);
+    let report = run(&mut cache.gc(&["--grace", "0s", "--json"])).expect(0);
+    assert_eq!(deleted(&report), [&*cache.other]);
+    let json = report.json();
+    assert_eq!((&json["files"], &json["pins"]), (&1.into(), &1.into()));
+    assert_eq!(json["keptPaths"], cache.corpus.paths.len());
+    assert!(!cache.has(&cache.other));
+    cache.check_corpus();
+    assert!(!cache.has_plan());
+    assert_eq!(cache.leases(), 0);
+}
+
+#[test]
+fn generations_of_pins_stay_as_long_as_the_user_wants() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    cache.pin("web", &cache.corpus.root);
+    cache.pin("web", &cache.other);
+    let two = ["--grace", "0s", "--keep-generations", "2", "--json"];
+    assert_eq!(deleted(&run(&mut cache.gc(&two)).expect(0)), [""; 0]);
+    let report = run(&mut cache.gc(&["--grace", "0s", "--json"])).expect(0);
+    assert_eq!(deleted(&report).len(), cache.corpus.paths.len());
+    assert_eq!(report.json()["pinGenerations"], 1);
+    assert!(cache.has(&cache.other) && !cache.has(&cache.corpus.root));
+    let generations = cache.directory.join("pin-generations");
+    assert_eq!(fs::read_dir(generations).unwrap().count(), 1);
+}
+
+#[test]
+fn bucket_is_collected() {
+    let (Some(corpus), Some(server)) = (corpus("jq"), s3_server("team")) else {
+        return;
+    };
+    let scratch = scratch();
+    let uri = server.uri("team");
+    let (key, _) = key(&scratch);
+    let root = source_root(&corpus);
+    let mut push = floe_with_keys(&server, &["push", "--to", &uri, "--root", &root]);
+    run(push.arg(&corpus.root)).expect(0);
+    let file = scratch.join("file");
+    fs::write(&file, "contents").unwrap();
+    let mut add = floe_with_keys(&server, &["add", "--to", &uri]);
+    let other = run(add.arg(file)).expect(0).stdout.trim().to_owned();
+    let mut pin = floe_with_keys(&server, &["pin", "jq", &corpus.root, "--to", &uri]);
+    pin.args(["--secret-key-file", &key])
+        .env("HOME", scratch.path());
+    run(&mut pin).expect(0);
+    let gc = |more: &[&str]| {
+        let mut gc = floe_with_keys(&server, &["cache", "gc", "--json", &uri]);
+        run(gc.args(more)).expect(0)
+    };
+    assert_eq!(deleted(&gc(&[])), [""; 0]);
+    assert_eq!(deleted(&gc(&["--grace", "0s"])), [&*other]);
+    let mut verify = floe_with_keys(&server, &["cache", "verify", "--contents", "--json", &uri]);
+    let sound = run(&mut verify).expect(0).json();
+    assert_eq!(sound["paths"], corpus.paths.len());
+    assert_eq!(sound["unusedFiles"].as_array().unwrap().len(), 0, "{sound}");
+    for folder in ["leases", "gc"] {
+        let left = fs::read_dir(server.bucket("team").join(folder));
+        assert_eq!(left.map_or(0, Iterator::count), 0, "{folder}");
+    }
+}
+
+/// The push finds all of its paths in the cache, which a collection wants to delete.
+#[test]
+fn push_beside_a_collection_keeps_what_it_counts_on() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    cache.pin("other", &cache.other);
+    cache.age();
+    let mut gc = cache.gc(&["--grace", "4s", "--json"]);
+    gc.stdout(std::process::Stdio::piped());
+    let collection = gc.spawn().unwrap();
+    wait_until("the plan", || cache.has_plan());
+    let push = run(cache.push(&cache.corpus.root).arg("--json")).expect(0);
+    assert_eq!(push.json()["copied"], 0, "{}", push.stdout);
+    assert!(cache.has_plan(), "the collection has ended too early");
+    cache.pin("jq", &cache.corpus.root);
+    let ended = collection.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(
+        report["keptForPushes"],
+        cache.corpus.paths.len(),
+        "{report}"
+    );
+    cache.check_corpus();
+}
+
+#[test]
+fn killed_and_interrupted_collections_leave_a_cache_that_the_next_one_cleans() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    cache.pin("jq", &cache.corpus.root);
+    cache.age();
+    let start = || {
+        let child = cache.gc(&["--grace", "30s"]).spawn().unwrap();
+        wait_until("the plan", || cache.has_plan());
+        child
+    };
+    let mut interrupted = start();
+    signal(&interrupted, Signal::TERM);
+    assert_eq!(
+        interrupted.wait().unwrap().code(),
+        Some(exit_code_of_an_interrupt())
+    );
+    assert!(
+        !cache.has_plan(),
+        "an interrupted collection removes its plan"
+    );
+    let mut killed = start();
+    signal(&killed, Signal::KILL);
+    killed.wait().unwrap();
+    let refused = run(&mut cache.gc(&["--grace", "0s"])).expect(1);
+    assert!(
+        refused.stderr.contains("another collection"),
+        "{}",
+        refused.stderr
+    );
+    wait_until("the end of the plan", || {
+        let age = fs::metadata(cache.directory.join("gc/plan")).unwrap();
+        age.modified().unwrap().elapsed().unwrap() > Duration::from_secs(3)
+    });
+    let report = run(&mut cache.gc(&["--grace", "0s", "--json"])).expect(0);
+    assert_eq!(deleted(&report), [&*cache.other]);
+    assert_eq!(fs::read_dir(cache.directory.join("gc")).unwrap().count(), 0);
+    cache.check_corpus();
+}
+
+fn exit_code_of_an_interrupt() -> i32 {
+    130
+}
+
+/// A user who may not write beside the paths, as with a narrow policy of a bucket.
+#[test]
+fn push_without_a_lease_warns_and_succeeds() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    let leases = cache.directory.join("leases");
+    fs::remove_dir_all(&leases).unwrap();
+    fs::write(&leases, "no directory").unwrap();
+    run(&mut cache.push(&cache.corpus.root)).expect(0);
+    assert!(Path::new(&leases).is_file());
+}

@@ -1,0 +1,142 @@
+//! The references between the paths of a cache, as small as possible.
+
+use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
+
+use floe_format::{HashPart, NarInfo, StorePath};
+use floe_transfer::{CacheInventory, CacheObject, Cancel, Error};
+
+/// A path of a cache.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) path: StorePath,
+    pub(super) references: Box<[HashPart]>,
+    /// The name of the file of its NAR.
+    pub(super) url: Box<str>,
+    pub(super) deriver: Option<StorePath>,
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// The paths of a cache.
+#[derive(Debug, Default)]
+pub(super) struct CacheGraph {
+    pub(super) nodes: HashMap<HashPart, Node>,
+    /// The narinfos that cannot be used, by the names of their objects, with the reasons.
+    pub(super) unusable: HashMap<String, String>,
+    /// The files of NARs that these name.
+    pub(super) unusable_urls: HashSet<String>,
+}
+
+impl Node {
+    pub(super) fn object_name(&self) -> String {
+        format!("{}.narinfo", self.path.hash_part())
+    }
+}
+
+impl CacheGraph {
+    /// Reads the narinfos that are new or that were written since, and drops those that are gone.
+    pub(super) fn update(
+        &mut self,
+        cache: &dyn CacheInventory,
+        listed: &HashMap<String, CacheObject>,
+        cancel: &Cancel,
+    ) -> Result<(), Error> {
+        self.nodes.retain(|_, node| {
+            let found = listed.get(&node.object_name());
+            found.is_some_and(|found| node.modified.is_some() && found.modified == node.modified)
+        });
+        self.unusable.clear();
+        self.unusable_urls.clear();
+        let known: HashSet<String> = self.nodes.values().map(Node::object_name).collect();
+        let mut unread = listed.keys().filter(|name| !known.contains(*name)).cloned();
+        let modified = |name: &str| listed.get(name).and_then(|found| found.modified);
+        cache.read_narinfos(&mut unread, cancel, &mut |name, found| match found {
+            Ok(narinfo) => {
+                let node = node(narinfo, modified(&name));
+                self.nodes.insert(node.path.hash_part(), node);
+            }
+            Err(unusable) => {
+                self.unusable.insert(name, unusable.reason);
+                self.unusable_urls.extend(unusable.url);
+            }
+        })
+    }
+
+    /// Returns some paths and all to which they refer directly or indirectly, as far as the cache
+    /// has them. Calls `missing` for each that it does not have.
+    pub(super) fn closure(
+        &self,
+        roots: impl IntoIterator<Item = HashPart>,
+        mut missing: impl FnMut(HashPart),
+    ) -> HashSet<HashPart> {
+        let mut open: Vec<HashPart> = roots.into_iter().collect();
+        let mut closure: HashSet<HashPart> = open.iter().copied().collect();
+        while let Some(part) = open.pop() {
+            let Some(node) = self.nodes.get(&part) else {
+                closure.remove(&part);
+                missing(part);
+                continue;
+            };
+            let new = node.references.iter().filter(|it| closure.insert(**it));
+            open.extend(new.copied().collect::<Vec<_>>());
+        }
+        closure
+    }
+
+    /// Returns the files of NARs that the paths outside of a set use.
+    pub(super) fn files_used_without(&self, deleted: &HashSet<HashPart>) -> HashSet<&str> {
+        let kept = self
+            .nodes
+            .iter()
+            .filter(|(part, _)| !deleted.contains(*part));
+        let files = kept.map(|(_, node)| &*node.url);
+        files
+            .chain(self.unusable_urls.iter().map(String::as_str))
+            .collect()
+    }
+
+    /// Sorts paths into waves. No path of a wave refers to one of the same or of an earlier wave,
+    /// so that a closure stays whole as long as its root is there. Circles make the last wave.
+    pub(super) fn referrers_first(&self, paths: &HashSet<HashPart>) -> Vec<Vec<HashPart>> {
+        let references = |part: &HashPart| {
+            let node = self.nodes.get(part);
+            let references = node.map_or(&[][..], |node| &node.references).iter();
+            let own = *part;
+            references.filter(move |it| **it != own && paths.contains(*it))
+        };
+        let mut referrers: HashMap<HashPart, usize> = HashMap::new();
+        for reference in paths.iter().flat_map(references) {
+            *referrers.entry(*reference).or_default() += 1;
+        }
+        let is_first = |part: &&HashPart| !referrers.contains_key(*part);
+        let mut wave: Vec<HashPart> = paths.iter().filter(is_first).copied().collect();
+        let (mut waves, mut sorted) = (Vec::new(), HashSet::new());
+        while !wave.is_empty() {
+            sorted.extend(wave.iter().copied());
+            let mut next = Vec::new();
+            for reference in wave.iter().flat_map(references) {
+                let count = referrers.entry(*reference).or_default();
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    next.push(*reference);
+                }
+            }
+            waves.push(std::mem::replace(&mut wave, next));
+        }
+        let circles = paths.iter().filter(|part| !sorted.contains(*part));
+        let circles: Vec<HashPart> = circles.copied().collect();
+        waves.extend((!circles.is_empty()).then_some(circles));
+        waves
+    }
+}
+
+fn node(narinfo: NarInfo, modified: Option<SystemTime>) -> Node {
+    let info = narinfo.info;
+    Node {
+        references: info.references.iter().map(StorePath::hash_part).collect(),
+        path: info.path,
+        url: narinfo.url.into(),
+        deriver: info.deriver,
+        modified,
+    }
+}

@@ -1,0 +1,176 @@
+//! Finds what a collection may delete.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::{Duration, SystemTime};
+
+use floe_format::{HashPart, StorePath, sum_of_sizes};
+use floe_transfer::{CacheNames, CacheObject, Error};
+
+use super::graph::{CacheGraph, Node};
+use super::roots::Pins;
+use super::{CacheCollection, CollectionEvent, CollectionReport};
+
+/// The objects of a cache that neither a pin nor a recent path needs.
+#[derive(Debug)]
+pub struct Marked {
+    pub(super) graph: CacheGraph,
+    pub(super) names: CacheNames,
+    /// The paths.
+    pub(super) garbage: HashSet<HashPart>,
+    /// Their listings, and those without a path.
+    pub(super) listings: Vec<String>,
+    /// The files that only they use, and those that no path uses.
+    pub(super) files: BTreeSet<String>,
+    pub(super) pins: Pins,
+}
+
+impl CacheCollection<'_> {
+    /// Reads the cache, and finds what can be deleted.
+    ///
+    /// Errors: those of the storage; a pin that does not parse; [`Error::Cancelled`].
+    pub fn mark(&self) -> Result<Marked, Error> {
+        let now = self.now()?;
+        // A pin that is moved meanwhile keeps both paths.
+        let pins = self.read_pins()?;
+        let names = self.cache.names(self.cancel)?;
+        let mut graph = CacheGraph::default();
+        graph.update(self.cache, &names.narinfos, self.cancel)?;
+        for (name, reason) in &graph.unusable {
+            (self.events)(CollectionEvent::UnusableNarInfo { name, reason });
+        }
+        let keep_newer = self.options.keep_newer.max(self.options.grace);
+        let recent = graph.nodes.values().filter(|node| {
+            let modified = node.modified;
+            is_newer(modified, now, keep_newer)
+        });
+        let recent: Vec<HashPart> = recent.map(|node| node.path.hash_part()).collect();
+        self.warn_of_incomplete(&graph, &pins);
+        let pinned = pins.kept.iter().map(|(_, part)| *part);
+        let live = graph.closure(pinned.chain(recent), |_| {});
+        let garbage = graph.nodes.keys().filter(|part| !live.contains(*part));
+        let garbage: HashSet<HashPart> = garbage.copied().collect();
+        let is_old = |object: &CacheObject| !is_newer(object.modified, now, self.options.grace);
+        let used = graph.files_used_without(&garbage);
+        let files = names.nars.iter();
+        let files = files.filter(|(name, facts)| !used.contains(name.as_str()) && is_old(facts));
+        let files = files.map(|(name, _)| name.clone());
+        let files = files.filter(|name| !is_temporary(name)).collect();
+        let listings = names.listings.iter().filter(|(name, facts)| {
+            let part = name.split('.').next().and_then(HashPart::parse);
+            let is_used = part.is_some_and(|part| graph.nodes.contains_key(&part));
+            match part {
+                Some(part) if is_used => garbage.contains(&part),
+                // The listing of a narinfo that cannot be used.
+                Some(part) if names.narinfos.contains_key(&format!("{part}.narinfo")) => false,
+                _ => is_old(facts),
+            }
+        });
+        let listings = listings.map(|(name, _)| name.clone()).collect();
+        Ok(Marked {
+            listings,
+            files,
+            garbage,
+            graph,
+            names,
+            pins,
+        })
+    }
+
+    pub(super) fn read_pins(&self) -> Result<Pins, Error> {
+        let keep = self.options.keep_generations;
+        Pins::read(self.cache.objects(), keep, self.cancel)
+    }
+
+    /// Returns the time by the clock of the cache.
+    fn now(&self) -> Result<SystemTime, Error> {
+        let info = self.cache.objects();
+        let info = info.get_large(CACHE_INFO, CACHE_INFO_LEN_MAX, self.cancel)?;
+        let replied_at = info.and_then(|info| info.replied_at);
+        Ok(replied_at.unwrap_or_else(SystemTime::now))
+    }
+
+    fn warn_of_incomplete(&self, graph: &CacheGraph, pins: &Pins) {
+        for (pin, part) in &pins.kept {
+            let mut first = None;
+            graph.closure([*part], |part| _ = first.get_or_insert(part));
+            if let Some(part) = first {
+                (self.events)(CollectionEvent::IncompletePin {
+                    pin,
+                    missing: part.as_str(),
+                });
+            }
+        }
+    }
+}
+
+impl Marked {
+    /// Whether there is nothing to delete.
+    pub fn is_empty(&self) -> bool {
+        self.garbage.is_empty()
+            && self.files.is_empty()
+            && self.listings.is_empty()
+            && self.pins.old.is_empty()
+    }
+
+    /// Returns the number of pins whose paths stay.
+    pub fn pins(&self) -> usize {
+        let names: BTreeSet<&str> = self.pins.kept.iter().map(|(name, _)| &**name).collect();
+        names.len()
+    }
+
+    /// Returns the number of paths that stay.
+    pub fn kept_paths(&self) -> usize {
+        self.graph.nodes.len() - self.garbage.len()
+    }
+
+    /// Returns what a collection would delete now.
+    pub fn report(&self) -> CollectionReport {
+        let mut paths: Vec<StorePath> = self.garbage_nodes().map(|it| it.path.clone()).collect();
+        paths.sort_unstable();
+        let sizes = self
+            .files
+            .iter()
+            .filter_map(|name| self.names.nars.get(name)?.len);
+        CollectionReport {
+            paths,
+            files: self.files.len(),
+            file_bytes: sum_of_sizes(sizes),
+            generations: self.pins.old.len(),
+            kept_for_pushes: 0,
+        }
+    }
+
+    pub(super) fn garbage_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.garbage
+            .iter()
+            .filter_map(|part| self.graph.nodes.get(part))
+    }
+
+    /// Returns the names of all objects that would be deleted.
+    pub(super) fn planned_objects(&self) -> impl Iterator<Item = &str> {
+        let parts = self.garbage.iter().map(HashPart::as_str);
+        let listings = self.listings.iter().map(String::as_str);
+        parts
+            .chain(listings)
+            .chain(self.files.iter().map(String::as_str))
+    }
+}
+
+/// Whether an object was written within a time. One without a known time counts as new.
+fn is_newer(modified: Option<SystemTime>, now: SystemTime, time: Duration) -> bool {
+    modified.is_none_or(|modified| now.duration_since(modified).unwrap_or_default() < time)
+}
+
+/// Whether a writer has not given a file its name yet. The next writer removes such a file.
+fn is_temporary(name: &str) -> bool {
+    let name = name.strip_prefix("nar/").unwrap_or(name);
+    name.starts_with('.') && !name.starts_with(STAGED_PREFIX)
+}
+
+/// The names of the records of staged NARs begin with this text.
+const STAGED_PREFIX: &str = ".floe-staged-";
+
+const CACHE_INFO: &str = "nix-cache-info";
+
+/// Longer than any `nix-cache-info`, in bytes.
+const CACHE_INFO_LEN_MAX: usize = 64 * 1024;
