@@ -221,7 +221,7 @@ fn identifier(text: &str, name: &'static str) -> Result<String, LeaseError> {
 }
 
 /// Whether a text is the key of an object.
-fn is_key(text: &str) -> bool {
+pub fn is_key(text: &str) -> bool {
     !text.is_empty() && object_key(text) == text && !text.contains(char::is_control)
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::SystemTime;
 
 use floe_format::{HashPart, NarInfo, StorePath};
+use percent_encoding::percent_decode_str;
 
 use crate::cancel::Cancel;
 use crate::error::Error;
@@ -57,10 +58,11 @@ pub trait CacheInventory: Debug + Send + Sync {
     /// Returns for how many seconds a lease or a plan of this program counts after each write.
     fn lease_lifetime(&self) -> u32;
 
-    /// Deletes objects, many at once. An absent object is no error.
+    /// Deletes objects, many at once. An absent object is no error. Calls `check` before each
+    /// object.
     ///
-    /// Errors: the first one of the storage; [`Error::Cancelled`] before the next object.
-    fn delete(&self, names: &[String], cancel: &Cancel) -> Result<(), Error>;
+    /// Errors: the first one of the storage or of `check`, after which no deletion begins.
+    fn delete(&self, names: &[String], check: &dyn Fn() -> Result<(), Error>) -> Result<(), Error>;
 }
 
 /// A narinfo that cannot be used.
@@ -70,6 +72,8 @@ pub struct UnusableNarInfo {
     pub reason: String,
     /// The file of its NAR, if it names one.
     pub url: Option<String>,
+    /// Whether its text could not be read at all.
+    pub is_unreadable: bool,
 }
 
 /// The objects of a binary cache by their names, such as `nar/HASH.nar.zst`, with their facts.
@@ -81,12 +85,14 @@ pub struct CacheNames {
     pub listings: HashMap<String, CacheObject>,
     /// The files of NARs, and the records of staged ones.
     pub nars: BTreeMap<String, CacheObject>,
+    /// The targets of links beside the files of NARs, without their folder.
+    pub link_targets: HashSet<String>,
     /// The logs of builds.
-    pub logs: Vec<String>,
+    pub logs: HashMap<String, CacheObject>,
     /// The realisations.
-    pub realisations: Vec<String>,
+    pub realisations: HashMap<String, CacheObject>,
     /// The links to debug information.
-    pub debug_info: Vec<String>,
+    pub debug_info: HashMap<String, CacheObject>,
 }
 
 /// The objects of a binary cache.
@@ -112,10 +118,18 @@ pub struct CachedPath {
 /// A file of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheObject {
-    /// The length in bytes, if the cache tells.
+    /// The length in bytes, if the cache tells; `None` for what is no file, such as a directory.
     pub len: Option<u64>,
     /// When it was written, if the cache tells.
     pub modified: Option<SystemTime>,
+}
+
+/// Returns the name of a file in its folder by the URL of a narinfo, which has several spellings:
+/// `nar/x`, `./nar//x` or `file:///srv/cache/nar/x`.
+pub fn file_name_of_url(url: &str) -> String {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    percent_decode_str(name).decode_utf8_lossy().into_owned()
 }
 
 impl CachedPath {

@@ -42,6 +42,7 @@ pub use boot_time::time_since_boot;
 pub use build_log::open_build_log;
 pub use cache_inventory::{
     CacheContents, CacheInventory, CacheNames, CacheObject, CachedPath, UnusableNarInfo,
+    file_name_of_url,
 };
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use closure_limit::{CLOSURE_MEMORY_MAX, ClosureBudget, ClosureLimit};

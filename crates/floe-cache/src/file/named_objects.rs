@@ -42,13 +42,16 @@ impl NamedObjects for FileStorage {
         if !self.has_expected(name, expected)? {
             return Ok(Written::Conflict);
         }
-        self.put_now(name, contents, Durability::Synced)?;
+        self.put_now(name, contents, (Durability::Synced, directory))?;
         sync_directory(directory)?;
         Ok(Written::Yes)
     }
 
     fn put_volatile(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        self.put_now(name, contents, Durability::Unsynced)
+        let path = self.directory.join(name);
+        let directory = path.parent().unwrap_or(&self.directory);
+        fs::create_dir_all(directory).map_err(file_error("create the directory", directory))?;
+        self.put_now(name, contents, (Durability::Unsynced, directory))
     }
 
     fn delete(&self, name: &str, expected: &Expected) -> Result<Written, Error> {

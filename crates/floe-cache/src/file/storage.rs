@@ -92,24 +92,35 @@ impl FileStorage {
         Ok(path)
     }
 
-    /// Writes an object whole or not at all.
+    /// Writes an object whole or not at all, by a temporary file in `directory`.
     pub(super) fn put_now(
         &self,
         name: &str,
         contents: &[u8],
-        durability: Durability,
+        (durability, directory): (Durability, &Path),
     ) -> Result<(), Error> {
         let path = self.directory.join(name);
-        let (file, temporary) = create_temporary_in(&self.directory)?;
-        let written = file.complete(|file| {
-            file.write_all(contents)?;
-            match durability {
-                Durability::Synced => file.as_file().sync_all(),
-                Durability::Unsynced => Ok(()),
+        let mut attempt = 1;
+        loop {
+            let (file, temporary) = create_temporary_in(directory)?;
+            let written = file.complete(|file| {
+                file.write_all(contents)?;
+                match durability {
+                    Durability::Synced => file.as_file().sync_all(),
+                    Durability::Unsynced => Ok(()),
+                }
+            });
+            written.map_err(file_error("write", &path))?;
+            match rename(temporary, &path) {
+                // A writer that begins has taken the file for one of a killed writer.
+                Err(Error::File { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                renamed => return renamed,
             }
-        });
-        written.map_err(file_error("write", &path))?;
-        rename(temporary, &path)
+        }
     }
 
     /// Deletes an object. An absent object is not an error.
@@ -245,7 +256,7 @@ impl WriteStorage for FileStorage {
     }
 
     fn put(&self, name: &str, contents: Vec<u8>, durability: Durability, reply: WriteCallback) {
-        reply(self.put_now(name, &contents, durability));
+        reply(self.put_now(name, &contents, (durability, &self.directory)));
     }
 
     fn begin_object(&self, _: &ObjectPlan) -> Result<Box<dyn NewObject>, Error> {
@@ -376,6 +387,9 @@ pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         .read_to_end(&mut text)?;
     Ok(text)
 }
+
+/// How often an object is written whose temporary file vanishes.
+const ATTEMPTS: u32 = 5;
 
 /// The names of temporary files begin and end with these texts.
 const PREFIX: &str = ".floe-";

@@ -1,6 +1,8 @@
 //! Lists what a cache has, and deletes objects of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
 
 use floe_format::{HashPart, NarInfo};
 use floe_transfer::{
@@ -51,9 +53,10 @@ impl CacheInventory for BinaryCacheWriter {
         }
         let nars = self.list_folder(Folder::Nars, cancel)?.into_iter();
         names.nars = nars.map(fact).collect();
-        names.logs = self.list_names(Folder::Logs, cancel)?;
-        names.realisations = self.list_names(Folder::Realisations, cancel)?;
-        names.debug_info = self.list_names(Folder::DebugInfo, cancel)?;
+        names.link_targets = self.link_targets(names.nars.keys());
+        names.logs = self.list_facts(Folder::Logs, cancel)?;
+        names.realisations = self.list_facts(Folder::Realisations, cancel)?;
+        names.debug_info = self.list_facts(Folder::DebugInfo, cancel)?;
         Ok(names)
     }
 
@@ -69,6 +72,7 @@ impl CacheInventory for BinaryCacheWriter {
                     .map_err(|reason| UnusableNarInfo {
                         reason,
                         url: url_of(&text),
+                        is_unreadable: false,
                     })
             });
             receive(name, found);
@@ -100,7 +104,7 @@ impl CacheInventory for BinaryCacheWriter {
         self.options.lease_lifetime
     }
 
-    fn delete(&self, names: &[String], cancel: &Cancel) -> Result<(), Error> {
+    fn delete(&self, names: &[String], check: &dyn Fn() -> Result<(), Error>) -> Result<(), Error> {
         let mut replies = Replies::new(&Cancel::default());
         let mut failure = None;
         let mut unsent = names.iter();
@@ -109,8 +113,8 @@ impl CacheInventory for BinaryCacheWriter {
                 && replies.pending() < REQUESTS_MAX
                 && let Some(name) = unsent.next()
             {
-                if cancel.is_raised() {
-                    failure = Some(Error::Cancelled);
+                if let Err(error) = check() {
+                    failure = Some(error);
                     break;
                 }
                 self.storage.delete(name, replies.callback(|done| done));
@@ -138,10 +142,23 @@ impl BinaryCacheWriter {
         Ok(objects)
     }
 
-    fn list_names(&self, folder: Folder, cancel: &Cancel) -> Result<Vec<String>, Error> {
-        let (list, name) = self.list_storage()?;
-        let objects = list_objects(list, folder, (&name, cancel))?.into_iter();
-        Ok(objects.map(|object| object.name).collect())
+    fn list_facts(
+        &self,
+        folder: Folder,
+        cancel: &Cancel,
+    ) -> Result<HashMap<String, CacheObject>, Error> {
+        let objects = self.list_folder(folder, cancel)?.into_iter();
+        Ok(objects.map(fact).collect())
+    }
+
+    /// Returns the targets of the links in the folder of NARs of a directory.
+    fn link_targets<'a>(&self, names: impl Iterator<Item = &'a String>) -> HashSet<String> {
+        let Some(directory) = self.storage.nar_directory().and_then(Path::parent) else {
+            return HashSet::new();
+        };
+        let targets = names.filter_map(|name| fs::read_link(directory.join(name)).ok());
+        let files = targets.filter_map(|target| Some(target.file_name()?.to_str()?.to_owned()));
+        files.collect()
     }
 
     fn list_storage(&self) -> Result<(&dyn ListStorage, String), Error> {
@@ -180,8 +197,12 @@ impl BinaryCacheWriter {
                 }
                 // A directory, or a file of another user. The other objects can be read.
                 Err(error @ Error::UnreadableFile { .. }) => {
-                    let reason = error.to_string();
-                    receive(name, Err(UnusableNarInfo { reason, url: None }));
+                    let unusable = UnusableNarInfo {
+                        reason: error.to_string(),
+                        url: None,
+                        is_unreadable: true,
+                    };
+                    receive(name, Err(unusable));
                 }
                 Err(error) => return Err(error),
             }

@@ -9,10 +9,10 @@
 mod plan;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
+use std::{fmt, io};
 
 use floe_format::lease::{LEASES_FOLDER, Lease, object_key};
 use floe_transfer::{
@@ -254,10 +254,7 @@ impl Shared {
         match self.write(&mut held) {
             Err(error) if is_first && is_refusal(&error) => {
                 state.use_of = Use::Refused;
-                // A directory that this user may not write is no target either.
-                if !matches!(error, Error::File { .. }) {
-                    self.events.event(Event::LeaseRefused { error: &error });
-                }
+                self.events.event(Event::LeaseRefused { error: &error });
                 return Ok(());
             }
             written => written?,
@@ -307,20 +304,26 @@ impl Shared {
     fn wait_for_end(&self, held: &mut HeldLease, id: &str) -> Result<(), Error> {
         self.events.event(Event::WaitingForCollection);
         loop {
-            if held.age() > self.renewal_wait() {
-                self.write(held)?;
-            }
-            for _ in 0..POLLS_PER_PLAN {
-                if self.cancel.is_raised() {
-                    return Err(Error::Cancelled);
-                }
-                thread::sleep(CANCEL_POLL);
-            }
+            self.pause(held)?;
             match read_plan(&*self.storage, &self.cancel)? {
                 PlanNow::Deleting(now) if now == id => {}
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// Waits before another look at the plan, and renews the lease.
+    fn pause(&self, held: &mut HeldLease) -> Result<(), Error> {
+        if held.age() > self.renewal_wait() {
+            self.write(held)?;
+        }
+        for _ in 0..POLLS_PER_PLAN {
+            if self.cancel.is_raised() {
+                return Err(Error::Cancelled);
+            }
+            thread::sleep(CANCEL_POLL);
+        }
+        Ok(())
     }
 
     /// Reads the plan of a collection that is new to the writer, and names it in the lease.
@@ -340,7 +343,8 @@ impl Shared {
                 return Ok(());
             }
             let Some(names) = read_names(&*self.storage, &id, &self.cancel)? else {
-                // It has ended since.
+                // The plan has ended since, or another program has deleted its names.
+                self.pause(held)?;
                 continue;
             };
             held.object.plan = Some(id.clone());
@@ -427,13 +431,16 @@ fn plan_id(held: &HeldLease) -> &str {
     held.plan.as_ref().map_or("", |plan| &plan.id)
 }
 
-/// Whether another attempt to write an object would be refused, too.
+/// Whether the user may not write an object.
 fn is_refusal(error: &Error) -> bool {
-    let is_reply = matches!(
-        error,
-        Error::Fetch { .. } | Error::OfKind(_) | Error::File { .. }
-    );
-    is_reply && !error.is_transient()
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match error {
+        Error::File { source, .. } => {
+            [PermissionDenied, ReadOnlyFilesystem].contains(&source.kind())
+        }
+        Error::Fetch { .. } | Error::OfKind(_) => !error.is_transient(),
+        _ => false,
+    }
 }
 
 /// How often a lease is renewed in its lifetime.

@@ -47,8 +47,8 @@ impl StagedNar {
     }
 }
 
-/// Writes a NAR into a file of the cache. `keep` keeps an object with the name of the file from a
-/// collection.
+/// Writes a NAR into a file of the cache. `keep` keeps an object with one of the two names that the
+/// file may get from a collection.
 pub(super) fn write_nar_file(
     storage: &dyn WriteStorage,
     options: &CacheWriteOptions,
@@ -61,6 +61,7 @@ pub(super) fn write_nar_file(
         early_name: early_name(&nar.narinfo().info.nar_hash, options.compression),
         len: nar_size,
     };
+    keep(&plan.early_name)?;
     // The uploads that have the memory may need this core to end.
     let object = nar
         .worker()

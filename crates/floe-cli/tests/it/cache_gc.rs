@@ -1,10 +1,14 @@
 //! `floe cache gc`: collections of caches beside pushes and pins.
 
+mod races;
+
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
+use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{
     CommandOutput, Corpus, Scratch, corpus, nixes, run, s3_server, scratch, wait_until,
 };
@@ -56,10 +60,14 @@ impl TeamCache {
     }
 
     fn pin(&self, name: &str, path: &str) {
+        run(&mut self.pin_command(name, path)).expect(0);
+    }
+
+    fn pin_command(&self, name: &str, path: &str) -> Command {
         let mut pin = floe(["pin", name, path, "--to", &self.uri]);
         pin.args(["--secret-key-file", &self.secret_key]);
         pin.env("HOME", self.scratch.path());
-        run(&mut pin).expect(0);
+        pin
     }
 
     fn gc(&self, more: &[&str]) -> Command {
@@ -212,6 +220,80 @@ fn bucket_is_collected() {
     }
 }
 
+/// A large NAR has another name in a bucket, which is known before its end.
+#[test]
+fn large_nar_stays_until_its_narinfo_names_it() {
+    let Some(server) = s3_server("team") else {
+        return;
+    };
+    let scratch = scratch();
+    let proxy = FaultProxy::start(server.address(), |_, line| {
+        // The end of an upload in parts.
+        if line.starts_with("POST") && line.contains("uploadId=") {
+            ProxyFault::Slow(Duration::from_secs(6))
+        } else {
+            ProxyFault::None
+        }
+    });
+    let options = "compression=none&lease-lifetime=15";
+    let through = format!("s3://team?endpoint={}&{options}", proxy.url());
+    let direct = format!("{}&{options}", server.uri("team"));
+    let file = scratch.join("file");
+    fs::write(&file, vec![7; 20 * 1024 * 1024]).unwrap();
+    run(&mut floe_with_keys(&server, &["cache", "init", &direct])).expect(0);
+    let mut add = floe_with_keys(&server, &["add", "--to", &through]);
+    let adding = add.arg(&file).stdout(Stdio::null()).spawn().unwrap();
+    let nars = || fs::read_dir(server.bucket("team").join("nar")).map_or(0, Iterator::count);
+    wait_until("the NAR", || nars() == 1);
+    // The NAR becomes older than the grace period.
+    std::thread::sleep(Duration::from_secs(2));
+    let gc = [
+        "cache",
+        "gc",
+        "--json",
+        "--grace",
+        "1s",
+        "--keep-since",
+        "1s",
+        &direct,
+    ];
+    let report = run(&mut floe_with_keys(&server, &gc)).expect(0).json();
+    assert_eq!(report["files"], 0, "{report}");
+    assert!(adding.wait_with_output().unwrap().status.success());
+    let verify = ["cache", "verify", "--contents", "--json", &direct];
+    let sound = run(&mut floe_with_keys(&server, &verify)).expect(0).json();
+    assert_eq!(sound["paths"], 1, "{sound}");
+    assert!(proxy.fault_count() > 0);
+}
+
+#[test]
+fn objects_that_are_no_files_do_not_harm() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    cache.pin("jq", &cache.corpus.root);
+    fs::create_dir(cache.directory.join("nar/directory")).unwrap();
+    let part = "0".repeat(32);
+    fs::create_dir(cache.directory.join(format!("{part}.ls"))).unwrap();
+    // A link is another name of a file.
+    let root = &cache.corpus.root["/nix/store/".len()..][..32];
+    let narinfo = fs::read_to_string(cache.directory.join(format!("{root}.narinfo"))).unwrap();
+    let url = narinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("URL: "))
+        .unwrap();
+    let (file, other) = (cache.directory.join(url), cache.directory.join("nar/other"));
+    fs::rename(&file, &other).unwrap();
+    std::os::unix::fs::symlink("other", &file).unwrap();
+    let report = run(&mut cache.gc(&["--grace", "0s", "--json"])).expect(0);
+    assert_eq!(deleted(&report), [&*cache.other]);
+    assert!(file.exists() && other.exists());
+    // The references of an unreadable narinfo are not known.
+    fs::create_dir(cache.directory.join(format!("{part}.narinfo"))).unwrap();
+    let refused = run(&mut cache.gc(&["--grace", "0s"])).expect(1);
+    assert!(refused.stderr.contains(&part), "{}", refused.stderr);
+}
+
 /// The push finds all of its paths in the cache, which a collection wants to delete.
 #[test]
 fn push_beside_a_collection_keeps_what_it_counts_on() {
@@ -221,7 +303,7 @@ fn push_beside_a_collection_keeps_what_it_counts_on() {
     cache.pin("other", &cache.other);
     cache.age();
     let mut gc = cache.gc(&["--grace", "4s", "--json"]);
-    gc.stdout(std::process::Stdio::piped());
+    gc.stdout(Stdio::piped());
     let collection = gc.spawn().unwrap();
     wait_until("the plan", || cache.has_plan());
     let push = run(cache.push(&cache.corpus.root).arg("--json")).expect(0);
@@ -284,15 +366,42 @@ fn exit_code_of_an_interrupt() -> i32 {
     130
 }
 
-/// A user who may not write beside the paths, as with a narrow policy of a bucket.
+/// A collection deletes the references of a path while the copy of the path stands still for longer
+/// than its lease. The copy notices that, and copies them as well.
 #[test]
-fn push_without_a_lease_warns_and_succeeds() {
+fn copy_that_stood_still_checks_everything_again() {
     let Some(cache) = TeamCache::new() else {
         return;
     };
-    let leases = cache.directory.join("leases");
-    fs::remove_dir_all(&leases).unwrap();
-    fs::write(&leases, "no directory").unwrap();
-    run(&mut cache.push(&cache.corpus.root)).expect(0);
-    assert!(Path::new(&leases).is_file());
+    let root = &cache.corpus.root;
+    let references = cache.corpus.paths.len() - 1;
+    cache.pin("other", &cache.other);
+    let hash_part = &root["/nix/store/".len()..][..32];
+    fs::remove_file(cache.directory.join(format!("{hash_part}.narinfo"))).unwrap();
+    cache.age();
+    // The source sends the NAR of the root late.
+    let source = cache.corpus.cache("zstd");
+    let server = FaultServer::start(&source);
+    server.fail(".nar.zst", Fault::Delayed(Duration::from_secs(7)));
+    let to = format!("{}&secret-key={}", cache.uri, cache.secret_key);
+    let mut copying = floe(["copy", "--from", &server.url(), "--to", &to, root]);
+    copying.stderr(Stdio::piped());
+    let child = copying.spawn().unwrap();
+    wait_until("the request for the NAR", || server.fault_count() > 0);
+    assert_eq!(cache.leases(), 1);
+    signal(&child, Signal::STOP);
+    // The lease expires.
+    std::thread::sleep(Duration::from_secs(4));
+    let report = run(&mut cache.gc(&["--grace", "0s", "--json"])).expect(0);
+    assert_eq!(deleted(&report).len(), references);
+    signal(&child, Signal::CONT);
+    server.clear_faults();
+    let ended = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains(&format!("copying {references} paths")),
+        "{stderr}"
+    );
+    cache.check_corpus();
 }

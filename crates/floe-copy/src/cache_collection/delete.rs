@@ -1,14 +1,15 @@
 //! Checks again what a collection may delete, and deletes it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
 
 use floe_format::lease::object_key;
 use floe_format::{HashPart, StorePath, sum_of_sizes};
-use floe_transfer::{CacheNames, Error};
+use floe_transfer::{CacheNames, CacheObject, Error};
 use serde_json::Value;
 
 use super::graph::CacheGraph;
-use super::mark::Marked;
+use super::mark::{Marked, file_name, is_newer, live_paths};
 use super::plan::HeldPlan;
 use super::{CacheCollection, CollectionEvent, CollectionReport};
 
@@ -24,6 +25,7 @@ impl CacheCollection<'_> {
             .garbage_nodes()
             .map(|node| (node.path.hash_part(), node.modified))
             .collect();
+        let now = self.now()?;
         // Pins come first: one that is written later names a path that the user's lease keeps.
         let pins = self.read_pins()?;
         let names = self.cache.names(self.cancel)?;
@@ -47,7 +49,7 @@ impl CacheCollection<'_> {
             .chain(rewritten)
             .chain(needed)
             .chain(pinned);
-        let live = graph.closure(roots, |_| {});
+        let live = live_paths(graph, roots)?;
         let is_there = |part: &&HashPart| graph.nodes.contains_key(*part);
         let planned = marked.garbage.iter().filter(is_there);
         let (kept, garbage): (Vec<HashPart>, Vec<HashPart>) =
@@ -72,7 +74,7 @@ impl CacheCollection<'_> {
         self.delete(&listings, plan)?;
         self.delete(&files, plan)?;
         self.delete(
-            &self.unused_companions(&marked.graph, &garbage, &names, &files)?,
+            &self.unused_companions(&marked.graph, &garbage, (&names, now), &files)?,
             plan,
         )?;
         self.delete(&pins.old, plan)?;
@@ -91,13 +93,12 @@ impl CacheCollection<'_> {
         })
     }
 
-    /// Deletes objects, and checks often that the plan still counts.
+    /// Deletes objects, as long as the plan counts.
     fn delete(&self, names: &[String], plan: &HeldPlan<'_>) -> Result<(), Error> {
-        for part in names.chunks(DELETED_AT_ONCE) {
-            plan.check_held()?;
-            self.cache.delete(part, self.cancel)?;
-        }
-        Ok(())
+        self.cache.delete(names, &|| {
+            self.check_cancelled()?;
+            plan.check_held()
+        })
     }
 
     /// Returns the logs, realisations and links to debug information that belong to no path any
@@ -106,7 +107,7 @@ impl CacheCollection<'_> {
         &self,
         graph: &CacheGraph,
         garbage: &HashSet<HashPart>,
-        names: &CacheNames,
+        (names, now): (&CacheNames, SystemTime),
         files: &[String],
     ) -> Result<Vec<String>, Error> {
         let deriver = |part: &HashPart| graph.nodes.get(part)?.deriver.as_ref();
@@ -115,28 +116,32 @@ impl CacheCollection<'_> {
         let logs = garbage.iter().filter_map(deriver);
         let logs = logs.filter(|deriver| !kept.contains(deriver));
         let logs: HashSet<String> = logs.map(|deriver| format!("log/{deriver}")).collect();
-        let existing = names.logs.iter().filter(|name| logs.contains(*name));
+        let existing = names.logs.keys().filter(|name| logs.contains(*name));
         let mut unused: Vec<String> = existing.cloned().collect();
-        if !garbage.is_empty() {
-            let mut realisations = names.realisations.iter().cloned();
-            self.cache
-                .read_objects(&mut realisations, self.cancel, &mut |name, text| {
-                    let path = out_path_of(&text);
-                    if path.is_some_and(|path| garbage.contains(&path.hash_part())) {
-                        unused.push(name);
-                    }
-                })?;
-        }
-        if !files.is_empty() {
-            let files: HashSet<&str> = files.iter().map(String::as_str).collect();
-            let mut links = names.debug_info.iter().cloned();
-            self.cache
-                .read_objects(&mut links, self.cancel, &mut |name, text| {
-                    if archive_of(&text).is_some_and(|file| files.contains(file.as_str())) {
-                        unused.push(name);
-                    }
-                })?;
-        }
+        // A collection that was killed may have left some.
+        let is_old = |facts: &CacheObject| !is_newer(facts.modified, now, self.options.grace);
+        let old = |objects: &HashMap<String, CacheObject>| -> Vec<String> {
+            let old = objects.iter().filter(|(_, facts)| is_old(facts));
+            old.map(|(name, _)| name.clone()).collect()
+        };
+        let has_path = |part| graph.nodes.contains_key(&part) && !garbage.contains(&part);
+        let mut realisations = old(&names.realisations).into_iter();
+        self.cache
+            .read_objects(&mut realisations, self.cancel, &mut |name, text| {
+                let path = out_path_of(&text);
+                unused.extend(
+                    path.is_some_and(|it| !has_path(it.hash_part()))
+                        .then_some(name),
+                );
+            })?;
+        let files: HashSet<&str> = files.iter().map(String::as_str).collect();
+        let has_file = |file: &str| names.nars.contains_key(file) && !files.contains(file);
+        let mut links = old(&names.debug_info).into_iter();
+        self.cache
+            .read_objects(&mut links, self.cancel, &mut |name, text| {
+                let file = archive_of(&text);
+                unused.extend(file.is_some_and(|it| !has_file(&it)).then_some(name));
+            })?;
         Ok(unused)
     }
 }
@@ -151,7 +156,11 @@ fn unused_files(
     let is_unused = |name: &&String| {
         let (before, now) = (marked.names.nars.get(*name), names.nars.get(*name));
         let is_unchanged = before.zip(now).is_some_and(|(before, now)| before == now);
-        is_unchanged && !used.contains(name.as_str()) && !needs.contains(object_key(name))
+        let is_linked = names.link_targets.contains(file_name(name));
+        is_unchanged
+            && !is_linked
+            && !used.contains(file_name(name))
+            && !needs.contains(object_key(name))
     };
     marked.files.iter().filter(is_unused).cloned().collect()
 }
@@ -168,6 +177,3 @@ fn archive_of(text: &[u8]) -> Option<String> {
     let archive = link.get("archive")?.as_str()?;
     archive.strip_prefix("../").map(str::to_owned)
 }
-
-/// How many objects are deleted between two looks at the plan.
-const DELETED_AT_ONCE: usize = 1000;

@@ -4,15 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 use floe_format::{HashPart, NarInfo, StorePath};
-use floe_transfer::{CacheInventory, CacheObject, Cancel, Error};
+use floe_transfer::{CacheInventory, CacheObject, Cancel, Error, file_name_of_url};
+
+use super::plan::not_collected;
 
 /// A path of a cache.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) path: StorePath,
     pub(super) references: Box<[HashPart]>,
-    /// The name of the file of its NAR.
-    pub(super) url: Box<str>,
+    /// The name of the file of its NAR, without its folder.
+    pub(super) file: Box<str>,
     pub(super) deriver: Option<StorePath>,
     pub(super) modified: Option<SystemTime>,
 }
@@ -23,8 +25,8 @@ pub(super) struct CacheGraph {
     pub(super) nodes: HashMap<HashPart, Node>,
     /// The narinfos that cannot be used, by the names of their objects, with the reasons.
     pub(super) unusable: HashMap<String, String>,
-    /// The files of NARs that these name.
-    pub(super) unusable_urls: HashSet<String>,
+    /// The files of NARs that these name, without their folder.
+    pub(super) unusable_files: HashSet<String>,
 }
 
 impl Node {
@@ -46,20 +48,25 @@ impl CacheGraph {
             found.is_some_and(|found| node.modified.is_some() && found.modified == node.modified)
         });
         self.unusable.clear();
-        self.unusable_urls.clear();
+        self.unusable_files.clear();
         let known: HashSet<String> = self.nodes.values().map(Node::object_name).collect();
         let mut unread = listed.keys().filter(|name| !known.contains(*name)).cloned();
         let modified = |name: &str| listed.get(name).and_then(|found| found.modified);
+        let mut unreadable = None;
         cache.read_narinfos(&mut unread, cancel, &mut |name, found| match found {
             Ok(narinfo) => {
                 let node = node(narinfo, modified(&name));
                 self.nodes.insert(node.path.hash_part(), node);
             }
+            Err(unusable) if unusable.is_unreadable => unreadable = Some(unusable.reason),
             Err(unusable) => {
                 self.unusable.insert(name, unusable.reason);
-                self.unusable_urls.extend(unusable.url);
+                let file = unusable.url.as_deref().map(file_name_of_url);
+                self.unusable_files.extend(file);
             }
-        })
+        })?;
+        // The paths that it needs are not known.
+        unreadable.map_or(Ok(()), |reason| Err(not_collected(reason)))
     }
 
     /// Returns some paths and all to which they refer directly or indirectly, as far as the cache
@@ -83,15 +90,15 @@ impl CacheGraph {
         closure
     }
 
-    /// Returns the files of NARs that the paths outside of a set use.
+    /// Returns the files of NARs that the paths outside of a set use, without their folder.
     pub(super) fn files_used_without(&self, deleted: &HashSet<HashPart>) -> HashSet<&str> {
         let kept = self
             .nodes
             .iter()
             .filter(|(part, _)| !deleted.contains(*part));
-        let files = kept.map(|(_, node)| &*node.url);
+        let files = kept.map(|(_, node)| &*node.file);
         files
-            .chain(self.unusable_urls.iter().map(String::as_str))
+            .chain(self.unusable_files.iter().map(String::as_str))
             .collect()
     }
 
@@ -135,7 +142,7 @@ fn node(narinfo: NarInfo, modified: Option<SystemTime>) -> Node {
     Node {
         references: info.references.iter().map(StorePath::hash_part).collect(),
         path: info.path,
-        url: narinfo.url.into(),
+        file: file_name_of_url(&narinfo.url).into(),
         deriver: info.deriver,
         modified,
     }

@@ -3,10 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
+use floe_format::lease::{is_key, object_key};
 use floe_format::{HashPart, StorePath, sum_of_sizes};
 use floe_transfer::{CacheNames, CacheObject, Error};
 
 use super::graph::{CacheGraph, Node};
+use super::plan::not_collected;
 use super::roots::Pins;
 use super::{CacheCollection, CollectionEvent, CollectionReport};
 
@@ -46,19 +48,24 @@ impl CacheCollection<'_> {
         let recent: Vec<HashPart> = recent.map(|node| node.path.hash_part()).collect();
         self.warn_of_incomplete(&graph, &pins);
         let pinned = pins.kept.iter().map(|(_, part)| *part);
-        let live = graph.closure(pinned.chain(recent), |_| {});
+        let live = live_paths(&graph, pinned.chain(recent))?;
         let garbage = graph.nodes.keys().filter(|part| !live.contains(*part));
         let garbage: HashSet<HashPart> = garbage.copied().collect();
         let is_old = |object: &CacheObject| !is_newer(object.modified, now, self.options.grace);
         let used = graph.files_used_without(&garbage);
         let files = names.nars.iter();
-        let files = files.filter(|(name, facts)| !used.contains(name.as_str()) && is_old(facts));
+        let files = files.filter(|(name, facts)| {
+            let is_linked = names.link_targets.contains(file_name(name));
+            let is_unused = !used.contains(file_name(name)) && !is_linked;
+            is_unused && facts.len.is_some() && is_old(facts) && is_key(object_key(name))
+        });
         let files = files.map(|(name, _)| name.clone());
         let files = files.filter(|name| !is_temporary(name)).collect();
         let listings = names.listings.iter().filter(|(name, facts)| {
             let part = name.split('.').next().and_then(HashPart::parse);
             let is_used = part.is_some_and(|part| graph.nodes.contains_key(&part));
             match part {
+                _ if facts.len.is_none() => false,
                 Some(part) if is_used => garbage.contains(&part),
                 // The listing of a narinfo that cannot be used.
                 Some(part) if names.narinfos.contains_key(&format!("{part}.narinfo")) => false,
@@ -82,7 +89,7 @@ impl CacheCollection<'_> {
     }
 
     /// Returns the time by the clock of the cache.
-    fn now(&self) -> Result<SystemTime, Error> {
+    pub(super) fn now(&self) -> Result<SystemTime, Error> {
         let info = self.cache.objects();
         let info = info.get_large(CACHE_INFO, CACHE_INFO_LEN_MAX, self.cancel)?;
         let replied_at = info.and_then(|info| info.replied_at);
@@ -156,8 +163,35 @@ impl Marked {
     }
 }
 
+/// Returns some paths and all that they need.
+///
+/// Errors: the narinfo of one of them cannot be used, so that its references are not known.
+pub(super) fn live_paths(
+    graph: &CacheGraph,
+    roots: impl IntoIterator<Item = HashPart>,
+) -> Result<HashSet<HashPart>, Error> {
+    let mut unusable = None;
+    let live = graph.closure(roots, |part| {
+        let name = format!("{part}.narinfo");
+        let reason = graph.unusable.get(&name);
+        unusable = unusable.take().or(reason.map(|reason| (name, reason)));
+    });
+    match unusable {
+        None => Ok(live),
+        Some((name, reason)) => Err(not_collected(format!(
+            "the references of {name}, which is needed, are not known: {reason}; push its path \
+             again with floe push --check"
+        ))),
+    }
+}
+
+/// Returns the name of a file of a NAR without its folder.
+pub(super) fn file_name(name: &str) -> &str {
+    name.strip_prefix("nar/").unwrap_or(name)
+}
+
 /// Whether an object was written within a time. One without a known time counts as new.
-fn is_newer(modified: Option<SystemTime>, now: SystemTime, time: Duration) -> bool {
+pub(super) fn is_newer(modified: Option<SystemTime>, now: SystemTime, time: Duration) -> bool {
     modified.is_none_or(|modified| now.duration_since(modified).unwrap_or_default() < time)
 }
 

@@ -5,9 +5,10 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 use floe_format::lease::{
-    GC_FOLDER, LEASES_FOLDER, Lease, NAMES_LEN_MAX, PLAN_OBJECT, Plan, PlanState, PlannedNames,
+    GC_FOLDER, LEASES_FOLDER, LIFETIME_MAX, Lease, NAMES_LEN_MAX, PLAN_OBJECT, Plan, PlanState,
+    PlannedNames,
 };
-use floe_format::pin::PIN_LEN_MAX;
+use floe_format::pin::{PIN_LEN_MAX, is_cache_id};
 use floe_transfer::{
     Cancel, Error, Expected, NamedObject, NamedObjects, Written, random_number, time_since_boot,
 };
@@ -73,13 +74,19 @@ impl<'a> HeldPlan<'a> {
                 plan: PlanState::Waiting,
                 version: None,
                 renewed_at: time_since_boot(),
-                is_lost: false,
+                // Until the plan is there.
+                is_lost: true,
                 has_ended: false,
             }),
             ended: Condvar::new(),
         };
         // A push that sees the plan finds the names.
         let names = PlannedNames(keys.clone()).to_string();
+        if names.len() > NAMES_LEN_MAX {
+            return Err(not_collected(
+                "it has too many objects to delete at once; delete some with floe cache delete",
+            ));
+        }
         objects.put(&plan.names_object(), names.as_bytes(), &Expected::Any)?;
         let written = objects.put(
             PLAN_OBJECT,
@@ -87,7 +94,6 @@ impl<'a> HeldPlan<'a> {
             &expected,
         )?;
         if written == Written::Conflict {
-            plan.state.lock().is_lost = true;
             return Err(running(None));
         }
         // The store may know no conditions, and two collections may have written at once.
@@ -189,17 +195,12 @@ impl<'a> HeldPlan<'a> {
     }
 
     fn adopt_version(&self) -> Result<(), Error> {
-        let found = self.current()?;
-        match found {
-            Some(found) if self.is_own(&found) => {
-                self.state.lock().version = found.version;
-                Ok(())
-            }
-            _ => {
-                self.state.lock().is_lost = true;
-                Err(running(None))
-            }
-        }
+        let found = self.current()?.filter(|found| self.is_own(found));
+        let found = found.ok_or_else(|| running(None))?;
+        let mut state = self.state.lock();
+        state.version = found.version;
+        state.is_lost = false;
+        Ok(())
     }
 
     fn current(&self) -> Result<Option<NamedObject>, Error> {
@@ -214,13 +215,21 @@ impl<'a> HeldPlan<'a> {
 
 impl Drop for HeldPlan<'_> {
     fn drop(&mut self) {
-        let state = self.state.lock();
-        if !state.is_lost {
-            let expected = state.expected();
-            // Otherwise it expires, and the next collection removes it.
-            let _ = self.objects.delete(PLAN_OBJECT, &expected);
+        // Another collection may have replaced the plan, and the state may not tell.
+        let is_there = match self.current() {
+            Ok(Some(found)) if self.is_own(&found) => {
+                let expected = found.version.map_or(Expected::Any, Expected::Version);
+                let deleted = self.objects.delete(PLAN_OBJECT, &expected);
+                !matches!(deleted, Ok(Written::Yes))
+            }
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        // A plan that stays expires, and the next collection removes it. Until then, pushes read
+        // its names.
+        if !is_there {
+            let _ = self.objects.delete(&self.names_object(), &Expected::Any);
         }
-        let _ = self.objects.delete(&self.names_object(), &Expected::Any);
     }
 }
 
@@ -236,13 +245,17 @@ impl Drop for Renewals<'_, '_> {
 
 /// Refuses to replace the plan of a collection that runs.
 fn refuse_running(found: &NamedObject) -> Result<(), Error> {
-    let plan = Plan::parse(&found.contents).map_err(|error| {
-        not_collected(format!("its object {PLAN_OBJECT} cannot be used: {error}"))
-    })?;
-    let lifetime = Duration::from_secs(plan.lifetime.into());
-    match lifetime.checked_sub(found.age()) {
-        None => Ok(()),
-        Some(rest) => Err(running(Some(rest))),
+    let plan = Plan::parse(&found.contents);
+    let lifetime = plan.as_ref().map_or(LIFETIME_MAX, |plan| plan.lifetime);
+    let Some(rest) = Duration::from_secs(lifetime.into()).checked_sub(found.age()) else {
+        return Ok(());
+    };
+    match plan {
+        Ok(_) => Err(running(Some(rest))),
+        Err(error) => Err(not_collected(format!(
+            "its object {PLAN_OBJECT} cannot be used: {error}; perhaps a newer floe collects it; \
+             delete the object if none does"
+        ))),
     }
 }
 
@@ -275,26 +288,39 @@ impl Leases {
     pub(super) fn read(of: &CacheCollection<'_>) -> Result<Leases, Error> {
         let objects = of.cache.objects();
         let names = objects.list(LEASES_FOLDER, of.cancel)?.unwrap_or_default();
-        let names = names.into_iter().filter(|name| !name.starts_with('.'));
-        let names = names.map(|name| format!("{LEASES_FOLDER}{name}"));
         let mut leases = Leases {
             valid: Vec::new(),
             expired: Vec::new(),
         };
-        for name in names {
+        for name in names.into_iter().filter(|name| !name.contains('/')) {
+            // A file that a writer renames in a moment, or has left when it was killed.
+            let is_unfinished = name.starts_with('.');
+            if !is_unfinished && !is_cache_id(&name) {
+                continue;
+            }
+            let name = format!("{LEASES_FOLDER}{name}");
             let found = objects.get_large(&name, NAMES_LEN_MAX, of.cancel)?;
             let Some(found) = found else { continue };
             let lease = Lease::parse(&found.contents);
+            let lifetime = match &lease {
+                _ if is_unfinished => of.cache.lease_lifetime(),
+                Ok(lease) => lease.lifetime,
+                Err(_) => LIFETIME_MAX,
+            };
+            if lifetime == 0 || found.age() > Duration::from_secs(lifetime.into()) {
+                leases.expired.push(name);
+                continue;
+            }
+            if is_unfinished {
+                continue;
+            }
             let lease = lease.map_err(|error| {
                 not_collected(format!(
-                    "its lease {name} cannot be used: {error}; perhaps a newer floe pushes"
+                    "its lease {name} cannot be used: {error}; perhaps a newer floe pushes; delete \
+                     it if none does"
                 ))
             })?;
-            if found.age() > Duration::from_secs(lease.lifetime.into()) || lease.lifetime == 0 {
-                leases.expired.push(name);
-            } else {
-                leases.valid.push(lease);
-            }
+            leases.valid.push(lease);
         }
         Ok(leases)
     }
@@ -316,13 +342,19 @@ impl CacheCollection<'_> {
     /// Removes expired leases, and the names of plans of killed collections.
     pub(super) fn remove_expired(&self, plan: Option<&HeldPlan<'_>>) -> Result<(), Error> {
         let mut old = Leases::read(self)?.expired;
-        // Without an own plan, another collection may run.
-        if let Some(plan) = plan {
-            let names = self.cache.objects().list(GC_FOLDER, self.cancel)?;
-            let names = names.unwrap_or_default().into_iter();
-            let names = names.map(|name| format!("{GC_FOLDER}{name}"));
-            old.extend(names.filter(|name| *name != PLAN_OBJECT && *name != plan.names_object()));
+        let names = self.cache.objects().list(GC_FOLDER, self.cancel)?;
+        for name in names.unwrap_or_default() {
+            let name = format!("{GC_FOLDER}{name}");
+            let is_own = plan.is_some_and(|plan| name == plan.names_object());
+            if is_own || name == PLAN_OBJECT {
+                continue;
+            }
+            // Another collection may announce its plan in a moment.
+            let found = self.cache.objects().get_large(&name, 1, self.cancel)?;
+            let lifetime = Duration::from_secs(self.cache.lease_lifetime().into());
+            let is_old = |found: NamedObject| found.age() > lifetime;
+            old.extend(found.is_some_and(is_old).then_some(name));
         }
-        self.cache.delete(&old, self.cancel)
+        self.cache.delete(&old, &|| self.check_cancelled())
     }
 }

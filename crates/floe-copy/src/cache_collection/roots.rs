@@ -28,14 +28,16 @@ impl Pins {
         cancel: &Cancel,
     ) -> Result<Pins, Error> {
         let mut pins = Pins::default();
+        // A pin that is written meanwhile is read, and its generation is not.
+        let found = read_folder(objects, PIN_GENERATIONS, cancel)?;
         for (_, pin) in read_folder(objects, PINS, cancel)? {
             pins.kept.push((pin.name, pin.path.hash_part()));
         }
         let mut generations: BTreeMap<String, BTreeMap<u64, (String, HashPart)>> = BTreeMap::new();
-        for (object, pin) in read_folder(objects, PIN_GENERATIONS, cancel)? {
-            let found = (object, pin.path.hash_part());
+        for (object, pin) in found {
+            let generation = (object, pin.path.hash_part());
             let of_pin = generations.entry(pin.name).or_default();
-            of_pin.insert(pin.serial, found);
+            of_pin.insert(pin.serial, generation);
         }
         for (name, generations) in generations {
             // The newest generation is that of the pin, unless it was deleted.

@@ -12,6 +12,8 @@ use floe_transfer::{NamedObjects, Target};
 
 use super::*;
 
+mod odd_caches;
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn path(name: &str) -> StorePath {
@@ -343,7 +345,10 @@ fn lease_of_a_killed_writer_expires() {
         plan: None,
         needs: BTreeSet::new(),
     };
-    storage.insert("leases/killed", killed.to_string().as_bytes());
+    storage.insert(
+        &format!("leases/{}", "f".repeat(32)),
+        killed.to_string().as_bytes(),
+    );
     let waited = std::cell::Cell::new(0);
     let report = collect(&storage, &|event| {
         if let CollectionEvent::WaitingForPushes { pushes } = event {
@@ -368,7 +373,8 @@ fn second_collection_is_refused_until_the_plan_expires() {
     let error = collect(&storage, &|_| {}).unwrap_err().to_string();
     assert!(error.contains("another collection"), "{error}");
     assert_eq!(narinfos(&storage), ["a", "b", "c", "d"]);
-    storage.advance_clock(HOUR);
+    assert_eq!(plan(&storage), Some(killed), "the plan of the other stays");
+    storage.advance_clock(48 * HOUR);
     let report = collect(&storage, &|_| {}).unwrap();
     assert_eq!(report.paths, [path("c"), path("d")]);
     assert!(!storage.names().iter().any(|name| name.starts_with("gc/")));

@@ -9,7 +9,7 @@ use floe_cache::{BinaryCacheWriter, CacheWriteOptions};
 use floe_format::lease::{LEASES_FOLDER, Lease, Plan, PlanState, PlannedNames};
 use floe_format::{HashPart, StoreDir};
 use floe_testkit::{MemoryStorage, wait_until};
-use floe_transfer::{CacheInventory as _, Cancel, Error, NamedObjects as _, Target as _};
+use floe_transfer::{CacheInventory as _, Cancel, Error, Expected, NamedObjects, Target as _};
 
 /// A cache that exists.
 fn cache() -> MemoryStorage {
@@ -163,4 +163,29 @@ fn damaged_plan_is_an_error() {
         error.contains("gc/plan") && error.contains("newer floe"),
         "{error}"
     );
+}
+
+#[test]
+fn plan_without_names_delays_a_writer_until_the_plan_is_gone() {
+    let storage = cache();
+    announce(&storage, "1", PlanState::Waiting, "a");
+    let names = format!("gc/{}", "1".repeat(32));
+    let delete = |name: &str| NamedObjects::delete(&storage, name, &Expected::Any).unwrap();
+    delete(&names);
+    let writer = open(&storage, 900);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| keep(&writer, "a"));
+        wait_until("the lease", || leases(&storage).len() == 1);
+        assert!(!waiting.is_finished());
+        delete("gc/plan");
+        waiting.join().unwrap().unwrap();
+    });
+    announce(&storage, "2", PlanState::Waiting, "a");
+    delete(&format!("gc/{}", "2".repeat(32)));
+    let cancel = Cancel::default();
+    let (shared, options) = (Arc::new(storage.clone()), CacheWriteOptions::default());
+    let writer = BinaryCacheWriter::open(shared, &options, StoreDir::default(), &cancel).unwrap();
+    cancel.raise();
+    let error = keep(&writer, "a").unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use floe_format::lease::{NAMES_LEN_MAX, PLAN_OBJECT, Plan, PlanState, PlannedNames};
+use floe_format::lease::{LIFETIME_MAX, NAMES_LEN_MAX, PLAN_OBJECT, Plan, PlanState, PlannedNames};
 use floe_format::pin::PIN_LEN_MAX;
 use floe_transfer::{Cancel, Error};
 
@@ -34,11 +34,12 @@ pub(super) fn read_plan(storage: &dyn WriteStorage, cancel: &Cancel) -> Result<P
     let Some(found) = objects.get_large(PLAN_OBJECT, PIN_LEN_MAX, cancel)? else {
         return Ok(PlanNow::None);
     };
-    let plan =
-        Plan::parse(&found.contents).map_err(|error| damaged(storage, PLAN_OBJECT, error))?;
-    if found.age() > Duration::from_secs(plan.lifetime.into()) {
+    let plan = Plan::parse(&found.contents);
+    let lifetime = plan.as_ref().map_or(LIFETIME_MAX, |plan| plan.lifetime);
+    if found.age() > Duration::from_secs(lifetime.into()) {
         return Ok(PlanNow::None);
     }
+    let plan = plan.map_err(|error| damaged(storage, PLAN_OBJECT, error))?;
     Ok(match plan.state {
         PlanState::Waiting => PlanNow::Waiting(plan.id),
         PlanState::Deleting => PlanNow::Deleting(plan.id),

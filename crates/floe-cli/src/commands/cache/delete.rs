@@ -40,8 +40,14 @@ pub(super) fn run(args: &CacheDeleteArgs) -> anyhow::Result<()> {
         let is_file = |name: &String| name.starts_with("nar/");
         let (files, first): (Vec<String>, Vec<String>) = objects.into_iter().partition(is_file);
         // Without its narinfo, no client asks for a NAR.
-        inventory.delete(&first, &chosen.cancel)?;
-        inventory.delete(&files, &chosen.cancel)?;
+        let check = || {
+            if chosen.cancel.is_raised() {
+                return Err(Error::Cancelled);
+            }
+            Ok(())
+        };
+        inventory.delete(&first, &check)?;
+        inventory.delete(&files, &check)?;
     }
     let dir = cache.dir();
     if args.of.json {
