@@ -329,16 +329,17 @@ fn killed_and_interrupted_collections_leave_a_cache_that_the_next_one_cleans() {
     cache.pin("jq", &cache.corpus.root);
     cache.age();
     let start = || {
-        let child = cache.gc(&["--grace", "30s"]).spawn().unwrap();
+        let mut gc = cache.gc(&["--grace", "30s"]);
+        let child = gc.stderr(Stdio::piped()).spawn().unwrap();
         wait_until("the plan", || cache.has_plan());
         child
     };
-    let mut interrupted = start();
+    let interrupted = start();
     signal(&interrupted, Signal::TERM);
-    assert_eq!(
-        interrupted.wait().unwrap().code(),
-        Some(exit_code_of_an_interrupt())
-    );
+    let ended = interrupted.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert!(stderr.contains("another floe cache gc goes on"), "{stderr}");
     assert!(
         !cache.has_plan(),
         "an interrupted collection removes its plan"
@@ -360,10 +361,6 @@ fn killed_and_interrupted_collections_leave_a_cache_that_the_next_one_cleans() {
     assert_eq!(deleted(&report), [&*cache.other]);
     assert_eq!(fs::read_dir(cache.directory.join("gc")).unwrap().count(), 0);
     cache.check_corpus();
-}
-
-fn exit_code_of_an_interrupt() -> i32 {
-    130
 }
 
 /// A collection deletes the references of a path while the copy of the path stands still for longer

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::ChosenCache;
 use super::args::CacheGcArgs;
 use crate::display::{eprint_line, warn};
-use crate::exit::UsageError;
+use crate::exit::{self, UsageError};
 use crate::messages::counted;
 use crate::stdout::print;
 
@@ -51,9 +51,13 @@ pub(super) fn run(args: &CacheGcArgs) -> anyhow::Result<()> {
             chosen.store,
         ));
     }
-    let report = collection.run(marked)?;
+    let report = collection.run(marked);
+    let report = report.map_err(|error| exit::explain_interrupt(error.into(), INTERRUPTED))?;
     show_report(args, &report, (&kept, cache.dir()))
 }
+
+const INTERRUPTED: &str =
+    "interrupted; paths that stay have their references, and another floe cache gc goes on";
 
 /// The number of paths and pins that stay.
 struct Kept {
