@@ -9,6 +9,7 @@
 mod plan;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -36,6 +37,8 @@ struct Shared {
     events: Events,
     cancel: Cancel,
     state: Mutex<State>,
+    /// Whether the writer has ended, so that no renewal follows.
+    has_ended: AtomicBool,
     ended: Condvar,
 }
 
@@ -75,7 +78,7 @@ struct HeldLease {
     /// When the last renewal began, since the start of the machine.
     renewed_at: Duration,
     /// Whether the lease had expired before a renewal, so that nothing was kept for a while.
-    has_lapsed: bool,
+    was_expired: bool,
     plan: Option<KnownPlan>,
 }
 
@@ -141,6 +144,7 @@ impl LeaseHolder {
             events,
             cancel,
             state: Mutex::new(state),
+            has_ended: AtomicBool::new(false),
             ended: Condvar::new(),
         }))
     }
@@ -178,7 +182,7 @@ impl LeaseHolder {
             return self.0.hold(&mut state);
         }
         self.0.keep(&mut state, &new)?;
-        self.0.hold_again_if_lapsed(&mut state)
+        self.0.hold_again_if_expired(&mut state)
     }
 
     /// Whether the lease has expired since the last call, because the writer stood still or the
@@ -190,13 +194,14 @@ impl LeaseHolder {
         if state.lease.is_none() {
             return Ok(false);
         }
-        self.0.hold_again_if_lapsed(&mut state)?;
+        self.0.hold_again_if_expired(&mut state)?;
         Ok(std::mem::take(&mut state.has_expired))
     }
 }
 
 impl Drop for LeaseHolder {
     fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
         // The thread may renew the lease at a server that is away.
         let state = self.0.state.try_lock_for(END_WAIT_MAX);
         if let Some(mut state) = state
@@ -210,10 +215,10 @@ impl Drop for LeaseHolder {
 
 impl Shared {
     /// Writes the lease anew if it has expired.
-    fn hold_again_if_lapsed(self: &Arc<Self>, state: &mut State) -> Result<(), Error> {
-        for _ in 0..LAPSES_MAX {
+    fn hold_again_if_expired(self: &Arc<Self>, state: &mut State) -> Result<(), Error> {
+        for _ in 0..EXPIRIES_MAX {
             let held = state.lease.as_ref();
-            if held.is_none_or(|held| !held.has_lapsed && held.age() <= self.own_lifetime()) {
+            if held.is_none_or(|held| !held.was_expired && held.age() <= self.own_lifetime()) {
                 return Ok(());
             }
             state.has_expired = true;
@@ -248,7 +253,7 @@ impl Shared {
                 needs: Default::default(),
             },
             renewed_at: time_since_boot(),
-            has_lapsed: false,
+            was_expired: false,
             plan: None,
         };
         match self.write(&mut held) {
@@ -358,15 +363,15 @@ impl Shared {
 
     fn write(&self, held: &mut HeldLease) -> Result<(), Error> {
         let now = time_since_boot();
-        held.has_lapsed |= held.age() > self.own_lifetime();
+        held.was_expired |= held.age() > self.own_lifetime();
         let objects = self.storage.as_objects();
         objects.put_volatile(&held.name, held.object.to_string().as_bytes())?;
         held.renewed_at = now;
         Ok(())
     }
 
-    /// For how long the writer counts on its lease after each renewal: less than others do, in case
-    /// that the clocks of the servers differ.
+    /// Returns the time for which the writer counts on its lease after a renewal. Others count on
+    /// it for longer, because the clocks of two servers may differ.
     fn own_lifetime(&self) -> Duration {
         self.lifetime / 3
     }
@@ -390,7 +395,7 @@ impl Shared {
             self.write(held)?;
         }
         self.learn_plan(state, FirstNeeds::All)?;
-        self.hold_again_if_lapsed(state)
+        self.hold_again_if_expired(state)
     }
 
     /// Removes the lease. A user who may not delete objects writes that it has ended.
@@ -418,7 +423,8 @@ fn renew_until_the_end(shared: &Weak<Shared>, wait: Duration) {
     while let Some(shared) = shared.upgrade() {
         let mut state: MutexGuard<'_, State> = shared.state.lock();
         shared.ended.wait_for(&mut state, wait);
-        if state.lease.is_none() || shared.cancel.is_raised() {
+        let has_ended = shared.has_ended.load(Ordering::Relaxed);
+        if has_ended || shared.cancel.is_raised() {
             return;
         }
         // The next renewal may succeed. If none does, the lease expires, and the writer checks
@@ -450,7 +456,7 @@ const RENEWALS_PER_LIFETIME: u32 = 15;
 const END_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// How many times in a row a lease is written anew.
-const LAPSES_MAX: usize = 10;
+const EXPIRIES_MAX: usize = 10;
 
 /// How many times [`CANCEL_POLL`] passes between two looks at a plan.
 const POLLS_PER_PLAN: u32 = 5;

@@ -190,8 +190,8 @@ impl PinnedCache {
         }
     }
 
-    /// Keeps a path from a collection until the value that is returned ends. `None` for a cache
-    /// that cannot be collected.
+    /// Keeps a path from a collection until the returned value ends. Returns `None` if the cache
+    /// cannot be collected.
     fn keep(&self, part: HashPart) -> anyhow::Result<Option<OpenTarget>> {
         if !self.objects.can_list() {
             return Ok(None);

@@ -322,7 +322,7 @@ fn push_beside_a_collection_keeps_what_it_counts_on() {
 }
 
 #[test]
-fn killed_and_interrupted_collections_leave_a_cache_that_the_next_one_cleans() {
+fn next_collection_cleans_up_after_a_killed_one() {
     let Some(cache) = TeamCache::new() else {
         return;
     };

@@ -152,15 +152,13 @@ fn unused_files(
     garbage: &HashSet<HashPart>,
     (names, needs): (&CacheNames, &HashSet<String>),
 ) -> Vec<String> {
-    let used = marked.graph.files_used_without(garbage);
+    let used = marked
+        .graph
+        .files_used_without(garbage, &names.link_targets);
     let is_unused = |name: &&String| {
         let (before, now) = (marked.names.nars.get(*name), names.nars.get(*name));
         let is_unchanged = before.zip(now).is_some_and(|(before, now)| before == now);
-        let is_linked = names.link_targets.contains(file_name(name));
-        is_unchanged
-            && !is_linked
-            && !used.contains(file_name(name))
-            && !needs.contains(object_key(name))
+        is_unchanged && !used.contains(file_name(name)) && !needs.contains(object_key(name))
     };
     marked.files.iter().filter(is_unused).cloned().collect()
 }

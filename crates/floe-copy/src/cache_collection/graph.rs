@@ -91,14 +91,20 @@ impl CacheGraph {
     }
 
     /// Returns the files of NARs that the paths outside of a set use, without their folder.
-    pub(super) fn files_used_without(&self, deleted: &HashSet<HashPart>) -> HashSet<&str> {
+    ///
+    /// `linked` are the targets of links to files.
+    pub(super) fn files_used_without<'a>(
+        &'a self,
+        deleted: &HashSet<HashPart>,
+        linked: &'a HashSet<String>,
+    ) -> HashSet<&'a str> {
         let kept = self
             .nodes
             .iter()
             .filter(|(part, _)| !deleted.contains(*part));
         let files = kept.map(|(_, node)| &*node.file);
         files
-            .chain(self.unusable_files.iter().map(String::as_str))
+            .chain(self.unusable_files.iter().chain(linked).map(String::as_str))
             .collect()
     }
 

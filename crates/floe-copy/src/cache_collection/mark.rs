@@ -52,15 +52,14 @@ impl CacheCollection<'_> {
         let garbage = graph.nodes.keys().filter(|part| !live.contains(*part));
         let garbage: HashSet<HashPart> = garbage.copied().collect();
         let is_old = |object: &CacheObject| !is_newer(object.modified, now, self.options.grace);
-        let used = graph.files_used_without(&garbage);
+        let used = graph.files_used_without(&garbage, &names.link_targets);
         let files = names.nars.iter();
         let files = files.filter(|(name, facts)| {
-            let is_linked = names.link_targets.contains(file_name(name));
-            let is_unused = !used.contains(file_name(name)) && !is_linked;
-            is_unused && facts.len.is_some() && is_old(facts) && is_key(object_key(name))
+            let is_file = facts.len.is_some() && !is_temporary(name);
+            let is_unused = !used.contains(file_name(name)) && is_old(facts);
+            is_file && is_unused && is_key(object_key(name))
         });
-        let files = files.map(|(name, _)| name.clone());
-        let files = files.filter(|name| !is_temporary(name)).collect();
+        let files = files.map(|(name, _)| name.clone()).collect();
         let listings = names.listings.iter().filter(|(name, facts)| {
             let part = name.split('.').next().and_then(HashPart::parse);
             let is_used = part.is_some_and(|part| graph.nodes.contains_key(&part));
@@ -197,7 +196,7 @@ pub(super) fn is_newer(modified: Option<SystemTime>, now: SystemTime, time: Dura
 
 /// Whether a writer has not given a file its name yet. The next writer removes such a file.
 fn is_temporary(name: &str) -> bool {
-    let name = name.strip_prefix("nar/").unwrap_or(name);
+    let name = file_name(name);
     name.starts_with('.') && !name.starts_with(STAGED_PREFIX)
 }
 

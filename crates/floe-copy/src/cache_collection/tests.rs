@@ -309,7 +309,7 @@ fn writer_that_begins_during_the_deletion_waits_for_its_end() {
 }
 
 #[test]
-fn writer_that_begins_before_the_second_look_waits_and_keeps_what_it_needs() {
+fn writer_keeps_what_it_needs_before_the_second_look() {
     let storage = old_cache();
     let (report, missing) = collect_beside(&storage, Moment::Settling, || {
         let writer = open(&storage);
@@ -324,7 +324,7 @@ fn writer_that_begins_before_the_second_look_waits_and_keeps_what_it_needs() {
 }
 
 #[test]
-fn path_that_is_published_or_pinned_during_the_wait_keeps_its_closure() {
+fn new_paths_and_pins_keep_their_closures() {
     let storage = old_cache();
     let (report, ()) = collect_beside(&storage, Moment::Grace, || {
         // A writer without a lease, such as Nix.
