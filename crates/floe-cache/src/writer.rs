@@ -67,6 +67,8 @@ pub struct BinaryCacheWriter {
     whole: Mutex<HashMap<StorePath, BTreeSet<StorePath>>>,
     /// Paths that clients get elsewhere.
     elsewhere: Mutex<HashSet<StorePath>>,
+    /// Paths that the copy replaces, with the reasons.
+    damaged: Mutex<HashMap<StorePath, String>>,
     /// The build logs of the new paths, if the cache receives them too.
     build_logs: Option<BuildLogs>,
     /// The paths that this copy has met and whose narinfos lack a signature by one of the keys.
@@ -154,6 +156,7 @@ impl BinaryCacheWriter {
             staged: Mutex::default(),
             whole: Mutex::default(),
             elsewhere: Mutex::default(),
+            damaged: Mutex::default(),
             build_logs: None,
             unsigned: Mutex::default(),
         })
@@ -177,6 +180,11 @@ impl BinaryCacheWriter {
     fn record(&self, paths: &[StorePath], found: Vec<Presence>) -> MissingPaths {
         let mut missing = MissingPaths::default();
         for (path, found) in paths.iter().zip(found) {
+            let reason = self.damaged.lock().get(path).cloned();
+            let found = match (found, reason) {
+                (Presence::Whole(_), Some(reason)) => Presence::Damaged(reason),
+                (found, _) => found,
+            };
             match found {
                 Presence::Whole(references) => {
                     missing
@@ -257,6 +265,10 @@ impl Target for BinaryCacheWriter {
 
     fn assume_present(&self, paths: &[StorePath]) {
         *self.elsewhere.lock() = paths.iter().cloned().collect();
+    }
+
+    fn replace(&self, damaged: Vec<(StorePath, String)>) {
+        *self.damaged.lock() = damaged.into_iter().collect();
     }
 
     fn prepare(&self) -> Result<(), Error> {

@@ -1,12 +1,13 @@
 //! From flags, files and environment to the options of the libraries.
 
-use std::env;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::{env, io};
 
 use floe_cache::NetworkOptions;
 use floe_config::{Config, Environment, ProcessUser, UnknownSetting};
-use floe_format::TrustedKeys;
+use floe_format::{Compression, TrustedKeys};
 use floe_store::{
     GcSettings, LockWait, LostRecord, StoreEvent, StoreEvents, Unreadable, WriteOptions,
 };
@@ -86,6 +87,22 @@ impl Settings {
             Ok(text.clone())
         });
         followed.collect()
+    }
+
+    /// Sets the compression and the keys of a cache that gets paths and whose URI does not name
+    /// them. `keys` are the files of further keys, instead of the configured ones.
+    pub(crate) fn set_push_defaults(&mut self, keys: &[PathBuf], check: bool) -> io::Result<()> {
+        let absolute = |files: &[PathBuf]| -> io::Result<Vec<PathBuf>> {
+            files.iter().map(std::path::absolute).collect()
+        };
+        let context = &mut self.context;
+        context.compression = Some(Compression::Zstd);
+        context.check_present = check;
+        match keys {
+            [] => context.secret_keys = absolute(&self.config.secret_key_files.get().0)?,
+            keys => context.further_secret_keys = absolute(keys)?,
+        }
+        Ok(())
     }
 
     /// Whether the configuration has a substituter that floe cannot use.

@@ -22,8 +22,8 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_format::StorePath;
 use floe_format::lease::{PlanState, object_key};
+use floe_format::{HashPart, StorePath};
 use floe_transfer::{CANCEL_POLL, CacheInventory, Cancel, Error};
 
 pub use mark::Marked;
@@ -38,6 +38,17 @@ pub struct CollectionOptions {
     pub keep_generations: NonZeroUsize,
     /// How long the collection waits before it deletes. Whatever is younger stays.
     pub grace: Duration,
+}
+
+impl Default for CollectionOptions {
+    /// Keeps one generation of each pin, and waits only for pushes.
+    fn default() -> CollectionOptions {
+        CollectionOptions {
+            keep_newer: Duration::ZERO,
+            keep_generations: NonZeroUsize::MIN,
+            grace: Duration::ZERO,
+        }
+    }
 }
 
 /// A collection of a cache.
@@ -115,7 +126,50 @@ impl CacheCollection<'_> {
             .planned_objects()
             .map(|name| object_key(name).to_owned());
         let keys: BTreeSet<String> = keys.collect();
-        let plan = HeldPlan::announce(self, &keys)?;
+        self.delete_planned(&keys, |needs, plan| {
+            self.check_again_and_delete(&mut marked, needs, plan)
+        })
+    }
+
+    /// Deletes the narinfos and the listings of paths that cannot be used, although others may
+    /// refer to them, and returns the paths. Their NARs are left to the next collection.
+    ///
+    /// `still_unusable` finds those that no push has replaced meanwhile. Those that a push needs
+    /// stay.
+    ///
+    /// Errors: those of [`CacheCollection::run`] and of `still_unusable`.
+    pub fn delete_unusable(
+        &self,
+        paths: &BTreeSet<HashPart>,
+        still_unusable: impl FnOnce() -> Result<BTreeSet<HashPart>, Error>,
+    ) -> Result<BTreeSet<HashPart>, Error> {
+        let key = |part: &HashPart| object_key(part.as_str()).to_owned();
+        let keys: BTreeSet<String> = paths.iter().map(key).collect();
+        self.delete_planned(&keys, |needs, plan| {
+            let mut deleted = still_unusable()?;
+            deleted.retain(|part| paths.contains(part) && !needs.contains(&key(part)));
+            for suffix in ["narinfo", "ls"] {
+                let names = deleted.iter().map(|part| format!("{part}.{suffix}"));
+                self.delete(&names.collect::<Vec<_>>(), plan)?;
+            }
+            for (pin, part) in &self.read_pins()?.kept {
+                if deleted.contains(part) {
+                    let missing = part.as_str();
+                    (self.events)(CollectionEvent::IncompletePin { pin, missing });
+                }
+            }
+            Ok(deleted)
+        })
+    }
+
+    /// Announces a plan that names some keys, waits until pushes have noticed it, and calls
+    /// `delete` with the keys that pushes need.
+    fn delete_planned<T>(
+        &self,
+        keys: &BTreeSet<String>,
+        delete: impl FnOnce(&HashSet<String>, &HeldPlan<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let plan = HeldPlan::announce(self, keys)?;
         thread::scope(|scope| {
             let _renewals = plan.start_renewals(scope);
             self.wait(self.options.grace, &plan)?;
@@ -124,10 +178,10 @@ impl CacheCollection<'_> {
             // Lists of the cache may lag.
             self.wait(self.options.grace.min(SETTLE_MAX), &plan)?;
             let needs = self.wait_for_leases(&plan)?;
-            let report = self.check_again_and_delete(&mut marked, &needs, &plan)?;
+            let deleted = delete(&needs, &plan)?;
             plan.check_held()?;
             self.remove_expired(Some(&plan))?;
-            Ok(report)
+            Ok(deleted)
         })
     }
 

@@ -8,6 +8,8 @@ mod availability;
 mod cache_collection;
 mod copy;
 mod copy_request;
+mod export;
+mod key_rotation;
 mod local;
 mod outputs;
 mod queries;
@@ -27,6 +29,8 @@ pub use cache_collection::{
 };
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CheckedRequest, CopyRequest, OpenCopy, RequestedPaths, reuse_directory};
+pub use export::{Export, ExportError, ReadExport};
+pub use key_rotation::{KeyRotation, RotatedKey};
 pub use local::config::{check_root, check_writable, local_store};
 pub use outputs::OutputError;
 pub use rebuild::{LeftOut, LeftOutPath, Origin, Rebuild, RebuildOptions, RebuildReport};

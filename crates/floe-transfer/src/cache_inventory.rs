@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::time::SystemTime;
 
-use floe_format::{HashPart, NarInfo, StorePath};
+use floe_format::{HashPart, NarInfo, PathInfo, StorePath};
 use percent_encoding::percent_decode_str;
 
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::named_objects::NamedObjects;
+use crate::signing::{SignatureChange, SigningOutcome};
 
 /// Lists and deletes the objects of a binary cache.
 pub trait CacheInventory: Debug + Send + Sync {
@@ -51,6 +52,17 @@ pub trait CacheInventory: Debug + Send + Sync {
     ///
     /// Errors: those of the storage; [`Error::Cancelled`].
     fn keep(&self, hash_parts: &[HashPart]) -> Result<(), Error>;
+
+    /// Changes the signatures of narinfos as `change` wants, which gets what each states now. Other
+    /// fields stay.
+    ///
+    /// Errors: those of the storage; [`Error::Cancelled`]. One of `change` is in
+    /// [`SigningOutcome::different`].
+    fn change_signatures(
+        &self,
+        paths: &[StorePath],
+        change: &dyn Fn(&PathInfo) -> Result<SignatureChange, &'static str>,
+    ) -> Result<SigningOutcome, Error>;
 
     /// Returns the interface to pins, leases and the plan.
     fn objects(&self) -> &dyn NamedObjects;

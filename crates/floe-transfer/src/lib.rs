@@ -27,6 +27,7 @@ mod plain_text;
 mod planned_path;
 mod receive_times;
 mod session;
+mod signing;
 mod size;
 mod source;
 mod space;
@@ -61,6 +62,7 @@ pub use plain_text::plain_text;
 pub use planned_path::PlannedPath;
 pub use receive_times::ReceiveTimes;
 pub use session::{Service, Session};
+pub use signing::{NO_NAR_SIZE, SignatureChange, SigningOutcome};
 pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, FoundFile, HttpServer, NarInfoCallback, NarInfoReply,
@@ -73,8 +75,8 @@ pub use store_config::{
 };
 pub use store_uri::StoreUri;
 pub use target::{
-    CollectedTarget, CommitOutcome, MissingPaths, NO_NAR_SIZE, RealisationTarget, ResumableTarget,
-    RootRegistry, SignatureTarget, SigningOutcome, SigningTarget, Target, TargetFacts,
+    CollectedTarget, CommitOutcome, MissingPaths, RealisationTarget, ResumableTarget, RootRegistry,
+    SignatureTarget, SigningTarget, Target, TargetFacts,
 };
 pub use uri_parameters::{IgnoredParameter, UriParameters, nearest_name};
 pub use url::redact_credentials;

@@ -38,6 +38,9 @@ pub struct CopyOptions {
     pub check_space: bool,
     /// The NAR hashes that some paths must have, even if another one is signed.
     pub nar_hashes: BTreeMap<StorePath, Hash>,
+    /// The NAR hashes of the paths that the copy replaces in a binary cache. Then each path needs
+    /// its hash here, or the trust that it would need in a store.
+    pub replaced: Option<BTreeMap<StorePath, Hash>>,
     /// Whether a file of a binary cache is compared with the FileHash of its narinfo. The NAR hash
     /// is compared always.
     pub check_file_hash: bool,
@@ -61,6 +64,7 @@ impl Default for CopyOptions {
             closure_limit: ClosureLimit::default(),
             check_space: true,
             nar_hashes: BTreeMap::new(),
+            replaced: None,
             check_file_hash: false,
             cancel: Cancel::default(),
         }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::{HashPart, PathInfo, Realisation, StoreDir, StorePath};
-use floe_store::Signing;
 
 use crate::cache_inventory::CacheInventory;
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
 use crate::planned_path::PlannedPath;
+use crate::signing::SigningOutcome;
 use crate::space::Space;
 
 /// A store or a binary cache that receives paths.
@@ -46,6 +46,10 @@ pub trait Target: Debug + Send + Sync {
     /// Tells the target that its clients have other sources for some paths, so that it can publish
     /// their referrers without them. The paths of an earlier call do not count any more.
     fn assume_present(&self, _paths: &[StorePath]) {}
+
+    /// Tells the target that some present paths are damaged, with the reasons, although it may not
+    /// notice itself. The copy replaces them.
+    fn replace(&self, _damaged: Vec<(StorePath, String)>) {}
 
     /// Returns the valid path with a hash part.
     fn query_path_from_hash_part(&self, _hash_part: HashPart) -> Result<Option<StorePath>, Error> {
@@ -219,40 +223,6 @@ pub trait RealisationTarget {
     /// Errors: those of the target; a store refuses another path for an output that has one.
     fn register_realisations(&self, realisations: &[Realisation]) -> Result<(), Error>;
 }
-
-/// The outcome of a request for signatures. It lists no path that had all of them.
-#[derive(Debug, Default)]
-pub struct SigningOutcome {
-    /// The signed paths.
-    pub signed: Vec<StorePath>,
-    /// The paths that were not signed, because the target has other facts, and which of them.
-    pub different: Vec<(StorePath, &'static str)>,
-    /// The paths that the target does not have.
-    pub absent: Vec<StorePath>,
-    /// The paths whose metadata cannot be used, with the reason.
-    pub unusable: Vec<(StorePath, String)>,
-}
-
-impl SigningOutcome {
-    /// Adds the result for a path of a local store.
-    pub fn add(&mut self, path: &StorePath, signing: Signing) {
-        let path = path.clone();
-        match signing {
-            Signing::Added => self.signed.push(path),
-            Signing::Present => {}
-            Signing::Absent => self.absent.push(path),
-            Signing::Different(what) => self.different.push((path, what)),
-            Signing::NoNarSize => self.unusable.push((path, NO_NAR_SIZE.into())),
-            Signing::DamagedRow(reason) => {
-                let reason = format!("its row in the database: {reason}; try floe verify --repair");
-                self.unusable.push((path, reason));
-            }
-        }
-    }
-}
-
-/// The reason against a signature of a path without a size.
-pub const NO_NAR_SIZE: &str = "its NAR size is not registered; try floe verify --repair";
 
 /// A target whose GC roots another process registers, such as a daemon.
 pub trait RootRegistry {

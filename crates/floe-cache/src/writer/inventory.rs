@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use floe_format::{HashPart, NarInfo};
+use floe_format::{HashPart, NarInfo, PathInfo, StorePath};
 use floe_transfer::{
     CacheContents, CacheInventory, CacheNames, CacheObject, CachePolicy, CachedPath, Cancel, Error,
-    NamedObjects, UnusableNarInfo,
+    NamedObjects, SignatureChange, SigningOutcome, UnusableNarInfo,
 };
 
 use super::BinaryCacheWriter;
@@ -94,6 +94,14 @@ impl CacheInventory for BinaryCacheWriter {
 
     fn keep(&self, hash_parts: &[HashPart]) -> Result<(), Error> {
         self.lease.need(hash_parts.iter().map(HashPart::as_str))
+    }
+
+    fn change_signatures(
+        &self,
+        paths: &[StorePath],
+        change: &dyn Fn(&PathInfo) -> Result<SignatureChange, &'static str>,
+    ) -> Result<SigningOutcome, Error> {
+        self.sign_now(paths.iter(), change)
     }
 
     fn objects(&self) -> &dyn NamedObjects {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::{NarInfo, PathInfo, SecretKey, Signature, StoreDir, StorePath};
-use floe_transfer::{Cancel, Error, SignatureTarget, SigningOutcome, SigningTarget};
+use floe_transfer::{
+    Cancel, Error, SignatureChange, SignatureTarget, SigningOutcome, SigningTarget,
+};
 
 use super::{BinaryCacheWriter, narinfo_name};
 use crate::binary_cache::CACHE_INFO;
@@ -23,13 +25,13 @@ impl BinaryCacheWriter {
         }
     }
 
-    /// Reads the narinfos of paths, and writes those that lack a signature at once: another process
-    /// may change them at any time. `new_signatures` returns those that a path shall have too, or
-    /// the fact that forbids them.
-    fn sign_now<'a>(
+    /// Reads the narinfos of paths, and writes those whose signatures change at once: another
+    /// process may change them at any time. `change` returns the change for a path, or the fact
+    /// that forbids it.
+    pub(super) fn sign_now<'a>(
         &self,
         paths: impl Iterator<Item = &'a StorePath>,
-        new_signatures: impl Fn(&PathInfo) -> Result<Vec<Signature>, &'static str>,
+        change: impl Fn(&PathInfo) -> Result<SignatureChange, &'static str>,
     ) -> Result<SigningOutcome, Error> {
         let mut by_name: BTreeMap<String, &StorePath> =
             paths.map(|path| (narinfo_name(path), path)).collect();
@@ -43,7 +45,7 @@ impl BinaryCacheWriter {
                 let Some(path) = by_name.remove(&name) else {
                     return Ok(());
                 };
-                match self.with_signatures(path, text, &new_signatures) {
+                match self.with_signatures(path, text, &change) {
                     Ok(signed) => texts.extend(signed.map(|text| (path.clone(), text))),
                     Err(Obstacle::Different(what)) => outcome.different.push((path.clone(), what)),
                     Err(Obstacle::Unusable(why)) => outcome.unusable.push((path.clone(), why)),
@@ -74,10 +76,10 @@ impl BinaryCacheWriter {
             infos.iter().map(|info| (&info.path, info)).collect();
         self.sign_now(by_path.keys().copied(), |cached| {
             let Some(info) = by_path.get(&cached.path) else {
-                return Ok(Vec::new());
+                return Ok(SignatureChange::default());
             };
             let difference = info.signed_difference(cached);
-            difference.map_or_else(|| Ok(signatures(info)), Err)
+            difference.map_or_else(|| Ok(added(signatures(info))), Err)
         })
     }
 
@@ -103,25 +105,30 @@ impl BinaryCacheWriter {
         }
     }
 
-    /// Returns the text of a narinfo with the signatures that it lacks; `None` if it has all. Other
+    /// Returns the text of a narinfo with changed signatures; `None` if nothing changes. Other
     /// fields stay, also those that floe does not know.
     fn with_signatures(
         &self,
         path: &StorePath,
         mut text: Vec<u8>,
-        new_signatures: &impl Fn(&PathInfo) -> Result<Vec<Signature>, &'static str>,
+        change: &impl Fn(&PathInfo) -> Result<SignatureChange, &'static str>,
     ) -> Result<Option<Vec<u8>>, Obstacle> {
         let narinfo = self.parse_narinfo(path, &text);
         let info = narinfo.map_err(Obstacle::Unusable)?.info;
-        let mut missing = new_signatures(&info).map_err(Obstacle::Different)?;
-        missing.retain(|signature| !info.signatures.contains(signature));
-        for signature in &missing {
+        let mut change = change(&info).map_err(Obstacle::Different)?;
+        let is_there = |signature: &Signature| info.signatures.contains(signature);
+        change.added.retain(|signature| !is_there(signature));
+        change.removed.retain(is_there);
+        if !change.removed.is_empty() {
+            text = without_signatures(&text, &change.removed);
+        }
+        for signature in &change.added {
             text.extend_from_slice(format!("Sig: {signature}\n").as_bytes());
         }
         if text.len() > NARINFO_LEN_MAX {
             return Err(Obstacle::Unusable("its narinfo would be too long".into()));
         }
-        Ok((!missing.is_empty()).then_some(text))
+        Ok((!change.is_empty()).then_some(text))
     }
 }
 
@@ -145,7 +152,7 @@ impl SigningTarget for BinaryCacheWriter {
 
     fn sign(&self, paths: &[StorePath]) -> Result<SigningOutcome, Error> {
         let new = |cached: &PathInfo| missing_signatures(cached, &self.store_dir, &self.keys);
-        self.sign_now(paths.iter(), |cached| Ok(new(cached)))
+        self.sign_now(paths.iter(), |cached| Ok(added(new(cached))))
     }
 }
 
@@ -185,6 +192,26 @@ fn put_all(
             None => return Ok(()),
         }
     }
+}
+
+fn added(signatures: Vec<Signature>) -> SignatureChange {
+    SignatureChange {
+        added: signatures,
+        removed: Vec::new(),
+    }
+}
+
+/// Returns the text of a narinfo without some signatures.
+fn without_signatures(text: &[u8], removed: &[Signature]) -> Vec<u8> {
+    let is_removed = |line: &[u8]| {
+        let value = line.strip_prefix(b"Sig: ");
+        let value = value.and_then(|it| str::from_utf8(it.trim_ascii()).ok());
+        let signature = value.and_then(|it| Signature::parse(it).ok());
+        signature.is_some_and(|it| removed.contains(&it))
+    };
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    let kept = lines.filter(|line| !is_removed(line));
+    kept.collect::<Vec<_>>().concat()
 }
 
 /// Returns the signatures by keys that a path lacks.

@@ -2,12 +2,17 @@
 
 pub(crate) mod args;
 mod delete;
+mod export;
 mod gc;
+mod import;
 mod info;
 mod list;
 pub(crate) mod page;
+mod repair;
+mod rotate_key;
 mod verify;
 
+use std::io;
 use std::sync::Arc;
 
 use anyhow::bail;
@@ -30,6 +35,10 @@ pub(crate) fn run(command: &CacheCommand) -> anyhow::Result<()> {
         CacheCommand::List(args) => list::run(args),
         CacheCommand::Gc(args) => gc::run(args),
         CacheCommand::Verify(args) => verify::run(args),
+        CacheCommand::Repair(args) => repair::run(args),
+        CacheCommand::RotateKey(args) => rotate_key::run(args),
+        CacheCommand::Export(args) => export::run(args),
+        CacheCommand::Import(args) => import::run(args),
         CacheCommand::Delete(args) => delete::run(args),
     }
 }
@@ -66,7 +75,17 @@ impl ChosenCache {
     ///
     /// Errors: it is a store.
     fn of(args: &CacheArgs, store_dir: Option<&str>) -> anyhow::Result<ChosenCache> {
-        let settings = Settings::load(&args.options, store_dir)?;
+        ChosenCache::with(args, store_dir, |_| Ok(()))
+    }
+
+    /// As [`ChosenCache::of`], with other defaults for the URI.
+    fn with(
+        args: &CacheArgs,
+        store_dir: Option<&str>,
+        set_defaults: impl FnOnce(&mut Settings) -> io::Result<()>,
+    ) -> anyhow::Result<ChosenCache> {
+        let mut settings = Settings::load(&args.options, store_dir)?;
+        set_defaults(&mut settings)?;
         let store = settings.store(StoreChoice::Uri(&args.cache), StoreAccess::Read)?;
         if store.layout().is_some() || store.facts().can_substitute {
             bail!(UsageError(format!(

@@ -3,13 +3,11 @@
 pub(crate) mod args;
 pub(crate) mod page;
 
-use std::io;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use floe_config::{StoreAccess, StoreChoice, StoreFlags, build_log_dir};
 use floe_copy::CopyRequest;
-use floe_format::Compression;
 use floe_store::StoreLayout;
 
 use crate::copying::{CopyAction, Copying, Follow};
@@ -21,7 +19,7 @@ use args::PushArgs;
 
 pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     let mut settings = Settings::load(&args.options, args.store_dir.as_deref())?;
-    set_cache_defaults(&mut settings, args)?;
+    settings.set_push_defaults(&args.secret_key_file, args.check)?;
     let path_args = args.paths();
     if args.follow {
         path_args.check_follow()?;
@@ -96,19 +94,4 @@ fn target_uri<'a>(args: &'a PushArgs, settings: &'a Settings) -> anyhow::Result<
         )),
         uri => Ok(uri),
     }
-}
-
-/// Sets the compression and the keys of a cache whose URI does not name them.
-fn set_cache_defaults(settings: &mut Settings, args: &PushArgs) -> io::Result<()> {
-    let absolute = |files: &[PathBuf]| -> io::Result<Vec<PathBuf>> {
-        files.iter().map(std::path::absolute).collect()
-    };
-    let context = &mut settings.context;
-    context.compression = Some(Compression::Zstd);
-    context.check_present = args.check;
-    match args.secret_key_file.as_slice() {
-        [] => context.secret_keys = absolute(&settings.config.secret_key_files.get().0)?,
-        keys => context.further_secret_keys = absolute(keys)?,
-    }
-    Ok(())
 }

@@ -7,6 +7,7 @@ pub(crate) enum CopyAction {
     Copy,
     Push,
     Add,
+    Import,
 }
 
 impl CopyAction {
@@ -17,6 +18,7 @@ impl CopyAction {
             CopyAction::Copy => "copy",
             CopyAction::Push => "push",
             CopyAction::Add => "add",
+            CopyAction::Import => "import",
         }
     }
 
@@ -27,6 +29,7 @@ impl CopyAction {
             CopyAction::Copy => "copied",
             CopyAction::Push => "pushed",
             CopyAction::Add => "added",
+            CopyAction::Import => "imported",
         }
     }
 

@@ -1,5 +1,9 @@
 //! `floe cache`: whole caches in directories and buckets.
 
+mod export;
+mod repair;
+mod rotate_key;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

@@ -18,18 +18,18 @@ use crate::push::{floe_with_keys, key, source_root};
 use crate::support::floe;
 
 /// A cache in a directory with the closure of a corpus and a path that refers to none.
-struct TeamCache {
-    scratch: Scratch,
-    corpus: Corpus,
-    directory: PathBuf,
-    uri: String,
-    secret_key: String,
-    public_key: String,
-    other: String,
+pub(crate) struct TeamCache {
+    pub(crate) scratch: Scratch,
+    pub(crate) corpus: Corpus,
+    pub(crate) directory: PathBuf,
+    pub(crate) uri: String,
+    pub(crate) secret_key: String,
+    pub(crate) public_key: String,
+    pub(crate) other: String,
 }
 
 impl TeamCache {
-    fn new() -> Option<TeamCache> {
+    pub(crate) fn new() -> Option<TeamCache> {
         let corpus = corpus("jq")?;
         let scratch = scratch();
         let directory = scratch.join("cache");
@@ -59,7 +59,7 @@ impl TeamCache {
         push
     }
 
-    fn pin(&self, name: &str, path: &str) {
+    pub(crate) fn pin(&self, name: &str, path: &str) {
         run(&mut self.pin_command(name, path)).expect(0);
     }
 

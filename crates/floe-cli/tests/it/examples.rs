@@ -38,6 +38,8 @@ for path in $Q $P $Q; do
 done
 cp demo/demo.secret-key cache.key
 cp cache.key new.key
+floe key generate next-1 > next.key
+chmod 600 next.key
 mkdir bin source
 echo made > source/file
 tar -czf source.tar.gz source

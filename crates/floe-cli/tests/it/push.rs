@@ -36,7 +36,7 @@ pub(crate) fn key(scratch: &Scratch) -> (String, String) {
 }
 
 /// Makes a key with a name, and returns its file and its public part.
-fn key_named(scratch: &Scratch, name: &str) -> (String, String) {
+pub(crate) fn key_named(scratch: &Scratch, name: &str) -> (String, String) {
     let file = scratch.join(&format!("{name}.sec"));
     let secret = run(&mut floe(["key", "generate", name])).expect(0).stdout;
     fs::write(&file, secret).unwrap();

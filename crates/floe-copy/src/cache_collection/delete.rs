@@ -94,7 +94,7 @@ impl CacheCollection<'_> {
     }
 
     /// Deletes objects, as long as the plan counts.
-    fn delete(&self, names: &[String], plan: &HeldPlan<'_>) -> Result<(), Error> {
+    pub(super) fn delete(&self, names: &[String], plan: &HeldPlan<'_>) -> Result<(), Error> {
         self.cache.delete(names, &|| {
             self.check_cancelled()?;
             plan.check_held()

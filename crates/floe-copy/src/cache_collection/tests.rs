@@ -13,6 +13,7 @@ use floe_transfer::{NamedObjects, Target};
 use super::*;
 
 mod odd_caches;
+mod unusable;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -18,7 +18,7 @@ pub(super) fn check_trust(
     let rules = TrustRules {
         options: copy.options,
         store_dir: copy.target.store_dir(),
-        requires_trust: facts.requires_trust,
+        requires_trust: facts.requires_trust || copy.options.replaced.is_some(),
         accepts_untrusted: facts.keeps_nothing,
     };
     let checked = rules.check(&*copy.sources.list[source], wanted, narinfo)?;
@@ -100,8 +100,11 @@ impl TrustRules<'_> {
             });
         }
         let is_content_addressed = check_content_address(info, dir, source)?;
+        let replaced = self.options.replaced.as_ref();
+        let is_replacement = replaced.and_then(|it| it.get(&info.path)) == Some(&info.nar_hash);
         let needs_no_trust = !self.options.check_signatures
             || !self.requires_trust
+            || is_replacement
             || self.options.obey_trusted && source.facts().is_trusted;
         let keys = &self.options.trusted_keys;
         let needed = self.options.signatures_needed.max(1);

@@ -1,9 +1,10 @@
 //! The arguments of `floe cache`.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -25,8 +26,16 @@ pub(crate) enum CacheCommand {
     Gc(CacheGcArgs),
     /// Find damage in a cache: missing objects, wrong sizes, unused files
     Verify(CacheVerifyArgs),
+    /// Fetch what is damaged or missing in a cache again
+    Repair(CacheRepairArgs),
+    /// Sign with a new key what the old key has signed
+    RotateKey(CacheRotateKeyArgs),
     /// Delete paths from a cache
     Delete(CacheDeleteArgs),
+    /// Write closures into one file, as nix-store --export does
+    Export(CacheExportArgs),
+    /// Add the paths of a file that floe cache export or nix-store --export has written
+    Import(CacheImportArgs),
 }
 
 /// The cache, and how the result is shown.
@@ -41,9 +50,9 @@ pub(crate) struct CacheArgs {
     #[command(flatten)]
     pub(super) options: OptionArgs,
     #[command(flatten)]
-    log: LogArgs,
+    pub(super) log: LogArgs,
     #[command(flatten)]
-    output: OutputArgs,
+    pub(super) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +116,50 @@ pub(crate) struct CacheVerifyArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CacheRepairArgs {
+    /// Fetch from this binary cache or store; may be repeated, and is tried in this order
+    /// [default: the substituters of nix.conf, else https://cache.nixos.org]
+    #[arg(long, value_name = "URL")]
+    pub(super) from: Vec<String>,
+    /// Read also the contents of all paths
+    #[arg(long)]
+    pub(super) contents: bool,
+    /// Delete what cannot be used and what no source has, so that clients look elsewhere and the
+    /// next push replaces it
+    #[arg(long)]
+    pub(super) delete: bool,
+    /// Show what would be fetched, and change nothing
+    #[arg(long, conflicts_with = "delete")]
+    pub(super) dry_run: bool,
+    /// Sign with the key in this file; may be repeated [default: secret-key and secret-keys of the
+    /// URL, else secret-key-files of nix.conf]
+    #[arg(value_hint = ValueHint::FilePath, long, value_name = "FILE")]
+    pub(super) secret_key_file: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+    #[command(flatten)]
+    pub(super) trust: TrustArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheRotateKeyArgs {
+    /// The public key that is replaced
+    #[arg(long, value_name = "NAME:KEY")]
+    pub(super) old_key: String,
+    /// The file of the new secret key
+    #[arg(value_hint = ValueHint::FilePath, long, short, value_name = "FILE")]
+    pub(super) key_file: PathBuf,
+    /// Remove the signatures by the old key; all clients must trust the new one by then
+    #[arg(long)]
+    pub(super) remove_old: bool,
+    /// Show what would be signed, and sign nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CacheDeleteArgs {
     /// Delete also the paths that refer to these
     #[arg(long)]
@@ -118,6 +171,37 @@ pub(crate) struct CacheDeleteArgs {
     #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
     #[arg(index = 2, required = true)]
     pub(super) paths: Vec<String>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheExportArgs {
+    /// Write into this file, which appears whole or not at all [default: stdout]
+    #[arg(value_hint = ValueHint::FilePath, long, short, value_name = "FILE")]
+    pub(super) output_file: Option<PathBuf>,
+    /// Store paths, base names or hash parts
+    #[arg(add = ArgValueCompleter::new(completions::paths), value_name = "PATH")]
+    #[arg(index = 2, required = true)]
+    pub(super) paths: Vec<String>,
+    #[command(flatten)]
+    pub(super) of: CacheArgs,
+    #[command(flatten)]
+    pub(super) trust: TrustArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheImportArgs {
+    /// The file [default: stdin]
+    #[arg(value_hint = ValueHint::FilePath, value_name = "FILE", index = 2)]
+    pub(super) file: Option<PathBuf>,
+    /// Sign with the key in this file; may be repeated [default: secret-key and secret-keys of the
+    /// URL, else secret-key-files of nix.conf]
+    #[arg(value_hint = ValueHint::FilePath, long, value_name = "FILE")]
+    pub(super) secret_key_file: Vec<PathBuf>,
+    /// Show what would be imported, and import nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
     #[command(flatten)]
     pub(super) of: CacheArgs,
 }

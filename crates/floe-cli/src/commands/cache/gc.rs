@@ -74,7 +74,7 @@ impl Kept {
     }
 }
 
-fn show(event: CollectionEvent<'_>) {
+pub(super) fn show(event: CollectionEvent<'_>) {
     match event {
         CollectionEvent::IncompletePin { pin, missing } => warn(format_args!(
             "the pin {pin} is incomplete: the cache lacks the path with the hash part {missing}; \

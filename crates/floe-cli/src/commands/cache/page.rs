@@ -80,14 +80,49 @@ pub(crate) const PAGES: &[Page] = &[
             "Finds what makes paths of a cache unusable: narinfos that do not parse, references \
              and NARs that are missing, and files of a wrong size. Files that no narinfo names are \
              listed as unused. With --contents it also reads the NARs and compares their hashes. \
-             It changes nothing; floe push --check replaces damaged objects.",
+             It changes nothing; floe cache repair fetches damaged paths again.",
         ],
         examples: &[Example::new(
             "Read a tenth of the paths of a cache",
             "floe cache verify --contents --sample 10% https://cache.example.org",
         )],
         files: &[NIX_CONF, NETRC, AWS],
-        see_also: &["floe-verify(1)", "floe-push(1)"],
+        see_also: &["floe-cache-repair(1)", "floe-verify(1)"],
+    },
+    Page {
+        name: "floe-cache-repair",
+        description: &[
+            "Fetches damaged paths, and references that are missing, from other caches or stores, \
+             and replaces them in the cache. It finds what floe cache verify finds, with \
+             --contents also NARs with other contents.",
+            "A path needs the NAR hash of the damaged narinfo, or a signature by a trusted key. \
+             Signatures of the damaged narinfo stay. With --delete, the narinfos of paths go that \
+             no source has: clients then look elsewhere, and the next push uploads the paths \
+             again. Others may push meanwhile.",
+        ],
+        examples: &[Example::new(
+            "Show what a repair would fetch from the store of this machine",
+            "floe cache repair --dry-run --from auto https://cache.example.org",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-cache-verify(1)", "floe-push(1)"],
+    },
+    Page {
+        name: "floe-cache-rotate-key",
+        description: &[
+            "Signs with a new key each path, pin and realisation that has a valid signature by the \
+             old key. Whatever the old key has not signed gets no signature. Once all clients \
+             trust the new key, --remove-old removes the signatures by the old one.",
+            "Pushes may go on meanwhile. Let them use the new key first, or run the command again \
+             after the last push with the old one.",
+        ],
+        examples: &[Example::new(
+            "Sign with a new key what the old one has signed",
+            "floe cache rotate-key --old-key NAME:KEY --key-file next.key \
+             https://cache.example.org",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-key(1)", "floe-sign(1)", "floe-pin(1)"],
     },
     Page {
         name: "floe-cache-delete",
@@ -104,6 +139,37 @@ pub(crate) const PAGES: &[Page] = &[
         )],
         files: &[NIX_CONF, NETRC, AWS],
         see_also: &["floe-cache-list(1)", "floe-unpin(1)"],
+    },
+    Page {
+        name: "floe-cache-export",
+        description: &[
+            "Writes the closures of paths into one file, in the format of nix-store --export: \
+             references first. nix-store --import and floe cache import read it.",
+            "The file has no signatures, so a path needs one by a trusted key. Without \
+             --output-file, the export goes to stdout. One that was interrupted has no end, and no \
+             program accepts it.",
+        ],
+        examples: &[Example::new(
+            "Carry a closure to a machine without a network",
+            "floe cache export --output-file closure.export https://cache.example.org \
+             /nix/store/HASH-NAME",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-cache-import(1)", "floe-copy(1)"],
+    },
+    Page {
+        name: "floe-cache-import",
+        description: &[
+            "Adds the paths of a file that floe cache export or nix-store --export has written to \
+             a cache, compressed and signed as floe push does. It reads the whole file before it \
+             writes to the cache. An export on a pipe is kept in a temporary file meanwhile.",
+        ],
+        examples: &[Example::new(
+            "Add the paths of an export to a cache",
+            "floe cache import file:///srv/cache closure.export",
+        )],
+        files: &[NIX_CONF, NETRC, AWS],
+        see_also: &["floe-cache-export(1)", "floe-push(1)"],
     },
 ];
 

@@ -1,6 +1,7 @@
 //! `floe cache verify`: finds what makes paths of a cache unusable.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use floe_copy::Verification;
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::ChosenCache;
 use super::args::CacheVerifyArgs;
+use crate::args::TrustArgs;
 use crate::commands::verify::elsewhere;
 use crate::commands::verify::problems::{self, Problem};
 use crate::display::{eprint_line, is_json};
@@ -26,7 +28,9 @@ pub(super) fn run(args: &CacheVerifyArgs) -> anyhow::Result<()> {
     let unused = contents.unreferenced_nars();
     let mut read = None;
     if args.contents || args.sigs_needed.is_some() {
-        let verification = verification(args, &chosen, &contents)?;
+        let mut verification = verification(&chosen, (args.sigs_needed, &args.trust))?;
+        verification.paths = Some(sample(args, &contents));
+        verification.options.dry_run = !args.contents;
         let verified = elsewhere::run_verification(&verification)?;
         problems::add(&mut found, &verified.problems);
         read = args.contents.then_some(verified);
@@ -74,12 +78,16 @@ pub(super) fn run(args: &CacheVerifyArgs) -> anyhow::Result<()> {
     Err(exit::reported_failures(&line, count, kind))
 }
 
-/// Returns the check of contents and signatures, of a sample if the user wants one.
-fn verification(
-    args: &CacheVerifyArgs,
+/// Returns the verification of all paths, with their contents.
+pub(super) fn verification(
     chosen: &ChosenCache,
-    contents: &CacheContents,
+    trust: (Option<NonZeroUsize>, &TrustArgs),
 ) -> anyhow::Result<Verification> {
+    elsewhere::verification((&chosen.store, &chosen.settings), trust, &chosen.cancel)
+}
+
+/// Returns the paths that are read: all, or a sample if the user wants one.
+fn sample(args: &CacheVerifyArgs, contents: &CacheContents) -> Vec<PathSpec> {
     let mut paths: Vec<&StorePath> = contents.narinfos.keys().collect();
     if let Some(percent) = args.sample {
         let count = (paths.len() * usize::from(percent)).div_ceil(100);
@@ -88,11 +96,5 @@ fn verification(
         paths.sort_by_cached_key(|path| keys.hash_one(path));
         paths.truncate(count);
     }
-    let of = (&chosen.store, &chosen.settings);
-    let trust = (args.sigs_needed, &args.trust);
-    let mut verification = elsewhere::verification(of, trust, &chosen.cancel)?;
-    let paths = paths.into_iter().cloned().map(PathSpec::Path);
-    verification.paths = Some(paths.collect());
-    verification.options.dry_run = !args.contents;
-    Ok(verification)
+    paths.into_iter().cloned().map(PathSpec::Path).collect()
 }

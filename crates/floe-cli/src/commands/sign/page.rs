@@ -9,8 +9,8 @@ pub(crate) const PAGES: &[Page] = &[Page {
         "Adds the signatures of keys to paths that a binary cache or a store has \
              already: the named ones, with -r their closures, or all. Other signatures stay. The \
              contents are not read, so sign only what you trust.",
-        "To replace a key, sign all paths with the new one, give its public key to the \
-             clients, and remove the old one from the clients.",
+        "To replace the key of a cache, use floe cache rotate-key, which signs only what the \
+             old key has signed.",
     ],
     examples: &[
         Example::new(
@@ -24,6 +24,7 @@ pub(crate) const PAGES: &[Page] = &[Page {
     ],
     files: &[STORE, USER_STORE, NIX_CONF, NETRC, AWS],
     see_also: &[
+        "floe-cache-rotate-key(1)",
         "floe-copy-sigs(1)",
         "floe-key(1)",
         "floe-push(1)",

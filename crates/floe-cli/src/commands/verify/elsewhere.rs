@@ -43,10 +43,7 @@ pub(super) fn verify(
                  out the paths and the options that belong to them"
             )
         } else {
-            format!(
-                "cannot repair {store}: it is a binary cache; try floe push --check, which \
-                 replaces damaged objects"
-            )
+            format!("cannot repair {store}: it is a binary cache; try floe cache repair")
         }));
     }
     let began = Instant::now();

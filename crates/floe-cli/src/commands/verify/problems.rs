@@ -24,6 +24,11 @@ impl Problem {
         }
     }
 
+    /// Whether the narinfo or the NAR of the path cannot be used.
+    pub(in crate::commands) fn is_of_objects(&self) -> bool {
+        ["damagedNarinfo", "missingNar", "modified", "notValid"].contains(&self.kind)
+    }
+
     pub(in crate::commands) fn to_json(&self) -> Value {
         json!({ "kind": self.kind, "path": self.path, "message": self.message })
     }
@@ -117,7 +122,14 @@ pub(in crate::commands) fn of_contents(contents: &CacheContents) -> Vec<Problem>
 
 /// Adds the problems that a verification has found in paths without a problem.
 pub(in crate::commands) fn add(problems: &mut Vec<Problem>, errors: &[Error]) {
-    let found = errors.iter().map(Problem::from);
+    add_all(problems, errors.iter().map(Problem::from));
+}
+
+/// Adds problems of paths without one.
+pub(in crate::commands) fn add_all(
+    problems: &mut Vec<Problem>,
+    found: impl Iterator<Item = Problem>,
+) {
     let is_new = |found: &Problem| {
         let same = |known: &Problem| known.path == found.path && known.kind != "missingReference";
         !problems.iter().any(same)
