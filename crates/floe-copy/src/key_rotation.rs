@@ -7,6 +7,7 @@ use floe_format::{
     DrvOutput, PathInfo, PublicKey, Realisation, SecretKey, Signature, StoreDir, StorePath,
 };
 use floe_transfer::{CacheInventory, Cancel, Error, Expected, SignatureChange, Written};
+use serde_json::Value;
 
 /// A rotation of the key of a cache. An object without a valid signature by the old key stays as
 /// it is: the old key does not vouch for it.
@@ -36,6 +37,8 @@ pub struct RotatedKey {
     pub pins: BTreeSet<String>,
     /// The objects of realisations.
     pub realisations: BTreeSet<String>,
+    /// Whether any path has, or had, a signature with the name of the old key.
+    pub has_old: bool,
     /// The objects that could not be changed, with the reasons.
     pub failures: BTreeMap<String, String>,
 }
@@ -64,8 +67,14 @@ impl KeyRotation<'_> {
     fn sign_paths(&self, rotated: &mut RotatedKey) -> Result<bool, Error> {
         let contents = self.cache.list(self.cancel)?;
         let mut paths = Vec::new();
+        for (name, reason) in contents.unusable.iter().chain(&contents.unreadable) {
+            rotated.failures.insert(name.clone(), reason.clone());
+        }
         for (path, found) in &contents.narinfos {
-            match self.change_of(&found.narinfo.info) {
+            let info = &found.narinfo.info;
+            let mut keys = info.signatures.iter().map(Signature::key_name);
+            rotated.has_old |= keys.any(|name| name == self.old.name());
+            match self.change_of(info) {
                 Ok(change) if change.is_empty() => {}
                 Ok(_) => paths.push(path.clone()),
                 Err(reason) => _ = rotated.failures.insert(path.to_string(), reason.into()),
@@ -111,7 +120,7 @@ impl KeyRotation<'_> {
                 let mut found = Realisation::parse(&id, text).map_err(|it| it.to_string())?;
                 let change = self.change(&found.fingerprint(), &found.signatures)?;
                 let is_changed = change.apply_to(&mut found.signatures);
-                Ok(is_changed.then(|| found.to_json().to_string()))
+                Ok(is_changed.then(|| change_json(text, &found)).flatten())
             };
             self.rewrite(
                 &name,
@@ -124,12 +133,14 @@ impl KeyRotation<'_> {
 
     fn sign_pins(&self, folder: &str, rotated: &mut RotatedKey) -> Result<(), Error> {
         let names = self.cache.objects().list(folder, self.cancel)?;
-        for name in names.unwrap_or_default() {
+        let names = names.unwrap_or_default().into_iter();
+        // The others are files that are being written, or those of other programs.
+        for name in names.filter(|name| !name.starts_with('.')) {
             let change = |text: &[u8]| {
-                let mut pin = Pin::parse(text).map_err(|error| error.to_string())?;
+                let pin = Pin::parse(text).map_err(|error| error.to_string())?;
                 let change = self.change(&pin.fingerprint(), &pin.signatures)?;
-                let is_changed = change.apply_to(&mut pin.signatures);
-                Ok(is_changed.then(|| pin.to_string()))
+                let is_changed = change.apply_to(&mut pin.signatures.clone());
+                Ok(is_changed.then(|| change_lines(text, &change)))
             };
             let name = format!("{folder}{name}");
             self.rewrite(&name, &change, (&mut rotated.pins, &mut rotated.failures))?;
@@ -171,8 +182,15 @@ impl KeyRotation<'_> {
     ) -> Result<(), Error> {
         let objects = self.cache.objects();
         for _ in 0..ATTEMPTS {
-            let Some(found) = objects.get_large(name, OBJECT_LEN_MAX, self.cancel)? else {
-                return Ok(());
+            let found = match objects.get_large(name, OBJECT_LEN_MAX, self.cancel) {
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(()),
+                // Such as a directory. The other objects can be read.
+                Err(error @ Error::UnreadableFile { .. }) => {
+                    failures.insert(name.to_owned(), error.to_string());
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             };
             let text = match change(&found.contents) {
                 Ok(Some(text)) => text,
@@ -191,6 +209,31 @@ impl KeyRotation<'_> {
         failures.insert(name.to_owned(), "others write it at the same time".into());
         Ok(())
     }
+}
+
+/// Changes the signatures in the text of a pin. Other lines stay, also those that floe does not
+/// know.
+fn change_lines(text: &[u8], change: &SignatureChange) -> String {
+    let text = String::from_utf8_lossy(text);
+    let removed: Vec<String> = change.removed.iter().map(ToString::to_string).collect();
+    let is_removed = |line: &&str| {
+        let value = line.strip_prefix("Sig: ");
+        value.is_some_and(|value| removed.iter().any(|it| it == value))
+    };
+    let kept = text.lines().filter(|line| !is_removed(line));
+    let mut lines: Vec<String> = kept.map(str::to_owned).collect();
+    lines.extend(change.added.iter().map(|it| format!("Sig: {it}")));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Sets the signatures of a realisation in its JSON. Other fields stay.
+fn change_json(text: &[u8], realisation: &Realisation) -> Option<String> {
+    let mut json: Value = serde_json::from_slice(text).ok()?;
+    let signatures = realisation.to_json().get("signatures")?.clone();
+    json.as_object_mut()?
+        .insert("signatures".into(), signatures);
+    Some(json.to_string())
 }
 
 /// Returns the new text of an object; `None` if it stays.

@@ -309,6 +309,7 @@ fn planned(info: PathInfo, relies_on_content_address: bool) -> PlannedPath {
         local_copies: Vec::new(),
         is_recovered: false,
         relies_on_content_address,
+        keeps_signatures: false,
     }
 }
 

@@ -116,6 +116,9 @@ pub struct CacheContents {
     pub nars: BTreeMap<String, CacheObject>,
     /// The narinfos that cannot be used, by the names of their objects, with the reasons.
     pub unusable: BTreeMap<String, String>,
+    /// The narinfos that cannot be read, such as files of another user. Other users may be able to
+    /// read them.
+    pub unreadable: BTreeMap<String, String>,
 }
 
 /// A path of a cache.

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
-use floe_format::{Hash, PublicKey, StorePath, TrustedKeys};
+use floe_format::{Hash, PathInfo, PublicKey, StorePath, TrustedKeys};
 
 use crate::cancel::Cancel;
 use crate::closure_limit::ClosureLimit;
@@ -38,9 +38,9 @@ pub struct CopyOptions {
     pub check_space: bool,
     /// The NAR hashes that some paths must have, even if another one is signed.
     pub nar_hashes: BTreeMap<StorePath, Hash>,
-    /// The NAR hashes of the paths that the copy replaces in a binary cache. Then each path needs
-    /// its hash here, or the trust that it would need in a store.
-    pub replaced: Option<BTreeMap<StorePath, Hash>>,
+    /// The paths that the copy replaces in a binary cache. Then each path needs the facts here, or
+    /// the trust that it would need in a store, and keeps the signatures here.
+    pub replaced: Option<BTreeMap<StorePath, PathInfo>>,
     /// Whether a file of a binary cache is compared with the FileHash of its narinfo. The NAR hash
     /// is compared always.
     pub check_file_hash: bool,
@@ -68,6 +68,18 @@ impl Default for CopyOptions {
             check_file_hash: false,
             cancel: Cancel::default(),
         }
+    }
+}
+
+impl CopyOptions {
+    /// Returns what the target states of a path that the copy replaces, if a source states the
+    /// same.
+    pub fn replaced_info(&self, info: &PathInfo) -> Option<&PathInfo> {
+        let replaced = self.replaced.as_ref()?.get(&info.path)?;
+        replaced
+            .signed_difference(info)
+            .is_none()
+            .then_some(replaced)
     }
 }
 

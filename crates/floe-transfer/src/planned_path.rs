@@ -18,6 +18,9 @@ pub struct PlannedPath {
     /// Whether only its content address makes the path trusted. The address must then cover all of
     /// the contents.
     pub relies_on_content_address: bool,
+    /// Whether a binary cache adds no signature of its own: the path replaces one with the same
+    /// facts, and no source that is trusted states them.
+    pub keeps_signatures: bool,
 }
 
 impl PlannedPath {

@@ -70,7 +70,7 @@ impl FileStorage {
                 .join(format!("{hash_part}{NARINFO_SUFFIX}"))
                 .exists()
             {
-                fs::remove_file(entry.path())?;
+                remove_if_present(entry.path())?;
             }
         }
         Ok(())
@@ -357,10 +357,18 @@ fn remove_temporaries(directory: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name().as_encoded_bytes();
         if name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
-            fs::remove_file(entry.path())?;
+            remove_if_present(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Removes a file, unless its writer has given it another name since it was listed.
+fn remove_if_present(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Creates a file. Every user may read it, whatever the umask, because a server has to, as with

@@ -34,7 +34,14 @@ impl CacheInventory for BinaryCacheWriter {
                     let path = found.narinfo.info.path.clone();
                     contents.narinfos.insert(path, found);
                 }
-                Err(unusable) => _ = contents.unusable.insert(name, unusable.reason),
+                Err(found) => {
+                    let all = if found.is_unreadable {
+                        &mut contents.unreadable
+                    } else {
+                        &mut contents.unusable
+                    };
+                    all.insert(name, found.reason);
+                }
             },
         )?;
         let nars = self.list_folder(Folder::Nars, cancel)?.into_iter();

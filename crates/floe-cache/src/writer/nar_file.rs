@@ -31,6 +31,8 @@ pub(super) struct StagedNar {
     pub(super) narinfo: NarInfo,
     /// The tree, if the options need it.
     pub(super) tree: Option<Node>,
+    /// Whether the narinfo gets no signature by the keys of the writer.
+    pub(super) keeps_signatures: bool,
     /// The reply of the storage, if it was not received yet.
     written: Option<Replies<Result<(), Error>>>,
 }
@@ -95,6 +97,7 @@ pub(super) fn write_nar_file(
     Ok(StagedNar {
         narinfo,
         tree,
+        keeps_signatures: nar.planned().keeps_signatures,
         written: (written.pending() > 0).then_some(written),
     })
 }
@@ -211,6 +214,7 @@ pub(super) fn reuse_nar_file(
     Ok(Some(StagedNar {
         narinfo,
         tree,
+        keeps_signatures: nar.planned().keeps_signatures,
         written: None,
     }))
 }

@@ -198,7 +198,7 @@ impl BinaryCacheWriter {
     fn write_narinfo(&self, nar: StagedNar, writes: &mut Writes<NarInfo>) {
         let mut narinfo = nar.narinfo;
         narinfo.info.ultimate = false;
-        for key in &self.keys {
+        for key in self.keys.iter().filter(|_| !nar.keeps_signatures) {
             narinfo.info.sign(&self.store_dir, key);
         }
         let text = narinfo.to_text(&self.store_dir);

@@ -125,6 +125,15 @@ impl BinaryCacheWriter {
         for signature in &change.added {
             text.extend_from_slice(format!("Sig: {signature}\n").as_bytes());
         }
+        let mut expected = info.signatures.clone();
+        change.apply_to(&mut expected);
+        let changed = self
+            .parse_narinfo(path, &text)
+            .map_err(Obstacle::Unusable)?;
+        if changed.info.signatures != expected {
+            let reason = "its signatures stand in lines of an unusual form";
+            return Err(Obstacle::Unusable(reason.into()));
+        }
         if text.len() > NARINFO_LEN_MAX {
             return Err(Obstacle::Unusable("its narinfo would be too long".into()));
         }
@@ -204,7 +213,8 @@ fn added(signatures: Vec<Signature>) -> SignatureChange {
 /// Returns the text of a narinfo without some signatures.
 fn without_signatures(text: &[u8], removed: &[Signature]) -> Vec<u8> {
     let is_removed = |line: &[u8]| {
-        let value = line.strip_prefix(b"Sig: ");
+        // The value begins two bytes after the name, whatever the byte between is.
+        let value = line.strip_prefix(b"Sig:").and_then(|it| it.get(1..));
         let value = value.and_then(|it| str::from_utf8(it.trim_ascii()).ok());
         let signature = value.and_then(|it| Signature::parse(it).ok());
         signature.is_some_and(|it| removed.contains(&it))

@@ -135,6 +135,7 @@ mod tests {
             local_copies: Vec::new(),
             is_recovered: false,
             relies_on_content_address: false,
+            keeps_signatures: false,
         }
     }
 

@@ -9,7 +9,9 @@ impl ClosureCopy<'_> {
     /// Signs the present paths that this copy has met, that lack a signature, and whose facts in
     /// the target are those of a source.
     pub(super) fn add_signatures(&self, summary: &mut CopySummary) -> Result<(), Error> {
-        let Some(target) = self.target.as_signing() else {
+        // The paths that a repair leaves alone were not checked.
+        let is_repair = self.options.replaced.is_some();
+        let Some(target) = self.target.as_signing().filter(|_| !is_repair) else {
             return Ok(());
         };
         let mut paths = target.unsigned_paths();

@@ -34,6 +34,7 @@ pub(super) fn check_trust(
         local_copies: Vec::new(),
         is_recovered: false,
         relies_on_content_address: checked.is_unsigned,
+        keeps_signatures: checked.keeps_signatures,
     };
     Ok((planned, checked.distrust))
 }
@@ -54,6 +55,8 @@ pub(crate) struct CheckedNarInfo {
     pub(crate) narinfo: NarInfo,
     /// Whether only its content address makes the path trusted.
     pub(crate) is_unsigned: bool,
+    /// Whether only the target vouches for the path, so that it adds no signature.
+    pub(crate) keeps_signatures: bool,
     pub(crate) dropped_signatures: usize,
     /// Why the path is not trusted.
     pub(crate) distrust: Option<Error>,
@@ -100,16 +103,16 @@ impl TrustRules<'_> {
             });
         }
         let is_content_addressed = check_content_address(info, dir, source)?;
-        let replaced = self.options.replaced.as_ref();
-        let is_replacement = replaced.and_then(|it| it.get(&info.path)) == Some(&info.nar_hash);
         let needs_no_trust = !self.options.check_signatures
             || !self.requires_trust
-            || is_replacement
             || self.options.obey_trusted && source.facts().is_trusted;
         let keys = &self.options.trusted_keys;
         let needed = self.options.signatures_needed.max(1);
         let is_unsigned = !needs_no_trust && !info.is_signed_by_at_least(needed, dir, keys);
         let is_untrusted = is_unsigned && !is_content_addressed;
+        if let Some(replaced) = self.options.replaced_info(info) {
+            return Ok(replacement(narinfo, replaced, is_untrusted));
+        }
         let distrust = match is_untrusted.then(|| self.distrust(source, info)) {
             Some(error) if !self.accepts_untrusted => return Err(error),
             distrust => distrust,
@@ -118,6 +121,7 @@ impl TrustRules<'_> {
         Ok(CheckedNarInfo {
             narinfo,
             is_unsigned: is_unsigned && is_content_addressed,
+            keeps_signatures: false,
             dropped_signatures,
             distrust,
         })
@@ -141,6 +145,24 @@ impl TrustRules<'_> {
             signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
             trusted: keys.names().map(str::to_owned).collect(),
         }
+    }
+}
+
+/// Returns the narinfo for a path that the copy replaces, and of which a source states the same.
+fn replacement(mut narinfo: NarInfo, replaced: &PathInfo, is_untrusted: bool) -> CheckedNarInfo {
+    let info = &mut narinfo.info;
+    if is_untrusted {
+        // Nothing that the source adds counts.
+        *info = replaced.clone();
+    } else {
+        info.signatures.extend(replaced.signatures.iter().cloned());
+    }
+    CheckedNarInfo {
+        narinfo,
+        is_unsigned: false,
+        keeps_signatures: is_untrusted,
+        dropped_signatures: 0,
+        distrust: None,
     }
 }
 

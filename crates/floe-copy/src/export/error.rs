@@ -41,7 +41,10 @@ pub enum ExportError {
         source: NarError,
     },
     /// The stream ends within a path.
-    #[error("cannot read the export {name}: it ends after {position} bytes, within a path")]
+    #[error(
+        "cannot read the export {name}: it ends after {position} bytes, within a path or before \
+         its last number"
+    )]
     Truncated {
         /// The name of the file.
         name: String,

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read, Seek as _, Write as _};
 use std::path::Path;
 
 use floe_format::nar::read::NarReader;
 use floe_format::{Hash, PathInfo, StoreDir};
 use floe_hash::Sha256;
 use floe_store::{UnfinishedFile, WrittenFile};
-use floe_transfer::{Cancel, Error};
+use floe_transfer::{CANCEL_POLL, Cancel, Error};
 use floe_wire::serve::export::{read_entry, read_info};
 use floe_wire::{Input, WireError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::ExportError;
 
@@ -67,14 +68,13 @@ pub(super) fn read_export(
     while reader.parse(read_entry)? {
         paths.push(reader.read_path(dir)?);
     }
-    let mut file = match reader.copy.take() {
+    let file = match reader.copy.take() {
         Some(copy) => {
             let read = copy.as_file().try_clone();
             copy.close().and(read).map_err(failed("buffer"))?
         }
         None => reader.input,
     };
-    file.seek(SeekFrom::Start(0)).map_err(failed("read"))?;
     Ok((file, paths))
 }
 
@@ -183,13 +183,17 @@ impl ExportReader<'_> {
         self.buffer.drain(..self.at);
         self.at = 0;
         let len = self.buffer.len();
-        self.buffer.resize(len + CHUNK_LEN, 0);
+        // Otherwise a long list of references would be parsed again for each chunk.
+        self.buffer.resize(len + len.max(CHUNK_LEN), 0);
         let read = loop {
             if self.cancel.is_raised() {
                 return Err(Error::Cancelled);
             }
+            if !is_readable(&self.input) {
+                continue;
+            }
             match self.input.read(&mut self.buffer[len..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_transient(&error) => {}
                 read => break read,
             }
         };
@@ -221,6 +225,21 @@ impl ExportReader<'_> {
         }
         .into()
     }
+}
+
+/// Waits a moment until a pipe has bytes, or its end. A file always has.
+fn is_readable(file: &File) -> bool {
+    let mut fds = [PollFd::new(file, PollFlags::IN)];
+    let wait = Timespec::try_from(CANCEL_POLL).unwrap_or_default();
+    matches!(poll(&mut fds, Some(&wait)), Ok(1..))
+}
+
+/// Whether the same read may succeed a moment later.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
 }
 
 const CHUNK_LEN: usize = 128 * 1024;

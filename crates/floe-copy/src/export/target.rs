@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use floe_transfer::{
 };
 use floe_wire::serve::export::{write_end, write_entry, write_info};
 use parking_lot::Mutex;
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::error::ExportError;
 
@@ -167,10 +168,13 @@ impl Target for ExportTarget {
     }
 }
 
-/// Returns the position in a regular file; `None` for a pipe.
+/// Returns the end of a regular file that is written there; `None` for a pipe, and in the middle of
+/// a file.
 fn begin_of(file: &mut File) -> Option<u64> {
-    let is_file = file.metadata().is_ok_and(|found| found.is_file());
-    is_file.then(|| file.stream_position().ok()).flatten()
+    let found = file.metadata().ok().filter(Metadata::is_file)?;
+    let is_appended = fcntl_getfl(&*file).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    let is_at_end = is_appended || file.stream_position().is_ok_and(|at| at == found.len());
+    is_at_end.then_some(found.len())
 }
 
 /// Removes what was written since a position.

@@ -160,6 +160,7 @@ fn planned_path(expected: &Expected) -> PlannedPath {
         local_copies: Vec::new(),
         is_recovered: false,
         relies_on_content_address: true,
+        keeps_signatures: false,
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) fn with_incoming<T>(
         local_copies: Vec::new(),
         is_recovered: false,
         relies_on_content_address: false,
+        keeps_signatures: false,
     };
     let (options, budget) = (CopyOptions::default(), DecoderBudget::new(1));
     let pool = HashPool::sequential(1, None);

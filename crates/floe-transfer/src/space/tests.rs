@@ -144,6 +144,7 @@ fn recovered_trees_need_no_space() {
             local_copies: Vec::new(),
             is_recovered,
             relies_on_content_address: false,
+            keeps_signatures: false,
         })
     };
     let of = |planned_paths: &[Arc<PlannedPath>]| {

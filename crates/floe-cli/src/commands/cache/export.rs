@@ -1,8 +1,9 @@
 //! `floe cache export`: writes closures of a cache into one file.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal as _};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,28 +33,61 @@ pub(super) fn run(args: &CacheExportArgs) -> anyhow::Result<()> {
     };
     let name = place.display().to_string();
     let failed = || format!("cannot create {name}");
-    // It is removed if the export fails.
-    let (file, temporary) = new_file(place).with_context(failed)?;
-    let mut file = UnfinishedFile::from(file);
-    let clone = file.get_mut().map(|file| file.as_file().try_clone());
-    let clone = clone.context("a file without a descriptor")??;
-    let summary = write(args, &chosen, clone, &name)?;
-    if let Some(file) = file.take() {
-        let synced = file.as_file().sync_all();
-        synced.and(file.close()).with_context(failed)?;
+    let found = fs::metadata(place).ok();
+    if found.as_ref().is_some_and(Metadata::is_dir) {
+        bail!("cannot create {name}: it is a directory; add the name of a file");
     }
-    temporary.persist(place).with_context(failed)?;
+    if found.as_ref().is_some_and(|found| !found.is_file()) {
+        // A pipe or a device stays what it is.
+        let file =
+            UnfinishedFile::from(WrittenFile::create_or_truncate(place).with_context(failed)?);
+        let summary = write_and_close(args, &chosen, file, &name)?;
+        return report(args, &chosen, &summary, &name);
+    }
+    // A symbolic link stays, too.
+    let real = fs::canonicalize(place).unwrap_or_else(|_| place.clone());
+    // It is removed if the export fails.
+    let (file, temporary) = new_file(&real, found.as_ref()).with_context(failed)?;
+    let summary = write_and_close(args, &chosen, file.into(), &name)?;
+    let persisted = temporary.persist(&real);
+    persisted
+        .map_err(|error| error.error)
+        .with_context(failed)?;
     report(args, &chosen, &summary, &name)
 }
 
-/// Makes an unfinished file beside the place of the finished one.
-fn new_file(place: &Path) -> io::Result<(WrittenFile, TempPath)> {
+/// Writes the export into a file, and closes it.
+fn write_and_close(
+    args: &CacheExportArgs,
+    chosen: &ChosenCache,
+    mut file: UnfinishedFile,
+    name: &str,
+) -> anyhow::Result<CopySummary> {
+    let clone = file.get_mut().map(|file| file.as_file().try_clone());
+    let clone = clone.context("a file without a descriptor")??;
+    let is_file = clone.metadata()?.is_file();
+    let summary = write(args, chosen, clone, name)?;
+    if let Some(file) = file.take() {
+        let synced = if is_file {
+            file.as_file().sync_all()
+        } else {
+            Ok(())
+        };
+        let closed = synced.and(file.close());
+        closed.with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(summary)
+}
+
+/// Makes an unfinished file beside the place of the finished one, with the mode of the file there.
+fn new_file(place: &Path, found: Option<&Metadata>) -> io::Result<(WrittenFile, TempPath)> {
     let name = place.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let id = std::process::id();
     let path = place.with_file_name(format!(".{}.floe-{id}", name.display()));
-    // The umask of the user applies.
+    // The umask of the user applies to a new file.
     let file = WrittenFile::create(&path, Mode::from_raw_mode(0o666))?;
-    match TempPath::try_from_path(path) {
+    let set = found.map_or(Ok(()), |found| file.set_mode(found.mode() & 0o777));
+    match set.and_then(|()| TempPath::try_from_path(path)) {
         Ok(temporary) => Ok((file, temporary)),
         Err(error) => {
             file.discard();
@@ -102,7 +136,12 @@ fn write(
     let copy = request.open()?;
     warn_of_unavailable(&copy.sources);
     let summary = copy.run();
-    let summary = summary.map_err(|error| exit::explain_interrupt(error.into(), INTERRUPTED))?;
+    let interrupted = if args.output_file.is_some() {
+        "interrupted; the file is not written"
+    } else {
+        INTERRUPTED
+    };
+    let summary = summary.map_err(|error| exit::explain_interrupt(error.into(), interrupted))?;
     if summary.failures.is_empty() {
         export.finish()?;
         return Ok(summary);

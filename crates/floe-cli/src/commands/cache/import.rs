@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use floe_copy::{CopyRequest, ReadExport, RequestedPaths};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::ChosenCache;
 use super::args::CacheImportArgs;
@@ -20,8 +21,15 @@ pub(super) fn run(args: &CacheImportArgs) -> anyhow::Result<()> {
     let (file, name) = match &args.file {
         Some(place) => {
             let name = place.display().to_string();
-            let file = File::open(place).with_context(|| format!("cannot open {name}"))?;
-            (file, name)
+            // A pipe without a writer must not make the command deaf to signals.
+            let opened = openat(
+                CWD,
+                place,
+                OFlags::NONBLOCK | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
+            let file = opened.with_context(|| format!("cannot open {name}"))?;
+            (File::from(file), name)
         }
         None => {
             let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0)?;

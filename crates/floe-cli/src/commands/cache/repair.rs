@@ -1,20 +1,20 @@
 //! `floe cache repair`: fetches damaged and missing paths of a cache again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_copy::{CacheCollection, CollectionEvent, CollectionOptions, CopyRequest, RequestedPaths};
 use floe_format::{HashPart, PathInfo, StorePath};
-use floe_transfer::{
-    CacheContents, CopyOptions, Error, ErrorKind, Events, PathSpec, Size, StoreConfig,
-};
+use floe_transfer::{CacheContents, CopyOptions, Error, Events, PathSpec, Size, StoreConfig};
 use serde_json::json;
 
 use super::args::CacheRepairArgs;
 use super::{ChosenCache, gc, verify};
 use crate::commands::verify::elsewhere;
 use crate::commands::verify::problems::{self, Problem};
+use crate::commands::verify::repair::report_failed_repair;
 use crate::copying::warn_of_unavailable;
 use crate::display::{Display, eprint_line, is_json, warn};
 use crate::exit::{self, UsageError};
@@ -67,7 +67,8 @@ impl Found {
         let references = narinfos.values().flat_map(|it| &it.narinfo.info.references);
         let is_unusable = |path: &StorePath| {
             let name = format!("{}.narinfo", path.hash_part());
-            self.contents.unusable.contains_key(&name)
+            let contents = &self.contents;
+            contents.unusable.contains_key(&name) || contents.unreadable.contains_key(&name)
         };
         let absent = references.filter(|it| !narinfos.contains_key(*it) && !is_unusable(it));
         absent.collect()
@@ -97,8 +98,8 @@ struct Outcome {
 struct Fetched {
     paths: Vec<StorePath>,
     nar_bytes: u64,
-    /// Whether all sources have replied, so that no other attempt gets more.
-    is_final: bool,
+    /// The paths of which all sources have replied that they do not have them.
+    absent: BTreeSet<HashPart>,
 }
 
 impl Repair<'_> {
@@ -119,13 +120,18 @@ impl Repair<'_> {
         let mut lost = found.damaged_parts();
         lost.retain(|part| !parts.contains(part));
         if self.args.delete && !lost.is_empty() {
-            if fetched.is_final {
-                outcome.deleted = self.delete(&lost)?;
-            } else {
+            let found = lost.len();
+            lost.retain(|part| fetched.absent.contains(part));
+            if lost.len() < found {
                 warn(format_args!(
-                    "keeping {} that cannot be used: a source did not reply, and it may have them",
-                    counted(lost.len(), "path")
+                    "keeping {} that cannot be used: not every source has replied that it does not \
+                     have them",
+                    counted(found - lost.len(), "path")
                 ));
+            }
+            if !lost.is_empty() {
+                // The user also learns what was fetched.
+                outcome.deleted = self.delete(&lost).or_else(report_failed_repair)?;
             }
         }
         let is_solved = |part: &HashPart| parts.contains(part) || outcome.deleted.contains(part);
@@ -171,6 +177,15 @@ impl Repair<'_> {
             return Ok(Fetched::default());
         }
         let request = self.request(texts, found)?;
+        // The problems are still listed.
+        self.copy(&request, &damaged).or_else(report_failed_repair)
+    }
+
+    fn copy(
+        &self,
+        request: &CopyRequest,
+        damaged: &BTreeMap<&str, &str>,
+    ) -> anyhow::Result<Fetched> {
         let copy = request.open()?;
         warn_of_unavailable(&copy.sources);
         let known = damaged.iter().filter_map(|(name, reason)| {
@@ -179,27 +194,25 @@ impl Repair<'_> {
         });
         copy.target.replace(known.collect());
         let summary = copy.run()?;
-        let is_network = |error: &Error| error.kind() == ErrorKind::Network;
-        let is_final = copy.sources.unavailable.is_empty()
-            && summary.failures.iter().all(|error| {
-                // Each source has replied that it has no such path.
-                matches!(error, Error::NotFound { .. }) || !is_network(error)
-            });
+        let is_absent = |error: &Error| match error {
+            Error::NotFound { path, .. } => part_of(path),
+            // A source that has failed, or that is not trusted, may have the path.
+            _ => None,
+        };
+        let mut absent: BTreeSet<HashPart> =
+            summary.failures.iter().filter_map(is_absent).collect();
+        if !copy.sources.unavailable.is_empty() {
+            absent.clear();
+        }
         let paths: Vec<StorePath> = if self.args.dry_run {
             summary.planned.into_iter().map(|(path, ..)| path).collect()
         } else {
-            // The narinfo had perhaps a signature that no source has.
-            let infos = summary.requested_paths.iter();
-            let infos = infos.filter_map(|path| found.info(path.as_str()).cloned());
-            if let Some(target) = copy.target.as_signature_target() {
-                target.merge_signatures(&infos.collect::<Vec<_>>())?;
-            }
             summary.requested_paths
         };
         Ok(Fetched {
             paths,
             nar_bytes: summary.nar_bytes,
-            is_final,
+            absent,
         })
     }
 
@@ -208,17 +221,19 @@ impl Repair<'_> {
         let args = self.args;
         let names = RequestedPaths::Named(texts);
         let mut request = settings.copy_from(&args.from, store.clone(), names)?;
-        let address = store.address();
-        request.sources.retain(|source| source.address() != address);
+        let place = place_of(&store.address());
+        request
+            .sources
+            .retain(|source| place_of(&source.address()) != place);
         if request.sources.is_empty() {
             anyhow::bail!(UsageError(format!(
                 "cannot repair {store}: it has no other source than itself; name one with --from"
             )));
         }
         let known = found.damaged().into_keys();
-        let hashes = known.filter_map(|name| {
-            let info = found.info(name)?;
-            Some((info.path.clone(), info.nar_hash))
+        let infos = known.filter_map(|name| {
+            let info = found.info(name)?.clone();
+            Some((info.path.clone(), info))
         });
         Ok(CopyRequest {
             network: settings.network(true),
@@ -226,7 +241,7 @@ impl Repair<'_> {
             options: CopyOptions {
                 trusted_keys: settings.trusted_keys(&args.trust)?,
                 check_signatures: !args.trust.no_check_sigs,
-                replaced: Some(hashes.collect()),
+                replaced: Some(infos.collect()),
                 closure_limit: settings.closure_limit(),
                 dry_run: args.dry_run,
                 cancel: self.chosen.cancel.clone(),
@@ -275,6 +290,20 @@ impl Repair<'_> {
         let found = Found { contents, problems };
         Ok(found.damaged_parts())
     }
+}
+
+/// Returns the directory behind the address of a cache, whatever its spelling, or else the address.
+fn place_of(address: &str) -> String {
+    let place = address
+        .split('?')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('/');
+    let directory = place.strip_prefix("file://");
+    let resolved = directory.and_then(|directory| fs::canonicalize(directory).ok());
+    resolved.map_or(place.to_owned(), |directory| {
+        directory.display().to_string()
+    })
 }
 
 /// Returns the hash part of a base name, or the hash part that the text is.

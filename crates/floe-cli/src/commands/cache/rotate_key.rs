@@ -96,7 +96,15 @@ fn report(
         "" => String::new(),
         words => format!("{words}{}", old.name()),
     };
-    if paths + pins + realisations + failed == 0 {
+    let changed = paths + pins + realisations;
+    if changed + failed == 0 && !rotated.has_old {
+        eprint_line(format_args!(
+            "nothing to do: no path in {store} has a signature of {}",
+            old.name()
+        ));
+        return Ok(());
+    }
+    if changed + failed == 0 {
         eprint_line(format_args!(
             "nothing to do: whatever {} has signed in {store} has the signature of {}",
             old.name(),
@@ -104,13 +112,15 @@ fn report(
         ));
         return Ok(());
     }
-    eprint_line(format_args!(
-        "{verb} {}, {} and {} of {store} as {}{removed}",
-        counted(paths, "path"),
-        counted(pins, "pin"),
-        counted(realisations, "realisation"),
-        new.name()
-    ));
+    if changed > 0 {
+        eprint_line(format_args!(
+            "{verb} {}, {} and {} of {store} as {}{removed}",
+            counted(paths, "path"),
+            counted(pins, "pin"),
+            counted(realisations, "realisation"),
+            new.name()
+        ));
+    }
     match failed {
         0 => Ok(()),
         failed => {

@@ -1,5 +1,6 @@
 //! The problems of paths that are not in a local store.
 
+use floe_format::StorePath;
 use floe_transfer::{CacheContents, Error, ErrorKind};
 use serde_json::{Value, json};
 
@@ -84,6 +85,15 @@ pub(in crate::commands) fn of_contents(contents: &CacheContents) -> Vec<Problem>
         let message = format!("cannot use {name}: {reason}");
         problems.push(Problem::new("damagedNarinfo", part, message));
     }
+    for (name, reason) in &contents.unreadable {
+        let part = name.trim_end_matches(".narinfo");
+        let message = format!("cannot use {name}: {reason}");
+        problems.push(Problem::new("unreadable", part, message));
+    }
+    let is_unreadable = |path: &StorePath| {
+        let name = format!("{}.narinfo", path.hash_part());
+        contents.unreadable.contains_key(&name)
+    };
     for (path, found) in &contents.narinfos {
         let mut add = |kind, reason: String| {
             let message = format!("cannot install {path}: {reason}");
@@ -91,7 +101,8 @@ pub(in crate::commands) fn of_contents(contents: &CacheContents) -> Vec<Problem>
         };
         let narinfo = &found.narinfo;
         let references = narinfo.info.references.iter();
-        for missing in references.filter(|it| !contents.narinfos.contains_key(*it)) {
+        let missing = references.filter(|it| !contents.narinfos.contains_key(*it));
+        for missing in missing.filter(|it| !is_unreadable(it)) {
             add(
                 "missingReference",
                 format!("its reference {missing} is missing"),

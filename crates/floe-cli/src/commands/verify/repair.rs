@@ -22,7 +22,9 @@ use crate::options::{self, Settings};
 use crate::signals;
 
 /// Reports why nothing could be repaired. The problems are still listed.
-pub(super) fn report_failed_repair<T: Default>(error: anyhow::Error) -> anyhow::Result<T> {
+pub(in crate::commands) fn report_failed_repair<T: Default>(
+    error: anyhow::Error,
+) -> anyhow::Result<T> {
     match exit::kind(&error) {
         ErrorKind::Interrupted => Err(error),
         _ => {

@@ -1,11 +1,15 @@
 //! `floe cache export` and `floe cache import`.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{cache, field, path_like};
 use crate::push::{key, source_root};
@@ -178,6 +182,77 @@ fn untrusted_and_damaged_paths_are_not_exported() {
     run(failed.stdout(File::create(&piped).unwrap())).expect(3);
     let other = format!("file://{}", scratch.join("other").display());
     run(floe(["cache", "import", &other]).arg(&piped)).expect(3);
+}
+
+/// Files that are no regular ones stay what they are, and a failure takes nothing away.
+#[test]
+fn places_of_exports_stay_what_they_are() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let uri = corpus.file_url("zstd");
+    let [file, link, fifo] = ["file", "link", "fifo"].map(|name| scratch.join(name));
+    fs::write(&file, "old").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&file, &link).unwrap();
+    mkfifo(&fifo);
+    let to = |place: &Path| ["--output-file".to_owned(), place.display().to_string()];
+    run(export(&corpus, &uri, &[]).args(to(&link))).expect(0);
+    assert!(link.is_symlink());
+    let found = fs::metadata(&file).unwrap();
+    assert!(found.len() > 1_000_000 && found.mode() & 0o777 == 0o600);
+    let mut reading = Command::new("cat");
+    let mut reading = reading.arg(&fifo).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = reading.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        output.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    run(export(&corpus, &uri, &[]).args(to(&fifo))).expect(0);
+    assert!(reading.wait().unwrap().success());
+    assert!(reader.join().unwrap().unwrap() == fs::read(&file).unwrap());
+    run(export(&corpus, &uri, &[]).args(to(scratch.path())))
+        .expect(1)
+        .stderr_contains("it is a directory");
+
+    let directory = corpus.cache_copy("none", &scratch.join("cache"));
+    let leaf = path_like(&corpus, "-gcc-12-base");
+    let nar = directory.join(field(&directory, leaf, "URL"));
+    let mut bytes = fs::read(&nar).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&nar, bytes).unwrap();
+    let uri = format!("file://{}", directory.display());
+    let appended = scratch.join("appended");
+    fs::write(&appended, "earlier contents").unwrap();
+    let file = File::options().append(true).open(&appended).unwrap();
+    run(export(&corpus, &uri, &[]).stdout(file)).expect(3);
+    assert_eq!(fs::read_to_string(&appended).unwrap(), "earlier contents");
+}
+
+/// The first signal ends an import that waits for a pipe.
+#[test]
+fn waiting_import_is_interrupted() {
+    let scratch = scratch();
+    let fifo = scratch.join("fifo");
+    mkfifo(&fifo);
+    let uri = format!("file://{}", scratch.join("cache").display());
+    for place in [Some(&fifo), None] {
+        let mut import = floe(["cache", "import", &uri]);
+        import.args(place).stdin(Stdio::piped());
+        let mut importing = import.spawn().unwrap();
+        let stdin = importing.stdin.take();
+        // floe has begun to wait.
+        std::thread::sleep(Duration::from_secs(1));
+        kill_process(Pid::from_child(&importing), Signal::TERM).unwrap();
+        let code = importing.wait().unwrap().code();
+        assert_eq!(code, Some(130), "{place:?}");
+        drop(stdin);
+    }
+    assert!(!scratch.join("cache").exists());
+}
+
+fn mkfifo(place: &Path) {
+    mknodat(CWD, place, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `floe cache repair`.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -181,10 +182,7 @@ fn other_contents_need_a_trusted_signature() {
     let Some(cache) = DamagedCache::new() else {
         return;
     };
-    let unsigned = cache.scratch.join("unsigned");
-    let from = format!("file://{}?compression=none", unsigned.display());
-    let root = source_root(&cache.corpus);
-    run(floe(["push", "--to", &from, "--root", &root]).arg(&cache.corpus.root)).expect(0);
+    let (unsigned, from) = unsigned_source(&cache);
     cache.change_nar("-libonig");
     let repaired = cache.repair(&from, &["--contents"]).expect(0);
     assert_eq!(fetched(&repaired).len(), 1);
@@ -239,10 +237,10 @@ fn paths_that_no_source_has_are_deleted_on_request() {
     assert!(cache.narinfo("-libonig").exists());
     // A source that does not reply may have them.
     let absent = ["--delete", "--option", "download-attempts", "1"];
-    cache.repair("http://127.0.0.1:1", &absent).expect(4);
+    cache.repair("http://127.0.0.1:1", &absent).expect(3);
     let both = [&absent[..], &["--from", "http://127.0.0.1:1"]].concat();
     let kept = cache.repair(&empty, &both).expect(3);
-    kept.stderr_contains("a source did not reply");
+    kept.stderr_contains("not every source has replied");
     assert!(cache.narinfo("-libonig").exists());
 
     let deleted = cache.repair(&empty, &["--delete"]).expect(3);
@@ -273,8 +271,103 @@ fn cache_is_no_source_of_its_own() {
         return;
     };
     fs::remove_file(cache.nar("-jq-1")).unwrap();
-    let refused = cache.repair(&cache.uri, &[]).expect(2);
-    refused.stderr_contains("name one with --from");
+    let link = cache.scratch.join("link");
+    symlink(&cache.directory, &link).unwrap();
+    let spellings = [
+        cache.uri.clone(),
+        format!("{}/", cache.uri),
+        format!("{}/../cache?priority=3", cache.uri),
+        format!("file://{}", link.display()),
+    ];
+    for from in spellings {
+        let refused = cache.repair(&from, &["--delete"]).expect(2);
+        refused.stderr_contains("name one with --from");
+        assert!(cache.narinfo("-jq-1").exists(), "{from}");
+    }
+}
+
+/// Makes an unsigned cache with the closure of the corpus, and returns its directory and its URL.
+fn unsigned_source(cache: &DamagedCache) -> (PathBuf, String) {
+    let directory = cache.scratch.join("unsigned");
+    let url = format!("file://{}?compression=none", directory.display());
+    let root = source_root(&cache.corpus);
+    run(floe(["push", "--to", &url, "--root", &root]).arg(&cache.corpus.root)).expect(0);
+    (directory, url)
+}
+
+/// The NAR hash alone does not make a narinfo the same.
+#[test]
+fn other_references_need_a_trusted_signature() {
+    let Some(cache) = DamagedCache::new() else {
+        return;
+    };
+    let (directory, from) = unsigned_source(&cache);
+    let narinfo = narinfo(&directory, cache.path("-libjq1-"));
+    let text = fs::read_to_string(&narinfo).unwrap();
+    let changed = text.lines().map(|line| match line.split_once(": ") {
+        Some(("References", _)) => "References: \n".to_owned(),
+        _ => format!("{line}\n"),
+    });
+    fs::write(&narinfo, changed.collect::<String>()).unwrap();
+    cache.change_nar("-libjq1-");
+    let before = contents(&cache.directory);
+    let refused = cache.repair(&from, &["--contents", "--delete"]).expect(3);
+    refused.stderr_contains("cannot trust");
+    assert!(
+        before == contents(&cache.directory),
+        "the cache has changed"
+    );
+    // The next source has the right ones.
+    let both = ["--contents", "--from", &cache.corpus.file_url("xz")];
+    cache.repair(&from, &both).expect(0);
+    let signed = fs::read_to_string(cache.narinfo("-libjq1-")).unwrap();
+    assert!(signed.contains("Sig: team-1:"), "{signed}");
+    cache.check_installs();
+}
+
+/// A repair with a key signs what it has checked, and nothing else.
+#[test]
+fn unchecked_paths_are_not_signed() {
+    let Some(cache) = DamagedCache::new() else {
+        return;
+    };
+    let (_, from) = unsigned_source(&cache);
+    let unsigned = ["-libonig", "-libgcc-s1-"];
+    for part in unsigned {
+        let text = fs::read_to_string(cache.narinfo(part)).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with("Sig: "));
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        fs::write(cache.narinfo(part), text).unwrap();
+    }
+    // One of them is damaged, and so is a path with a signature.
+    cache.change_nar("-libonig");
+    cache.change_nar("-jq-1");
+    let repaired = cache.repair(&from, &["--contents"]).expect(0);
+    assert_eq!(fetched(&repaired).len(), 2);
+    for part in unsigned {
+        let text = fs::read_to_string(cache.narinfo(part)).unwrap();
+        assert!(!text.contains("Sig: "), "{text}");
+    }
+    let text = fs::read_to_string(cache.narinfo("-jq-1")).unwrap();
+    assert!(text.contains("Sig: team-1:"), "{text}");
+}
+
+/// Another user may be able to read the narinfo, and a source may have the path.
+#[test]
+fn doubtful_paths_are_not_deleted() {
+    let Some(cache) = DamagedCache::new() else {
+        return;
+    };
+    let (directory, from) = unsigned_source(&cache);
+    let unreadable = cache.narinfo("-libgcc-s1-");
+    fs::remove_file(&unreadable).unwrap();
+    fs::create_dir(&unreadable).unwrap();
+    fs::remove_file(cache.nar("-libonig")).unwrap();
+    let url = field(&directory, cache.path("-libonig"), "URL");
+    fs::remove_file(directory.join(url)).unwrap();
+    let kept = cache.repair(&from, &["--delete"]).expect(3);
+    kept.stderr_contains("not every source has replied");
+    assert!(unreadable.exists() && cache.narinfo("-libonig").exists());
 }
 
 #[test]

@@ -46,6 +46,9 @@ fn new_key_signs_what_the_old_key_has_signed() {
     let root = narinfo(&team.directory, &team.corpus.root);
     let text = fs::read_to_string(&root).unwrap();
     fs::write(&root, format!("{text}X-Other: kept\n")).unwrap();
+    let pin = team.directory.join("pins/web");
+    let text = fs::read_to_string(&pin).unwrap();
+    fs::write(&pin, format!("{text}X-Note: kept\n")).unwrap();
     let (new, public) = key_named(&team.scratch, "team-2");
     let count = team.corpus.paths.len();
 
@@ -78,6 +81,8 @@ fn new_key_signs_what_the_old_key_has_signed() {
     assert_eq!(signers(team.directory.join("pins/web")), ["team-2"]);
     let text = fs::read_to_string(&root).unwrap();
     assert!(text.contains("X-Other: kept\n"), "{text}");
+    let text = fs::read_to_string(&pin).unwrap();
+    assert!(text.contains("X-Note: kept\n"), "{text}");
     cache("verify", &team.uri, &["--contents"]).expect(0);
     rotate(&team, &new, &["--remove-old"]).expect(0);
 
@@ -104,6 +109,30 @@ fn wrong_signature_is_not_renewed() {
     assert_eq!(failed.json()["paths"], team.corpus.paths.len() - 1);
     failed.stderr_contains("its signature by the old key is wrong");
     assert_eq!(fs::read_to_string(&root).unwrap(), changed);
+}
+
+/// Nothing is passed over in silence.
+#[test]
+fn objects_that_cannot_be_signed_are_named() {
+    let Some(team) = TeamCache::new() else { return };
+    let (new, _) = key_named(&team.scratch, "team-2");
+    let other_key = team.public_key.replace("team-1", "team-l");
+    let args = ["--old-key", &other_key, "--key-file", &new];
+    let nothing = cache("rotate-key", &team.uri, &args).expect(0);
+    nothing.stderr_contains("no path in");
+    let [odd, damaged] = ["-libonig", "-libjq1-"].map(|part| {
+        let path = super::path_like(&team.corpus, part);
+        narinfo(&team.directory, path)
+    });
+    let text = fs::read_to_string(&odd).unwrap();
+    fs::write(&odd, text.replace("\nSig: ", "\nSig:\n")).unwrap();
+    fs::write(&damaged, "StorePath: x\n").unwrap();
+    fs::create_dir_all(team.directory.join("pins/directory")).unwrap();
+    fs::write(team.directory.join("pins/.hidden"), "").unwrap();
+    let failed = rotate(&team, &new, &["--remove-old"]).expect(3);
+    assert_eq!(failed.json()["failed"], 3, "{}", failed.stderr);
+    assert_eq!(failed.json()["paths"], team.corpus.paths.len() - 2);
+    failed.stderr_contains("lines of an unusual form");
 }
 
 #[test]

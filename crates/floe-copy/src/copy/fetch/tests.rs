@@ -23,6 +23,7 @@ fn planned(number: usize, len: u64) -> Arc<PlannedPath> {
         local_copies: Vec::new(),
         is_recovered: false,
         relies_on_content_address: false,
+        keeps_signatures: false,
     })
 }
 
