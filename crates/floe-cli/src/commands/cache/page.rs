@@ -95,10 +95,10 @@ pub(crate) const PAGES: &[Page] = &[
             "Fetches damaged paths, and references that are missing, from other caches or stores, \
              and replaces them in the cache. It finds what floe cache verify finds, with \
              --contents also NARs with other contents.",
-            "A path needs the NAR hash, the size and the references of the damaged narinfo, and then \
-             gets its signatures and no other, or a signature by a trusted key. With --delete, the \
-             narinfos of paths go that no source has: clients then look elsewhere, and the next \
-             push uploads the paths again. Others may push meanwhile.",
+            "A path needs the NAR hash, the size and the references of the damaged narinfo, and \
+             then gets its signatures and no other, or a signature by a trusted key. With \
+             --delete, the narinfos of paths go that no source has: clients then look elsewhere, \
+             and the next push uploads the paths again. Others may push meanwhile.",
         ],
         examples: &[Example::new(
             "Show what a repair would fetch from the store of this machine",
