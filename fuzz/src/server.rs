@@ -8,6 +8,7 @@ use floe_server::config::HEAD_LEN_MAX;
 use floe_server::http::proxy_header::{self, ParsedHeader};
 use floe_server::http::range::{self, RANGES_MAX, Ranges};
 use floe_server::http::request::{Method, Parsed, Request, may_be_complete};
+use floe_server::http::request_body::{BodyPart, BodyReader, Framing, InvalidChunk};
 use floe_server::http::route::{Route, route};
 
 /// Parsing a head does not depend on the bytes behind it, and every head has a route.
@@ -31,7 +32,6 @@ pub fn check_http_request(data: &[u8]) {
         ));
     }
     assert!(request.method == Method::Get || request.range.is_none());
-    assert!(!(request.has_body && request.keep_alive));
     check_route(&request);
 }
 
@@ -43,6 +43,45 @@ fn check_route(request: &Request<'_>) {
     }
     if let Route::NarInfo { hash, .. } | Route::Listing(hash) = plain {
         assert!(request.path.contains(hash.as_str()));
+    }
+}
+
+/// The contents of a body and its end do not depend on the pieces in which it arrives. The first
+/// byte is the length of the pieces.
+pub fn check_request_body(data: &[u8]) {
+    let Some((piece, bytes)) = data.split_first() else {
+        return;
+    };
+    let whole = read_body(bytes, bytes.len());
+    assert_eq!(read_body(bytes, usize::from(*piece)), whole);
+    if let Ok(Some((contents, rest))) = whole {
+        assert!(contents.len() + rest < bytes.len(), "chunks have lines");
+    }
+}
+
+/// Returns the contents of a body and the number of bytes behind it; `None` if it has no end.
+fn read_body(bytes: &[u8], piece: usize) -> Result<Option<(Vec<u8>, usize)>, InvalidChunk> {
+    let mut reader = BodyReader::new(Framing::Chunked);
+    let (mut buffer, mut contents, mut arrived) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let mut input = buffer.as_slice();
+        let part = reader.next(&mut input);
+        let left = input.len();
+        match part? {
+            BodyPart::Bytes(part) => contents.extend_from_slice(part),
+            BodyPart::End => return Ok(Some((contents, left + bytes.len() - arrived))),
+            BodyPart::Incomplete if arrived == bytes.len() => return Ok(None),
+            BodyPart::Incomplete => {
+                let used = buffer.len() - left;
+                buffer.drain(..used);
+                let end = bytes.len().min(arrived + piece.max(1));
+                buffer.extend_from_slice(&bytes[arrived..end]);
+                arrived = end;
+                continue;
+            }
+        }
+        let used = buffer.len() - left;
+        buffer.drain(..used);
     }
 }
 

@@ -17,6 +17,7 @@ mod lease;
 mod nar_file;
 mod options;
 mod publish;
+mod received;
 mod recheck;
 mod signatures;
 
@@ -46,6 +47,7 @@ use examine::Presence;
 use lease::LeaseHolder;
 use nar_file::{StagedNar, reuse_nar_file};
 pub use options::CacheWriteOptions;
+pub use received::PublishError;
 
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]

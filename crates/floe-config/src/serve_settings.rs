@@ -83,6 +83,16 @@ option::serve_settings! {
     auth_file: PathBuf => auth_file, ServeOption::new("--auth-file FILE");
     /// Serve the pins of the binary cache in this directory, which floe pin --to file://DIR writes
     pins: PathBuf => pins, ServeOption::new("--pins DIR");
+    /// Receive paths that clients with a login of the scope push upload into a binary cache in this
+    /// directory, and serve them
+    receive: PathBuf, ServeOption::new("--receive DIR");
+    /// The largest file of a NAR that is received, such as 500M or 20G [default: 16G]
+    receive_max_size: ByteSize, ServeOption::new("--receive-max-size BYTES");
+    /// The largest size of all files of NARs that are received [default: no limit]
+    receive_max_total: ByteSize, ServeOption::new("--receive-max-total BYTES");
+    /// The number of objects that a login may upload in a minute; more get a 429 [default: no
+    /// limit]
+    receive_rate: NonZeroUsize, ServeOption::new("--receive-rate N");
     /// The format of stderr
     log_format: StderrFormat, ServeOption::new("--log-format FORMAT").kind(CommonFlag);
     /// The number of threads that answer requests [default: the number of cores]

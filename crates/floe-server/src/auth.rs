@@ -27,7 +27,7 @@ mod throttle;
 pub mod token;
 
 pub use expiry::Expiry;
-pub use login::Login;
+pub use login::{Login, parse_scopes};
 pub use login_file::LoginFile;
 pub use scopes::{Scope, Scopes};
 pub use secret_hash::SecretHash;

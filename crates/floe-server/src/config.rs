@@ -16,6 +16,7 @@ use floe_format::SecretKey;
 use floe_store::StoreLayout;
 
 use crate::error::ServeError;
+use crate::receive::Receiver;
 use crate::trusted_proxies::TrustedProxies;
 
 /// All settings of a server.
@@ -58,6 +59,8 @@ pub struct Config {
     pub auth_file: Option<PathBuf>,
     /// The directory of a binary cache whose pins are served. Without it, there are none.
     pub pins: Option<PathBuf>,
+    /// The place that receives uploads. Without it, the server receives none.
+    pub receiver: Option<Arc<dyn Receiver>>,
     /// Called with each warning for the operator.
     pub warn: Warn,
 }
@@ -144,6 +147,7 @@ impl Config {
             access_log: None,
             auth_file: None,
             pins: None,
+            receiver: None,
             warn: Arc::new(|_| {}),
         }
     }

@@ -16,6 +16,7 @@ use crate::config::Compress;
 use crate::http::response::Response;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use crate::receive::Receiver;
 
 /// Shared by all threads.
 pub(crate) struct Context {
@@ -23,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) log_dir: PathBuf,
     /// The directory of the binary cache whose pins are served.
     pub(crate) pins: Option<PathBuf>,
+    /// The place that receives uploads, if the server receives any.
+    pub(crate) receiver: Option<Arc<dyn Receiver>>,
     /// Whether each client needs a login.
     pub(crate) needs_login: bool,
     /// The prefix of every route, such as `/cache`.

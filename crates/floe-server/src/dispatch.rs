@@ -13,7 +13,7 @@ use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
 use crate::handlers::{
-    file, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation,
+    file, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation, received,
 };
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
@@ -35,7 +35,7 @@ pub(crate) fn try_respond(
     route: Route,
     session: &mut StoreSession,
 ) -> Dispatch {
-    if request.method == Method::Other {
+    if matches!(request.method, Method::Put | Method::Other) {
         return Dispatch::Respond(Response::refused(Refusal::MethodNotAllowed));
     }
     let mut target = None;
@@ -56,9 +56,18 @@ pub(crate) fn try_respond(
         Route::Version => Ok(Some(monitoring::version(context))),
         Route::Metrics => Ok(Some(monitoring::metrics(context))),
         Route::Unknown => Ok(Some(Response::not_found("not found\n"))),
+        Route::CachedNar(_) if context.receiver.is_none() => {
+            Ok(Some(Response::not_found("not found\n")))
+        }
         _ => Ok(None),
     };
     match response {
+        // The path may be in the cache that the server has received.
+        Err(Failure::Refused(response))
+            if response.status == 404 && may_be_received(context, &route) =>
+        {
+            Dispatch::Defer(route, None)
+        }
         Ok(Some(response)) | Err(Failure::Refused(response)) => Dispatch::Respond(response),
         // A worker can wait for the database.
         Err(Failure::Store(error)) if !error.is_busy() => {
@@ -74,10 +83,21 @@ pub(crate) fn respond_blocking(
     request: &mut DeferredRequest,
     session: &mut StoreSession,
 ) -> Response {
-    match respond_from_store(context, request, session) {
+    let response = match respond_from_store(context, request, session) {
         Ok(response) | Err(Failure::Refused(response)) => response,
-        Err(Failure::Store(error)) => context.error_response(&error),
+        Err(Failure::Store(error)) => return context.error_response(&error),
+    };
+    if response.status != 404 {
+        return response;
     }
+    let object = received::object_of(&request.route);
+    let received = object.and_then(|object| received::respond(context, &object, request));
+    received.unwrap_or(response)
+}
+
+/// Whether the server may have received the object of a route.
+fn may_be_received(context: &Context, route: &Route) -> bool {
+    context.receiver.is_some() && received::object_of(route).is_some()
 }
 
 fn respond_from_store(
@@ -124,6 +144,7 @@ fn respond_from_store(
         Route::Pin(name) => pin::respond(context, name, request.if_none_match.as_deref()),
         // The network thread responds to these, or the worker by itself.
         Route::Root
+        | Route::CachedNar(_)
         | Route::CacheInfo
         | Route::Health
         | Route::Ready

@@ -12,3 +12,4 @@ pub(crate) mod nix_cache_info;
 pub(crate) mod pin;
 mod range_response;
 pub(crate) mod realisation;
+pub(crate) mod received;

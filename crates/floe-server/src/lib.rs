@@ -39,6 +39,7 @@ mod lru;
 mod metrics;
 mod net;
 mod readiness;
+pub mod receive;
 mod server;
 mod tls;
 mod trusted_proxies;

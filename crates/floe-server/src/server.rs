@@ -147,6 +147,7 @@ impl Server {
             prefix: config.path_prefix,
             log_dir: config.log_dir,
             pins: config.pins,
+            receiver: config.receiver,
             layout: config.store,
             warn: config.warn,
         };

@@ -20,11 +20,15 @@ use crate::http::request::ResponseMode;
 use crate::http::response::Response;
 use crate::http::route::Route;
 use crate::http::route_kind::RouteKind;
+use crate::metrics::counters::UploadResult;
 use crate::net::connection::Connection;
+use crate::net::connection::receiving::{BodyProgress, Receiving};
 use crate::net::connection::state::{State, Streaming};
+
 use crate::net::send::{Progress, SendError, send_body};
 use crate::net::shared::{Phase, ServerShared};
 use crate::readiness;
+use crate::receive::{ReceiveError, ReceiveErrorKind, Upload};
 
 /// Works until the server stops.
 pub(crate) fn work(shared: &ServerShared) {
@@ -75,6 +79,7 @@ impl Worker<'_> {
     fn handle(&mut self, connection: &mut Connection) -> Outcome {
         match std::mem::replace(&mut connection.state, State::Sending(None)) {
             State::Deferred(request) => self.respond(connection, request),
+            State::Receiving(receiving) => self.receive(connection, receiving),
             State::Sending(Some(streaming)) => {
                 let sent = self.send(connection, streaming);
                 sent.unwrap_or_else(|error| self.abort(&error))
@@ -108,6 +113,79 @@ impl Worker<'_> {
         self.finish(connection, logged.as_ref(), summary);
         let sent = self.send_response(connection, response, mode, None);
         sent.unwrap_or(Outcome::Broken)
+    }
+
+    /// Receives what has come of the body of a request, and responds after its last byte.
+    fn receive(&mut self, connection: &mut Connection, mut receiving: Box<Receiving>) -> Outcome {
+        let before = connection.body_received();
+        let progress = self.receive_body(connection, &mut receiving);
+        let came = connection.body_received() - before;
+        self.finisher.counters.count_upload_bytes(came);
+        let (response, result) = match progress {
+            Ok(BodyProgress::Incomplete) => {
+                // The deadline begins anew with each byte.
+                if came > 0 {
+                    connection.deadline = Instant::now() + self.shared.limits.read_timeout;
+                }
+                connection.state = State::Receiving(receiving);
+                return Outcome::Partial;
+            }
+            Ok(BodyProgress::Closed) => {
+                self.finisher.counters.count_upload(UploadResult::Broken);
+                return Outcome::Broken;
+            }
+            Ok(BodyProgress::Complete) => {
+                connection.finish_body(&receiving, self.shared.phase() != Phase::Running);
+                match receiving.upload.take().map_or(Ok(()), Upload::finish) {
+                    Ok(()) => (Response::created(), UploadResult::Received),
+                    Err(error) => (self.not_received(&error), UploadResult::Refused),
+                }
+            }
+            Err(error) => (self.not_received(&error), UploadResult::Refused),
+        };
+        // Its room is free before the client knows.
+        drop(receiving.upload.take());
+        self.finisher.counters.count_upload(result);
+        let summary = Summary::new(&response, receiving.mode, Some(receiving.received));
+        self.finish(
+            connection,
+            receiving.logged.as_ref(),
+            (receiving.route, summary),
+        );
+        let sent = self.send_response(connection, response, receiving.mode, None);
+        sent.unwrap_or_else(|error| self.abort(&error))
+    }
+
+    /// Reads a body for as long as it comes and no other connection waits for a worker.
+    fn receive_body(
+        &self,
+        connection: &mut Connection,
+        receiving: &mut Receiving,
+    ) -> Result<BodyProgress, ReceiveError> {
+        if receiving.upload.is_none()
+            && let Some(receiver) = &self.shared.context.receiver
+        {
+            receiving.upload = Some(receiver.begin(&receiving.request)?);
+            connection.continue_upload(receiving);
+        }
+        loop {
+            let progress = connection.receive_body(receiving)?;
+            let is_last = progress != BodyProgress::Incomplete
+                || !self.shared.queue.is_empty()
+                || self.shared.phase() == Phase::Stopped;
+            if is_last || !connection.has_more_body(SOCKET_WAIT) {
+                return Ok(progress);
+            }
+        }
+    }
+
+    /// Returns the response to an upload that is not received. The operator learns what the client
+    /// must not.
+    fn not_received(&self, error: &ReceiveError) -> Response {
+        if error.kind == ReceiveErrorKind::System {
+            (self.shared.context.warn)(&format!("cannot receive an upload: {error}"));
+        }
+        Response::not_received(error)
     }
 
     fn abort(&self, error: &SendError) -> Outcome {

@@ -21,6 +21,11 @@ fn http_request_corpus_holds_its_properties() {
 }
 
 #[test]
+fn request_body_corpus_holds_its_properties() {
+    check_prefixes("request_body", server::check_request_body);
+}
+
+#[test]
 fn login_file_corpus_holds_its_properties() {
     check_prefixes("login_file", server::check_login_file);
 }

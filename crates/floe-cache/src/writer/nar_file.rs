@@ -188,10 +188,7 @@ pub(super) fn reuse_nar_file(
         reader: NarReader::new(),
         listing: options.needs_tree().then(ListingBuilder::default),
     };
-    let mut body = HashedFile {
-        file: BufReader::with_capacity(BUFFER_LEN, file),
-        hasher: Sha256::new(),
-    };
+    let mut body = HashedFile::new(file);
     let written = nar.write_local(&path, &mut sink, |write| {
         decode_file(recorded.compression, &mut body, &path, write)
     });
@@ -202,7 +199,7 @@ pub(super) fn reuse_nar_file(
             _ => Ok(None),
         };
     }
-    let is_whole = recorded.file_hash == Some(Hash::sha256(body.hasher.finish()));
+    let is_whole = recorded.file_hash == Some(body.finish().0);
     if !is_whole || sink.reader.finish().is_err() {
         return Ok(None);
     }
@@ -246,15 +243,32 @@ fn decode_file(
 }
 
 /// A file that hashes the bytes that are read from it.
-struct HashedFile {
+pub(super) struct HashedFile {
     file: BufReader<File>,
     hasher: Sha256,
+    len: u64,
+}
+
+impl HashedFile {
+    pub(super) fn new(file: File) -> HashedFile {
+        HashedFile {
+            file: BufReader::with_capacity(BUFFER_LEN, file),
+            hasher: Sha256::new(),
+            len: 0,
+        }
+    }
+
+    /// Returns the hash and the number of the bytes that were read.
+    pub(super) fn finish(self) -> (Hash, u64) {
+        (Hash::sha256(self.hasher.finish()), self.len)
+    }
 }
 
 impl Read for HashedFile {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let len = self.file.read(bytes)?;
         self.hasher.update(&bytes[..len]);
+        self.len += len as u64;
         Ok(len)
     }
 }
@@ -266,6 +280,7 @@ impl BufRead for HashedFile {
 
     fn consume(&mut self, len: usize) {
         self.hasher.update(&self.file.buffer()[..len]);
+        self.len += len as u64;
         self.file.consume(len);
     }
 }

@@ -10,13 +10,18 @@ pub(crate) mod messages;
 pub(crate) mod page;
 mod pid_file;
 pub(super) mod process;
+mod receive;
 mod settings;
 mod signals;
 pub(super) mod warnings;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::bail;
 
 use floe_config::{AccessLogFormat, Environment, ServeSettings, secret_key_warnings};
+use floe_server::receive::Receiver;
 use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
 use crate::display::warn;
@@ -27,6 +32,7 @@ use crate::stdout::print;
 use args::ServeArgs;
 use auth::args::ServeCommand;
 use process::ProcessOptions;
+use receive::{DirectoryReceiver, ReceiveLimits};
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if let Some(ServeCommand::Auth(command)) = &args.command {
@@ -40,7 +46,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         settings.served_store(&environment)?;
         return print(settings.to_toml(&environment)?.trim_end());
     }
-    let mut config = config(&settings, &environment)?;
+    let mut config = config(&settings, &environment, args.check)?;
     limits::check_open_files(&config, open_files)?;
     if args.check {
         return check::run(&settings, config);
@@ -56,7 +62,13 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the configuration without the access log.
-fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result<Config> {
+///
+/// A check makes no cache for uploads.
+fn config(
+    settings: &ServeSettings,
+    environment: &Environment,
+    is_check: bool,
+) -> anyhow::Result<Config> {
     let store = settings.served_store(environment)?;
     crate::store_choice::warn_of_ignored(&store.ignored_parameters);
     let secret_keys = process::secret_keys(&settings.secret_key_files(), environment)?;
@@ -76,7 +88,36 @@ fn config(settings: &ServeSettings, environment: &Environment) -> anyhow::Result
         max_bytes: size.0,
     });
     config.warn = warnings::warning_sink();
+    config.receiver = receiver(settings, &config, is_check)?;
     Ok(config)
+}
+
+/// Opens the cache that receives uploads, if there is one.
+fn receiver(
+    settings: &ServeSettings,
+    config: &Config,
+    is_check: bool,
+) -> anyhow::Result<Option<Arc<dyn Receiver>>> {
+    let Some(directory) = settings.receive.value() else {
+        return Ok(None);
+    };
+    if config.auth_file.is_none() {
+        bail!(UsageError(messages::RECEIVE_WITHOUT_LOGINS.into()));
+    }
+    if is_check {
+        return Ok(None);
+    }
+    let limits = ReceiveLimits {
+        nar_len_max: settings
+            .receive_max_size
+            .value()
+            .map_or(u64::MAX, |size| size.0),
+        total_max: settings.receive_max_total.value().map(|size| size.0),
+        per_minute: settings.receive_rate.value().copied(),
+    };
+    let store = (config.store.clone(), config.secret_keys.clone());
+    let receiver = DirectoryReceiver::open(directory, store, limits)?;
+    Ok(Some(Arc::new(receiver)))
 }
 
 /// Returns the files for TLS.

@@ -82,6 +82,7 @@ mod serve_logins;
 mod serve_monitoring;
 mod serve_options;
 mod serve_proxies;
+mod serve_receive;
 mod serve_responses;
 mod serve_tls;
 mod server_process;

@@ -60,7 +60,7 @@ fn add_user(file: &Path, password: &str, args: &[&str]) -> CommandOutput {
 
 /// Adds a token, and returns it.
 #[track_caller]
-fn add_token(file: &Path, args: &[&str]) -> String {
+pub(crate) fn add_token(file: &Path, args: &[&str]) -> String {
     let stdout = auth(file, "add-token", args).expect(0).stdout;
     stdout.trim_end().to_owned()
 }

@@ -29,6 +29,7 @@ impl ServeSettings {
         };
         self.access_log_format.set_default(log);
         self.log_format.set_default(StderrFormat::default());
+        self.receive_max_size.set_default(RECEIVED_SIZE);
         let defaults = Config::new(StoreLayout::system(), Vec::new());
         self.set_server_defaults(&defaults);
         self.max_encoders.set_default(defaults.threads);
@@ -223,6 +224,9 @@ fn needs_cache(key: &str, value: &str, origins: &[Origin]) -> ConfigError {
         None => key.to_owned(),
     })
 }
+
+/// The largest file of a NAR that is received, unless a setting says otherwise.
+const RECEIVED_SIZE: ByteSize = ByteSize(16 << 30);
 
 /// The default size of the compressed NAR cache: about six compressed desktop systems.
 const CACHE_SIZE: ByteSize = ByteSize(10 << 30);

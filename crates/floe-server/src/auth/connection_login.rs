@@ -69,7 +69,7 @@ impl ConnectionLogin {
     }
 
     /// Returns the login of the current request.
-    pub(super) fn login(&self) -> Option<&Login> {
+    pub(crate) fn login(&self) -> Option<&Login> {
         let accepted = self.accepted.as_ref().filter(|_| self.is_current);
         accepted.map(|accepted| &*accepted.login)
     }

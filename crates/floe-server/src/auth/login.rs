@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use floe_format::realisation::is_output_name;
+
 use super::expiry::Expiry;
-use super::scopes::Scopes;
+use super::scopes::{Scope, Scopes};
 use super::secret_hash::{SecretHash, SecretHashError};
 use super::token::{PREFIX, may_be_token};
+use crate::receive::PushScope;
 
 /// A name with a password or a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Login {
     pub secret: SecretHash,
     /// The routes that the login may request.
     pub scopes: Scopes,
+    /// The paths that a login with the scope `push` may push.
+    pub may_push: PushScope,
     /// When the login expires.
     pub expiry: Option<Expiry>,
 }
@@ -35,7 +40,9 @@ pub enum LoginError {
     #[error(transparent)]
     Hash(#[from] SecretHashError),
     /// The list of scopes has a word that is not a scope.
-    #[error("the scopes are not valid; the scopes are read, metrics and status, with commas")]
+    #[error(
+        "the scopes are not valid; the scopes are read, metrics, status and push, with commas; push=PREFIX allows names with a prefix"
+    )]
     Scopes,
     /// The last field is not a time.
     #[error("the expiry is not valid; it is a date such as 2027-01-31 or 2027-01-31T12:00:00Z")]
@@ -54,6 +61,7 @@ impl Login {
             name: name.to_owned(),
             secret,
             scopes: Scopes::DEFAULT,
+            may_push: PushScope::default(),
             expiry: None,
         })
     }
@@ -67,7 +75,9 @@ impl Login {
         let hash = fields.next().ok_or(LoginError::NoColon)?;
         let mut login = Login::new(name, SecretHash::parse(hash)?)?;
         if let Some(scopes) = fields.next().filter(|text| !text.is_empty()) {
-            login.scopes = Scopes::parse(scopes).ok_or(LoginError::Scopes)?;
+            let (scopes, may_push) = parse_scopes(scopes).ok_or(LoginError::Scopes)?;
+            login.scopes = scopes;
+            login.may_push = may_push;
         }
         let expiry = fields.next();
         login.expiry = expiry
@@ -80,19 +90,64 @@ impl Login {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Returns the scopes as [`parse_scopes`] reads them.
+    pub fn scope_words(&self) -> String {
+        let prefixes = self.may_push.prefixes();
+        let scopes = Scope::ALL
+            .into_iter()
+            .filter(|it| self.scopes.has_any(&[*it]));
+        let mut words = Vec::new();
+        for scope in scopes {
+            match scope {
+                Scope::Push if !prefixes.is_empty() => {
+                    words.extend(prefixes.iter().map(|it| format!("{PUSH}{it}")));
+                }
+                scope => words.push(scope.name().to_owned()),
+            }
+        }
+        words.join(",")
+    }
 }
 
 /// The line in the login file.
 impl fmt::Display for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, hash) = (&self.name, self.secret.to_text());
-        write!(formatter, "{name}:{hash}:{}", self.scopes)?;
+        write!(formatter, "{name}:{hash}:{}", self.scope_words())?;
         match self.expiry {
             Some(expiry) => write!(formatter, ":{expiry}"),
             None => Ok(()),
         }
     }
 }
+
+/// Parses scopes with commas. `push=PREFIX` is the scope `push` for the paths whose names begin
+/// with this text.
+pub fn parse_scopes(text: &str) -> Option<(Scopes, PushScope)> {
+    let (mut names, mut prefixes, mut may_push_all) = (Vec::new(), Vec::new(), false);
+    for word in text.split(',') {
+        match word.strip_prefix(PUSH) {
+            Some(prefix) => {
+                let is_valid = !prefix.is_empty() && is_output_name(prefix);
+                prefixes.push(is_valid.then(|| prefix.to_owned())?);
+                names.push(Scope::Push);
+            }
+            None => {
+                let scope = Scope::from_name(word)?;
+                may_push_all |= scope == Scope::Push;
+                names.push(scope);
+            }
+        }
+    }
+    if may_push_all {
+        prefixes.clear();
+    }
+    Some((Scopes::new(names), PushScope::new(prefixes)))
+}
+
+/// The beginning of the scope of some paths.
+const PUSH: &str = "push=";
 
 fn is_valid_name(name: &str) -> bool {
     let is_valid = |c: char| !c.is_control() && !c.is_whitespace() && c != ':';
@@ -107,9 +162,9 @@ pub const NAME_LEN_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use floe_format::StorePath;
     use proptest::prelude::*;
 
-    use super::super::scopes::Scope;
     use super::super::secret_hash::tests::{BCRYPT, hashes};
     use super::*;
 
@@ -132,6 +187,20 @@ mod tests {
     }
 
     #[test]
+    fn push_may_be_allowed_for_prefixes() {
+        let may_push = |scopes: &str, name: &str| {
+            let login = Login::parse(&format!("alice:{BCRYPT}:{scopes}")).unwrap();
+            let path = format!("{}-{name}", "0".repeat(32));
+            login.may_push.allows(&StorePath::parse(&path).unwrap())
+        };
+        assert!(may_push("push", "web-1"));
+        assert!(may_push("read,push=web-,push=api", "web-1"));
+        assert!(may_push("read,push=web-,push=api", "api"));
+        assert!(!may_push("read,push=web-,push=api", "web"));
+        assert!(may_push("push=web-,push", "other"));
+    }
+
+    #[test]
     fn invalid_line_is_an_error_without_its_hash() {
         for (line, error) in [
             ("alice", LoginError::NoColon),
@@ -140,6 +209,8 @@ mod tests {
             (&format!("floe_abc:{BCRYPT}"), LoginError::Name),
             (&format!("{}:{BCRYPT}", "a".repeat(65)), LoginError::Name),
             (&format!("alice:{BCRYPT}:write"), LoginError::Scopes),
+            (&format!("alice:{BCRYPT}:push="), LoginError::Scopes),
+            (&format!("alice:{BCRYPT}:push=a/b"), LoginError::Scopes),
             (&format!("alice:{BCRYPT}:read:"), LoginError::Expiry),
             (&format!("alice:{BCRYPT}:read:soon"), LoginError::Expiry),
         ] {
@@ -162,11 +233,15 @@ mod tests {
         fn printed_login_parses_to_itself(
             name in "[!-9;-~]{1,64}|[a-zé]{1,20}",
             secret in hashes(),
-            scopes in prop::sample::subsequence(Scope::ALL.to_vec(), 1..=3),
+            scopes in prop::sample::subsequence(Scope::ALL.to_vec(), 1..=4),
+            prefixes in prop::collection::vec("[a-z0-9.+_-]{1,9}", 0..3),
             expiry in expiries(),
         ) {
             prop_assume!(is_valid_name(&name));
             let mut login = Login::new(&name, secret).unwrap();
+            if scopes.contains(&Scope::Push) {
+                login.may_push = PushScope::new(prefixes);
+            }
             login.scopes = Scopes::new(scopes);
             login.expiry = expiry;
             prop_assert_eq!(Login::parse(&login.to_string()).unwrap(), login);

@@ -136,7 +136,7 @@ impl Logins {
     pub(crate) fn check(&self, request: &Request<'_>, route: &Route, client: Client<'_>) -> Access {
         let Client { state, from } = client;
         state.begin_request();
-        let scopes = required_scopes(route);
+        let scopes = required_scopes(request.method, route);
         if scopes.is_empty() {
             return Access::Granted;
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::http::request::Method;
 use crate::http::route::Route;
 
 /// A group of routes that a login may request.
@@ -13,6 +14,8 @@ pub enum Scope {
     Metrics,
     /// The state and the version of the server.
     Status,
+    /// Uploads.
+    Push,
 }
 
 /// A set of scopes.
@@ -23,7 +26,7 @@ pub struct Scopes {
 
 impl Scope {
     /// All scopes, in the order in which they are printed.
-    pub const ALL: [Scope; 3] = [Scope::Read, Scope::Metrics, Scope::Status];
+    pub const ALL: [Scope; 4] = [Scope::Read, Scope::Metrics, Scope::Status, Scope::Push];
 
     /// Returns the name in the login file.
     pub fn name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Scope {
             Scope::Read => "read",
             Scope::Metrics => "metrics",
             Scope::Status => "status",
+            Scope::Push => "push",
         }
     }
 
@@ -82,10 +86,11 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// Returns the scopes of which a login needs one for a route. A route without scopes needs no
-/// login.
-pub(crate) fn required_scopes(route: &Route) -> &'static [Scope] {
+/// Returns the scopes of which a login needs one for a method of a route. A route without scopes
+/// needs no login.
+pub(crate) fn required_scopes(method: Method, route: &Route) -> &'static [Scope] {
     match route {
+        _ if method == Method::Put => &[Scope::Push],
         Route::Metrics => &[Scope::Metrics],
         Route::Version => &[Scope::Status, Scope::Read],
         // Service managers and load balancers have no login.
@@ -115,9 +120,19 @@ mod tests {
     #[test]
     fn each_route_needs_a_scope_of_its_kind() {
         for route in [Route::Root, Route::CacheInfo, Route::Unknown] {
-            assert_eq!(required_scopes(&route), [Scope::Read], "{route:?}");
+            assert_eq!(
+                required_scopes(Method::Get, &route),
+                [Scope::Read],
+                "{route:?}"
+            );
         }
-        assert_eq!(required_scopes(&Route::Metrics), [Scope::Metrics]);
-        assert_eq!(required_scopes(&Route::Ready), []);
+        assert_eq!(
+            required_scopes(Method::Get, &Route::Metrics),
+            [Scope::Metrics]
+        );
+        assert_eq!(required_scopes(Method::Head, &Route::Ready), []);
+        for route in [Route::Ready, Route::CacheInfo, Route::Unknown] {
+            assert_eq!(required_scopes(Method::Put, &route), [Scope::Push]);
+        }
     }
 }

@@ -21,8 +21,12 @@ pub enum Refusal {
     LoginExpired,
     /// The login may not request this.
     MissingScope,
-    /// The method is neither `GET` nor `HEAD`.
+    /// The server does not support the method.
     MethodNotAllowed,
+    /// The server does not receive an object of this name.
+    NotReceived,
+    /// The body has a coding that the server does not know.
+    UnsupportedBody,
     /// The rest of the head did not come in time.
     HeadTimeout,
     /// The first line is too long.
@@ -55,7 +59,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Refusal; 24] = [
+    pub const ALL: [Refusal; 26] = [
         Refusal::MalformedHead,
         Refusal::InvalidTarget,
         Refusal::InvalidHost,
@@ -66,6 +70,8 @@ impl Refusal {
         Refusal::LoginExpired,
         Refusal::MissingScope,
         Refusal::MethodNotAllowed,
+        Refusal::NotReceived,
+        Refusal::UnsupportedBody,
         Refusal::HeadTimeout,
         Refusal::RequestLineTooLong,
         Refusal::HeadTooLong,
@@ -95,8 +101,9 @@ impl Refusal {
             | Refusal::TlsProtocol
             | Refusal::ProxyHeader => 400,
             Refusal::LoginRequired | Refusal::LoginFailed | Refusal::LoginExpired => 401,
-            Refusal::MissingScope => 403,
+            Refusal::MissingScope | Refusal::NotReceived => 403,
             Refusal::MethodNotAllowed => 405,
+            Refusal::UnsupportedBody => 415,
             Refusal::HeadTimeout | Refusal::TlsTimeout => 408,
             Refusal::RequestLineTooLong => 414,
             Refusal::HeadTooLong | Refusal::TooManyFields => 431,
@@ -118,6 +125,8 @@ impl Refusal {
             Refusal::LoginExpired => "loginExpired",
             Refusal::MissingScope => "missingScope",
             Refusal::MethodNotAllowed => "methodNotAllowed",
+            Refusal::NotReceived => "notReceived",
+            Refusal::UnsupportedBody => "unsupportedBody",
             Refusal::HeadTimeout => "headTimeout",
             Refusal::RequestLineTooLong => "requestLineTooLong",
             Refusal::HeadTooLong => "headTooLong",

@@ -10,6 +10,7 @@ use httparse::{EMPTY_HEADER, Status as Parsing};
 use percent_encoding::percent_decode_str;
 
 use super::refusal::Refusal;
+use super::request_body::Framing;
 
 /// The most header fields that are accepted. Requests through several proxies have about 30.
 const FIELDS_MAX: usize = 100;
@@ -21,7 +22,9 @@ pub enum Method {
     Get,
     /// `HEAD`
     Head,
-    /// Any other method. A read-only binary cache supports none.
+    /// `PUT`, which a server with a [`Receiver`](crate::receive::Receiver) supports.
+    Put,
+    /// Any other method.
     Other,
 }
 
@@ -40,9 +43,13 @@ pub struct Request<'b> {
     pub query: Option<&'b str>,
     /// Whether the version is HTTP/1.0.
     pub is_http10: bool,
-    /// Whether a body follows, which the server does not read.
-    pub has_body: bool,
-    /// Whether the connection stays open for another request.
+    /// The body that follows. The server reads that of a `PUT` that it accepts.
+    pub body: Framing,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Whether the body has an encoding of its own, such as gzip.
+    pub has_encoded_body: bool,
+    /// Whether the connection stays open for another request, once the body is read.
     pub keep_alive: bool,
     /// The field `Range` of a `GET` request.
     pub range: Option<&'b str>,
@@ -128,6 +135,7 @@ impl<'b> Request<'b> {
             method: match method {
                 "GET" => Method::Get,
                 "HEAD" => Method::Head,
+                "PUT" => Method::Put,
                 _ => Method::Other,
             },
             method_text: method,
@@ -135,7 +143,9 @@ impl<'b> Request<'b> {
             path,
             query,
             is_http10,
-            has_body: false,
+            body: Framing::None,
+            expects_continue: false,
+            has_encoded_body: false,
             keep_alive: !is_http10,
             range: None,
             if_range: None,
@@ -147,27 +157,32 @@ impl<'b> Request<'b> {
             referer: None,
             user_agent: None,
         };
-        let mut framing = Framing::default();
+        let mut framing = FramingFields::default();
         for field in head.headers.iter() {
             request.set_field(field, &mut framing)?;
         }
-        let Framing {
+        let FramingFields {
             hosts,
             content_length,
-            has_transfer_encoding,
+            transfer_encoding,
         } = framing;
         if hosts > 1 || (hosts == 0 && !is_http10) {
             return Err(Refusal::InvalidHost);
         }
         // A proxy may believe the other of the two, and so find another end of the request.
-        if has_transfer_encoding && content_length.is_some() {
+        if transfer_encoding.is_some() && content_length.is_some() {
             return Err(Refusal::AmbiguousBodyLength);
         }
-        request.has_body = has_transfer_encoding || content_length.is_some_and(|len| len > 0);
+        request.body = match (transfer_encoding, content_length) {
+            (Some(encoding), _) if encoding.eq_ignore_ascii_case("chunked") && !is_http10 => {
+                Framing::Chunked
+            }
+            (Some(_), _) => Framing::Unknown,
+            (None, Some(len)) if len > 0 || request.method == Method::Put => Framing::Length(len),
+            (None, _) => Framing::None,
+        };
         // Ranges are defined for GET alone (RFC 9110, section 14.2).
         request.range = request.range.filter(|_| request.method == Method::Get);
-        // The server reads no body. Its bytes must not be parsed as the next request.
-        request.keep_alive &= !request.has_body;
         let forwarded_for = request.forwarded_for.last();
         let first =
             forwarded_for.and_then(|value| std::str::from_utf8(value).ok()?.split(',').next());
@@ -179,13 +194,14 @@ impl<'b> Request<'b> {
     fn set_field(
         &mut self,
         field: &httparse::Header<'b>,
-        framing: &mut Framing,
+        framing: &mut FramingFields<'b>,
     ) -> Result<(), Refusal> {
         // No value that the server understands has bytes beyond UTF-8.
         let value = std::str::from_utf8(field.value).unwrap_or_default().trim();
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         // Compared by length first, because most fields are none of these.
         match field.name.len() {
+            6 if is("expect") => self.expects_continue = value.eq_ignore_ascii_case("100-continue"),
             4 if is("host") => framing.hosts += 1,
             5 if is("range") => self.range = Some(value),
             7 if is("referer") => self.referer = Some(value),
@@ -215,7 +231,15 @@ impl<'b> Request<'b> {
             }
             15 if is("accept-encoding") => self.accepts_zstd |= accepts_zstd(value),
             15 if is("x-forwarded-for") => self.forwarded_for.push(field.value),
-            17 if is("transfer-encoding") => framing.has_transfer_encoding = true,
+            16 if is("content-encoding") => {
+                self.has_encoded_body =
+                    !value.is_empty() && !value.eq_ignore_ascii_case("identity");
+            }
+            17 if is("transfer-encoding") => {
+                // A list of codings does not end where its last one says.
+                let is_first = framing.transfer_encoding.is_none();
+                framing.transfer_encoding = Some(if is_first { value } else { "" });
+            }
             _ => {}
         }
         Ok(())
@@ -241,10 +265,10 @@ impl<'b> Request<'b> {
 
 /// The fields of a head that tell where the request ends, and for which host it is.
 #[derive(Default)]
-struct Framing {
+struct FramingFields<'b> {
     hosts: usize,
     content_length: Option<u64>,
-    has_transfer_encoding: bool,
+    transfer_encoding: Option<&'b str>,
 }
 
 /// Parses `Content-Length`: digits, and nothing else (RFC 9110, section 8.6).
@@ -327,164 +351,4 @@ pub fn may_be_complete(bytes: &[u8], scanned: usize, len_max: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::config::HEAD_LEN_MAX;
-
-    fn head(text: &str) -> Request<'_> {
-        match Request::parse(text.as_bytes(), HEAD_LEN_MAX) {
-            Parsed::Head(request, len) => {
-                assert_eq!(len, text.len());
-                request
-            }
-            other => panic!("{text:?}: {other:?}"),
-        }
-    }
-
-    fn refused(text: &str) -> Refusal {
-        match Request::parse(text.as_bytes(), HEAD_LEN_MAX) {
-            Parsed::Rejected(refusal) => refusal,
-            other => panic!("{text:?}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn request_path_query_and_fields_are_parsed() {
-        let request = head(
-            "GET /nar/a%2bb.nar?x&hash=abc HTTP/1.1\r\nHost: h\r\nRANGE: bytes=0-\r\n\
-             Accept-Encoding: deflate, gzip, br, zstd\r\nX-Forwarded-For: 1.2.3.4, 5.6.7.8\r\n\r\n",
-        );
-        assert_eq!(request.path, "/nar/a+b.nar");
-        assert_eq!(request.parameter("hash"), Some("abc"));
-        assert_eq!(request.parameter("x"), Some(""));
-        assert_eq!(request.parameter("y"), None);
-        assert_eq!(request.range, Some("bytes=0-"));
-        assert_eq!(request.real_ip, Some("1.2.3.4"));
-        assert_eq!(request.forwarded_for, [b"1.2.3.4, 5.6.7.8"]);
-        assert!(request.accepts_zstd && request.keep_alive);
-        assert_eq!(
-            head("HEAD / HTTP/1.0\r\nRange: bytes=0-\r\n\r\n").range,
-            None
-        );
-    }
-
-    #[test]
-    fn credentials_are_hidden_and_invalid_if_repeated() {
-        let one = head("GET / HTTP/1.0\r\nAuthorization: Bearer secret\r\n\r\n");
-        assert_eq!(one.authorization, Some(Authorization("Bearer secret")));
-        assert!(!format!("{one:?}").contains("secret"));
-        let two = "GET / HTTP/1.0\r\nAuthorization: a\r\nauthorization: b\r\n\r\n";
-        assert_eq!(head(two).authorization, Some(Authorization("")));
-    }
-
-    #[test]
-    fn http10_and_closing_clients_are_not_kept_alive() {
-        assert!(!head("GET / HTTP/1.0\r\n\r\n").keep_alive);
-        assert!(head("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
-        assert!(!head("GET / HTTP/1.1\r\nHost: h\r\nConnection: te, close\r\n\r\n").keep_alive);
-        assert!(!head("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n").keep_alive);
-        assert!(
-            !head("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").keep_alive
-        );
-        assert!(head("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").keep_alive);
-    }
-
-    #[test]
-    fn absolute_url_is_accepted_as_a_target() {
-        assert_eq!(
-            head("GET http://h/a?b HTTP/1.1\r\nHost: h\r\n\r\n").path,
-            "/a"
-        );
-        assert_eq!(head("GET http://h HTTP/1.1\r\nHost: h\r\n\r\n").path, "/");
-        let query = head("GET http://h?/health HTTP/1.1\r\nHost: h\r\n\r\n");
-        assert_eq!((&*query.path, query.query), ("/", Some("/health")));
-        for target in ["?://h/health", "a?b://h/health", "1://h/health"] {
-            let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-            assert_ne!(head(&text).path, "/health", "{target}");
-        }
-        assert_eq!(
-            head("GET /a://b HTTP/1.1\r\nHost: h\r\n\r\n").path,
-            "/a://b"
-        );
-    }
-
-    #[test]
-    fn malformed_or_long_heads_are_rejected() {
-        let two_hosts = "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n";
-        assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Refusal::InvalidHost);
-        assert_eq!(refused(two_hosts), Refusal::InvalidHost);
-        assert_eq!(refused("\x16\x03\x01 TLS\r\n\r\n"), Refusal::MalformedHead);
-        let not_utf8 = "GET /%ff HTTP/1.0\r\n\r\n";
-        assert_eq!(refused(not_utf8), Refusal::InvalidTarget);
-        let long = "x".repeat(HEAD_LEN_MAX);
-        let long_line = format!("GET /{long}");
-        assert_eq!(refused(&long_line), Refusal::RequestLineTooLong);
-        let long_field = format!("GET / HTTP/1.0\r\nA: {long}");
-        assert_eq!(refused(&long_field), Refusal::HeadTooLong);
-        let many = "A: b\r\n".repeat(FIELDS_MAX + 1);
-        let many = format!("GET / HTTP/1.0\r\n{many}\r\n");
-        assert_eq!(refused(&many), Refusal::TooManyFields);
-    }
-
-    #[test]
-    fn invalid_or_contradictory_body_length_is_rejected() {
-        let request = |fields: &str| format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n");
-        for value in [
-            "",
-            "-1",
-            "+5",
-            "0x5",
-            "5 5",
-            "5, 5",
-            "five",
-            "18446744073709551616",
-        ] {
-            let request = request(&format!("Content-Length: {value}"));
-            assert_eq!(refused(&request), Refusal::InvalidBodyLength);
-        }
-        for fields in [
-            "Content-Length: 5\r\nContent-Length: 6",
-            "Content-Length: 5\r\nCONTENT-LENGTH: 5",
-            "Content-Length: 0\r\nTransfer-Encoding: chunked",
-            "Transfer-Encoding: chunked\r\nContent-Length: 5",
-        ] {
-            let refusal = refused(&request(fields));
-            assert_eq!(refusal, Refusal::AmbiguousBodyLength, "{fields}");
-        }
-        assert!(head(&request("Content-Length: 18446744073709551615")).has_body);
-        assert!(head(&request("Transfer-Encoding: chunked")).has_body);
-        assert!(!head(&request("Content-Length:\t 0 ")).has_body);
-    }
-
-    #[test]
-    fn zstd_is_accepted_unless_its_weight_is_zero() {
-        for (list, accepted) in [
-            ("zstd", true),
-            ("gzip, ZSTD;q=0.5", true),
-            ("zstd;q=0", false),
-            ("zstd; q=0.000", false),
-            ("gzip", false),
-            ("*", false),
-            ("", false),
-        ] {
-            assert_eq!(accepts_zstd(list), accepted, "{list}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
-            let _: Parsed<'_> = Request::parse(&bytes, HEAD_LEN_MAX);
-        }
-
-        #[test]
-        fn split_head_is_complete_only_with_its_last_byte(split in 0usize..40) {
-            let text = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
-            let split = split.min(text.len() - 1);
-            prop_assert!(!may_be_complete(&text[..split], 0, HEAD_LEN_MAX));
-            prop_assert!(may_be_complete(text, split, HEAD_LEN_MAX));
-        }
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use super::refusal::Refusal;
 use super::request::ResponseMode;
 use crate::body::text::Text;
 use crate::body::{Body, Piece};
+use crate::receive::{ReceiveError, ReceiveErrorKind};
 
 /// The response to one request.
 #[derive(Debug)]
@@ -114,6 +115,8 @@ impl Response {
             Refusal::TooManyLogins => (RETRY_LOGIN, "too many wrong logins\n"),
             Refusal::LoginQueueFull => (RETRY_LATER, "too many logins\n"),
             Refusal::MethodNotAllowed => (NOT_ALLOWED, "method not allowed\n"),
+            Refusal::NotReceived => (NOT_STORED, "the server receives no such object\n"),
+            Refusal::UnsupportedBody => (NOT_STORED, "the coding of the body is not supported\n"),
             Refusal::PlainHttp => (NOT_STORED, "this port speaks TLS\n"),
             Refusal::ProxyHeader => (NOT_STORED, "no header of a proxy\n"),
             Refusal::ClientCertificate | Refusal::TlsProtocol => (NOT_STORED, "TLS failure\n"),
@@ -130,6 +133,25 @@ impl Response {
         Response {
             refusal: Some(refusal),
             ..Response::text(refusal.status(), fields, why)
+        }
+    }
+
+    /// 201, to an upload that was received.
+    pub(crate) fn created() -> Response {
+        Response::text(201, NOT_STORED, "")
+    }
+
+    /// The response to an upload that is not received.
+    pub(crate) fn not_received(error: &ReceiveError) -> Response {
+        match error.kind {
+            ReceiveErrorKind::System => Response::internal_error(),
+            kind => {
+                let fields = match kind {
+                    ReceiveErrorKind::TooMany => RETRY_UPLOAD,
+                    _ => NOT_STORED,
+                };
+                Response::text(kind.status(), fields, format!("{error}\n"))
+            }
         }
     }
 
@@ -197,6 +219,9 @@ pub(crate) enum AfterResponse {
 const NOT_STORED: &str = "Content-Type: text/plain\r\nCache-Control: no-store\r\n";
 const RETRY_LATER: &str =
     "Content-Type: text/plain\r\nCache-Control: no-store\r\nRetry-After: 1\r\n";
+/// Uploads are counted by the minute.
+const RETRY_UPLOAD: &str =
+    "Content-Type: text/plain\r\nCache-Control: no-store\r\nRetry-After: 10\r\n";
 /// The seconds are those after which [`crate::auth`] allows another attempt.
 const RETRY_LOGIN: &str =
     "Content-Type: text/plain\r\nCache-Control: no-store\r\nRetry-After: 6\r\n";
@@ -209,6 +234,7 @@ const NOT_ALLOWED: &str =
 fn status_line(status: u16) -> &'static str {
     match status {
         200 => "HTTP/1.1 200 OK\r\nServer: floe\r\n",
+        201 => "HTTP/1.1 201 Created\r\nServer: floe\r\n",
         206 => "HTTP/1.1 206 Partial Content\r\nServer: floe\r\n",
         304 => "HTTP/1.1 304 Not Modified\r\nServer: floe\r\n",
         400 => "HTTP/1.1 400 Bad Request\r\nServer: floe\r\n",
@@ -217,9 +243,13 @@ fn status_line(status: u16) -> &'static str {
         404 => "HTTP/1.1 404 Not Found\r\nServer: floe\r\n",
         405 => "HTTP/1.1 405 Method Not Allowed\r\nServer: floe\r\n",
         408 => "HTTP/1.1 408 Request Timeout\r\nServer: floe\r\n",
+        409 => "HTTP/1.1 409 Conflict\r\nServer: floe\r\n",
+        413 => "HTTP/1.1 413 Content Too Large\r\nServer: floe\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\nServer: floe\r\n",
+        415 => "HTTP/1.1 415 Unsupported Media Type\r\nServer: floe\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\nServer: floe\r\n",
         429 => "HTTP/1.1 429 Too Many Requests\r\nServer: floe\r\n",
+        507 => "HTTP/1.1 507 Insufficient Storage\r\nServer: floe\r\n",
         503 => "HTTP/1.1 503 Service Unavailable\r\nServer: floe\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\nServer: floe\r\n",
         _ => "HTTP/1.1 500 Internal Server Error\r\nServer: floe\r\n",

@@ -26,6 +26,8 @@ pub enum Route {
         /// The NAR hash that the URL names, in base 32.
         nar_hash: Option<String>,
     },
+    /// `/nar/NAME`: a file of the cache that the server has received.
+    CachedNar(String),
     /// `/HASH.ls`
     Listing(HashPart),
     /// `/log/NAME`: the build log of a derivation or an output, by name or by hash part.
@@ -114,7 +116,8 @@ pub fn route(request: &Request<'_>, prefix: &str) -> Route {
         return Route::NarInfo { hash, json };
     }
     if let Some(name) = path.strip_prefix("nar/") {
-        return nar_route(name, request).unwrap_or(Route::Unknown);
+        let found = nar_route(name, request).or_else(|| cached_nar_route(name));
+        return found.unwrap_or(Route::Unknown);
     }
     let found = match path {
         "" => Some(Route::Root),
@@ -143,6 +146,17 @@ fn nar_route(name: &str, request: &Request<'_>) -> Option<Route> {
         nar_hash: nar_hash.map(str::to_owned),
     })
 }
+
+/// Returns the route of a file in a binary cache, whose name no NAR of the store has.
+fn cached_nar_route(name: &str) -> Option<Route> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+=".contains(&byte);
+    let is_name = name.len() <= NAME_LEN_MAX && name.contains(".nar") && name.bytes().all(is_valid);
+    // The names of files that are being written begin with a dot.
+    (is_name && !name.starts_with('.')).then(|| Route::CachedNar(name.to_owned()))
+}
+
+/// The longest name of a file that most file systems take, with room for a suffix, in bytes.
+const NAME_LEN_MAX: usize = 200;
 
 fn other_route(path: &str) -> Option<Route> {
     if let Some(hash) = path.strip_suffix(".ls") {
@@ -235,13 +249,23 @@ mod tests {
         );
         assert_eq!(find(&format!("/nar/{HASH}.nar")), nar(None));
         for text in [
-            format!("{NAR_HASH}.nar"),
-            format!("{NAR_HASH}.nar?hash=x"),
-            format!("{HASH}.nar.xz"),
-            format!("{HASH}-{HASH}.nar"),
             "../etc/passwd".into(),
+            "../x.nar".into(),
+            ".x.nar".into(),
+            "a/b.nar".into(),
+            "a%2fb.nar".into(),
+            "a%00.nar".into(),
+            format!("{}.nar", "a".repeat(200)),
         ] {
             assert_eq!(find(&format!("/nar/{text}")), Route::Unknown, "{text}");
+        }
+        for text in [
+            format!("{NAR_HASH}.nar"),
+            format!("{HASH}.nar.xz"),
+            format!("{HASH}-{HASH}.nar"),
+        ] {
+            let expected = Route::CachedNar(text.clone());
+            assert_eq!(find(&format!("/nar/{text}")), expected, "{text}");
         }
     }
 

@@ -68,7 +68,7 @@ impl Route {
     pub fn kind(&self) -> RouteKind {
         match self {
             Route::NarInfo { .. } => RouteKind::NarInfo,
-            Route::Nar { .. } => RouteKind::Nar,
+            Route::Nar { .. } | Route::CachedNar(_) => RouteKind::Nar,
             Route::CacheInfo => RouteKind::CacheInfo,
             Route::Listing(_) => RouteKind::Listing,
             Route::File { .. } => RouteKind::File,

@@ -47,6 +47,9 @@ pub(super) struct Cells {
     pub(super) accepted: [Cell; ListenerKind::ALL.len()],
     pub(super) closed: Cell,
     pub(super) sent_bytes: Cell,
+    /// By [`UploadResult`].
+    pub(super) uploads: [Cell; UploadResult::ALL.len()],
+    pub(super) upload_bytes: Cell,
     /// Connections that a network thread has queued for a worker.
     pub(super) jobs_queued: Cell,
     pub(super) jobs_begun: Cell,
@@ -62,6 +65,32 @@ pub(super) struct Durations {
     pub(super) buckets: [Cell; DURATION_BOUNDS.len() + 1],
     /// The sum in nanoseconds.
     pub(super) sum: Cell,
+}
+
+/// The results of uploads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UploadResult {
+    Received,
+    Refused,
+    /// The client has closed the connection before the end.
+    Broken,
+}
+
+impl UploadResult {
+    /// All results, in the order of their numbers.
+    pub(super) const ALL: [UploadResult; 3] = [
+        UploadResult::Received,
+        UploadResult::Refused,
+        UploadResult::Broken,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            UploadResult::Received => "received",
+            UploadResult::Refused => "refused",
+            UploadResult::Broken => "broken",
+        }
+    }
 }
 
 /// The kinds of listeners.
@@ -158,6 +187,15 @@ impl Counters {
         self.cells.sent_bytes.add(bytes);
     }
 
+    pub(crate) fn count_upload(&mut self, result: UploadResult) {
+        self.cells.uploads[result as usize].add(1);
+    }
+
+    /// Counts bytes of bodies.
+    pub(crate) fn count_upload_bytes(&mut self, bytes: u64) {
+        self.cells.upload_bytes.add(bytes);
+    }
+
     pub(crate) fn count_queued_job(&mut self) {
         self.cells.jobs_queued.add(1);
     }
@@ -188,8 +226,9 @@ impl Durations {
 const ROUTES: usize = RouteKind::ALL.len();
 
 /// The statuses of responses. The last one also stands for any other, as in the status line.
-pub(super) const STATUSES: [u16; 16] = [
-    200, 404, 206, 304, 400, 401, 403, 405, 408, 414, 416, 429, 431, 502, 503, 500,
+pub(super) const STATUSES: [u16; 21] = [
+    200, 404, 206, 304, 400, 401, 403, 405, 408, 414, 416, 429, 431, 502, 503, 201, 409, 413, 415,
+    507, 500,
 ];
 
 /// The bounds of the histograms in nanoseconds, from a batch of requests that is responded to from
@@ -217,6 +256,9 @@ mod tests {
     fn labels_stand_at_their_numbers() {
         for (number, kind) in ListenerKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
+        }
+        for (number, result) in UploadResult::ALL.into_iter().enumerate() {
+            assert_eq!(result as usize, number);
         }
         for (number, kind) in CacheKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, number);

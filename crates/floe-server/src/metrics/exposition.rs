@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Metrics;
-use super::counters::{DURATION_BOUNDS, ListenerKind, STATUSES};
+use super::counters::{DURATION_BOUNDS, ListenerKind, STATUSES, UploadResult};
 use super::families::{Families, Histogram};
 use crate::auth::logins::LoginCounters;
 use crate::http::refusal::Refusal;
@@ -20,6 +20,7 @@ pub(super) fn text(metrics: &Metrics) -> String {
     );
     add_responses(&mut families, metrics);
     add_connections(&mut families, metrics);
+    add_uploads(&mut families, metrics);
     add_workers(&mut families, metrics);
     add_store(&mut families, metrics);
     add_limits(&mut families, metrics);
@@ -126,6 +127,22 @@ fn add_connections(families: &mut Families, metrics: &Metrics) {
         "Bytes that the sockets of clients have taken, with the heads of responses. The figure may \
          be half a second late.",
         as_float(metrics.sum(|cells| &cells.sent_bytes)),
+    );
+}
+
+fn add_uploads(families: &mut Families, metrics: &Metrics) {
+    families.counter(
+        "floe_uploads_total",
+        "Uploads that have ended, by result: received, refused, or broken off by the client.",
+        UploadResult::ALL.map(|result| {
+            let count = metrics.sum(|cells| &cells.uploads[result as usize]);
+            (vec![("result", result.name().into())], as_float(count))
+        }),
+    );
+    families.single_counter(
+        "floe_upload_bytes_total",
+        "Bytes of the bodies of uploads that the server has read.",
+        as_float(metrics.sum(|cells| &cells.upload_bytes)),
     );
 }
 

@@ -28,6 +28,8 @@
 //!   request stays in the input, and is processed again with the result.
 //! - `Deferred` lends the connection to a worker, which computes the response, begins to send it,
 //!   and returns the connection in `Sending`.
+//! - `Receiving` takes the body of a `PUT`. It lends the connection to a worker whenever bytes have
+//!   come. The worker passes them on, and sends the response after the last one.
 //! - `Sending` without a body is sent by the network thread. With a body, the network thread
 //!   empties the write buffer, waits until the socket takes bytes, and lends the connection to a
 //!   worker again.
@@ -42,8 +44,10 @@ mod checkpoint;
 mod head;
 mod login;
 mod peer;
+pub(crate) mod receiving;
 pub(crate) mod state;
 mod unanswered;
+mod upload;
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +65,7 @@ use crate::deferred::DeferredRequest;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::finish::access_log::LoggedRequest;
 use crate::finish::{Finished, Finisher, Subject, Summary};
-use crate::http::request::{Parsed, Request, ResponseMode, may_be_complete};
+use crate::http::request::{Method, Parsed, Request, ResponseMode, may_be_complete};
 use crate::http::response::{AfterResponse, Content, Response};
 pub(crate) use peer::{Client, Peer};
 use state::{Expiry, NextStep, ReadSide, Shortage, SocketEvent, State, Streaming};
@@ -86,6 +90,8 @@ pub(crate) struct Connection {
     /// When the connection is closed unless something happens.
     pub(crate) deadline: Instant,
     receive_rate: ReceiveRate,
+    /// How many bytes of bodies were received.
+    body_received: u64,
     /// How many of the sent bytes have entered the metrics.
     counted_sent: u64,
 }
@@ -123,6 +129,7 @@ impl Connection {
             is_queued: false,
             deadline: now + limits.read_timeout,
             receive_rate: ReceiveRate::new(now),
+            body_received: 0,
             counted_sent: 0,
         }
     }
@@ -136,6 +143,7 @@ impl Connection {
                 // The worker also sends the earlier responses in the write buffer.
                 State::Deferred(_) => return NextStep::AwaitWorker,
                 State::Verifying(_) => return NextStep::AwaitLogin,
+                State::Receiving(_) => return self.await_body(thread),
                 State::Sending(_) => {
                     if let Some(next) = self.send(thread) {
                         return next;
@@ -200,19 +208,18 @@ impl Connection {
         }
         match self.state {
             State::Idle | State::ReadingHead | State::Draining => NextStep::Close,
-            State::Verifying(_) | State::Deferred(_) | State::Sending(_) => NextStep::AwaitSocket,
+            State::Verifying(_) | State::Deferred(_) | State::Receiving(_) | State::Sending(_) => {
+                NextStep::AwaitSocket
+            }
         }
     }
 
     /// Decides whether the connection has to be closed now.
     pub(crate) fn expiry(&mut self, now: Instant, limits: &Limits, shortage: Shortage) -> Expiry {
         let slow = match self.state {
-            State::Sending(_) => {
-                self.receive_rate
-                    .observe(now, self.transport.sent, limits.rate_min)
-            }
+            State::Sending(_) | State::Receiving(_) => self.observe_rate(now, limits),
             _ => {
-                self.receive_rate.reset(now, self.transport.sent);
+                self.reset_rate(now);
                 None
             }
         };
@@ -376,6 +383,15 @@ impl Connection {
         let route = self.peer.routes.find(request, &thread.context.prefix);
         let kind = route.kind();
         let dispatch = match self.check_login(request, &route, thread.logins) {
+            Access::Granted if request.method == Method::Put => {
+                match self.begin_upload(request, &route, thread) {
+                    Err(refusal) => Dispatch::Respond(refusal),
+                    Ok(receiving) => {
+                        self.state = State::Receiving(receiving);
+                        return;
+                    }
+                }
+            }
             Access::Granted => try_respond(thread.context, request, route, thread.session),
             Access::Refused(refusal) => Dispatch::Respond(Response::refused(refusal)),
             Access::Verify(check) => {

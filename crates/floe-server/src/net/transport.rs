@@ -105,6 +105,11 @@ impl Transport {
 
     /// Appends what the client has sent to `input`: up to [`READ_LEN`] bytes of the socket.
     pub(crate) fn read(&mut self, input: &mut Vec<u8>) -> Received {
+        self.read_up_to(input, READ_LEN)
+    }
+
+    /// Appends what the client has sent to `input`: up to `len` bytes of the socket.
+    pub(crate) fn read_up_to(&mut self, input: &mut Vec<u8>, len: usize) -> Received {
         if let Some(preamble) = &mut self.preamble {
             return match preamble.read(self.socket.as_fd()) {
                 HeaderRead::Complete => Received::Bytes {
@@ -116,8 +121,8 @@ impl Transport {
             };
         }
         match &mut self.tls {
-            None => receive(self.socket.as_fd(), input),
-            Some(tls) => tls::read(tls, self.socket.as_fd(), input),
+            None => receive(self.socket.as_fd(), input, len),
+            Some(tls) => tls::read(tls, self.socket.as_fd(), input, len),
         }
     }
 
@@ -225,8 +230,17 @@ impl Transport {
 
     /// Whether the socket takes bytes now, or within `wait`.
     pub(crate) fn is_writable(&self, wait: Duration) -> bool {
+        self.is_ready(PollFlags::OUT, wait)
+    }
+
+    /// Whether the socket has bytes now, or within `wait`.
+    pub(crate) fn is_readable(&self, wait: Duration) -> bool {
+        self.is_ready(PollFlags::IN, wait)
+    }
+
+    fn is_ready(&self, flags: PollFlags, wait: Duration) -> bool {
         let socket = self.socket();
-        let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
+        let mut fds = [PollFd::new(&socket, flags)];
         let wait = Timespec::try_from(wait).unwrap_or_default();
         matches!(poll(&mut fds, Some(&wait)), Ok(ready) if ready > 0)
     }
@@ -247,15 +261,15 @@ impl Transport {
     }
 }
 
-/// Appends what the socket has to `buffer`, up to [`READ_LEN`] bytes.
-fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Received {
+/// Appends what the socket has to `buffer`, up to `len_max` bytes.
+fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>, len_max: usize) -> Received {
     let before = buffer.len();
-    buffer.resize(before + READ_LEN, 0);
+    buffer.resize(before + len_max, 0);
     let free = buffer.get_mut(before..).unwrap_or_default();
     let received = match retry_on_intr(|| recv(socket, &mut *free, RecvFlags::empty())) {
         Ok((len @ 1.., _)) => Received::Bytes {
             len,
-            drained: len < READ_LEN,
+            drained: len < len_max,
         },
         Err(Errno::AGAIN) => Received::Blocked,
         Ok(_) | Err(_) => Received::Closed,

@@ -59,7 +59,7 @@ fn add(
     before: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut login = new_login(&args.name, secret)?;
-    login.scopes = args.scopes();
+    (login.scopes, login.may_push) = args.scopes();
     login.expiry = args.expires;
     edit(&args.file.path, |file| {
         check_is_absent(file, args)?;
@@ -89,7 +89,7 @@ fn list(path: &Path) -> anyhow::Result<()> {
 
 /// Returns the line of a login in the list. It has no secret.
 fn line(login: &Login, now: SystemTime) -> String {
-    let (name, kind, scopes) = (login.name(), login.secret.kind(), login.scopes);
+    let (name, kind, scopes) = (login.name(), login.secret.kind(), login.scope_words());
     let expiry = match login.expiry {
         None => "never".to_owned(),
         Some(expiry) if expiry.is_past(now) => format!("{expiry} expired"),

@@ -15,6 +15,9 @@ pub(crate) const TLS_PAIRS: &str =
 pub(crate) const CLIENT_CA_ALONE: &str = "cannot demand certificates of clients: the server has no \
      TLS; give --tls-cert and --tls-key too";
 
+pub(crate) const RECEIVE_WITHOUT_LOGINS: &str = "cannot receive uploads: the server has no logins, \
+     so that everyone could write; add --auth-file FILE, and a login with --scope push";
+
 // Process
 
 pub(crate) fn listening(url: impl Display) -> String {

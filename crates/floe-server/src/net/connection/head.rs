@@ -4,6 +4,7 @@ use super::{Connection, ThreadContext};
 use crate::finish::{Finished, Subject, Summary};
 use crate::http::refusal::Refusal;
 use crate::http::request::{Request, ResponseMode};
+use crate::http::request_body::Framing;
 use crate::http::response::{AfterResponse, Response};
 use crate::http::route_kind::RouteKind;
 
@@ -26,14 +27,25 @@ impl Connection {
 
     /// Returns what follows the response to a request.
     pub(super) fn after(&self, request: &Request<'_>, thread: &ThreadContext<'_>) -> AfterResponse {
+        // The bytes of a body that the server does not read must not be parsed as a request.
+        match request.body {
+            Framing::None => self.after_body(request, thread),
+            _ => AfterResponse::CloseUnread,
+        }
+    }
+
+    /// Returns what follows the response to a request whose body was read.
+    pub(super) fn after_body(
+        &self,
+        request: &Request<'_>,
+        thread: &ThreadContext<'_>,
+    ) -> AfterResponse {
         let most = thread.limits.requests_per_connection_max;
         let is_last = thread.is_stopping
             || !thread.limits.keep_alive
             || most.is_some_and(|most| self.requests + 1 >= most.get());
         if request.keep_alive && !is_last {
             AfterResponse::KeepAlive
-        } else if request.has_body {
-            AfterResponse::CloseUnread
         } else {
             AfterResponse::Close
         }

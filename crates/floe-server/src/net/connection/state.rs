@@ -3,6 +3,7 @@
 use crate::auth::logins::PasswordCheck;
 use crate::body::Body;
 use crate::deferred::DeferredRequest;
+use crate::net::connection::receiving::Receiving;
 use crate::net::transport::Received;
 
 /// The state of a connection. [`super`] has the transitions.
@@ -16,6 +17,8 @@ pub(crate) enum State {
     Verifying(Box<PasswordCheck>),
     /// A worker has to compute a response. The write buffer may hold earlier responses.
     Deferred(Box<DeferredRequest>),
+    /// The body of a request is received. The write buffer may hold earlier responses.
+    Receiving(Box<Receiving>),
     /// The write buffer is sent, and then the body, if any.
     Sending(Option<Box<Streaming>>),
     /// The last response is sent, and the input is discarded.

@@ -10,11 +10,16 @@ use super::{Received, WriteHint, receive, send_flags};
 use crate::tls::stream::{Closed, Progress, TlsFailure, TlsStream};
 
 /// Appends the decrypted bytes that the socket has to `input`.
-pub(super) fn read(tls: &mut TlsStream, socket: BorrowedFd<'_>, input: &mut Vec<u8>) -> Received {
+pub(super) fn read(
+    tls: &mut TlsStream,
+    socket: BorrowedFd<'_>,
+    input: &mut Vec<u8>,
+    len_max: usize,
+) -> Received {
     if matches!(tls.progress(), Progress::ClosedByPeer | Progress::Failed(_)) {
         return Received::Closed;
     }
-    let drained = match receive(socket, &mut tls.incoming) {
+    let drained = match receive(socket, &mut tls.incoming, len_max) {
         Received::Bytes { drained, .. } => drained,
         end => return end,
     };

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use clap::{Args, Subcommand, ValueEnum};
-use floe_server::auth::{Expiry, Scope, Scopes};
+use clap::{Args, Subcommand};
+use floe_server::auth::{Expiry, Scopes, parse_scopes};
+use floe_server::receive::PushScope;
 
 use super::messages;
 use crate::exit::UsageError;
@@ -45,9 +46,10 @@ pub(crate) struct LoginFileArgs {
 pub(crate) struct NewLoginArgs {
     #[command(flatten)]
     pub(crate) file: LoginFileArgs,
-    /// Allow this; may be repeated [default: read]
-    #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
-    scope: Vec<ScopeName>,
+    /// Allow this: read, metrics, status or push, or push=PREFIX for paths whose names begin with a
+    /// text; may be repeated [default: read]
+    #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
+    scope: Vec<String>,
     /// Let the login expire at a date such as 2027-01-31, or after a time such as 12h, 90d, 6w or
     /// 1y [default: never]
     #[arg(long, value_name = "WHEN", value_parser = parse_expiry)]
@@ -56,30 +58,18 @@ pub(crate) struct NewLoginArgs {
     pub(crate) name: String,
 }
 
-/// `--scope`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ScopeName {
-    /// The binary cache
-    Read,
-    /// The figures of the server
-    Metrics,
-    /// The state and the version of the server
-    Status,
+impl NewLoginArgs {
+    /// Returns the scopes of the new login, and the paths that it may push.
+    pub(crate) fn scopes(&self) -> (Scopes, PushScope) {
+        let parsed = parse_scopes(&self.scope.join(","));
+        parsed.unwrap_or((Scopes::DEFAULT, PushScope::default()))
+    }
 }
 
-impl NewLoginArgs {
-    /// Returns the scopes of the new login.
-    pub(crate) fn scopes(&self) -> Scopes {
-        let scopes = Scopes::new(self.scope.iter().map(|scope| match scope {
-            ScopeName::Read => Scope::Read,
-            ScopeName::Metrics => Scope::Metrics,
-            ScopeName::Status => Scope::Status,
-        }));
-        if scopes.is_empty() {
-            Scopes::DEFAULT
-        } else {
-            scopes
-        }
+fn parse_scope(text: &str) -> Result<String, UsageError> {
+    match parse_scopes(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(UsageError(messages::not_a_scope(text))),
     }
 }
 
@@ -148,7 +138,7 @@ mod tests {
             let AuthCommand::AddToken(args) = parse(&line).unwrap() else {
                 panic!("another command");
             };
-            assert_eq!(args.scopes().to_string(), scopes);
+            assert_eq!(args.scopes().0.to_string(), scopes);
             assert_eq!((args.name.as_str(), args.expires), ("ci", None));
         }
         for line in [

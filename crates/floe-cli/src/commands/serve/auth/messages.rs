@@ -8,6 +8,10 @@ pub(crate) fn not_an_expiry(text: &str) -> String {
     format!("{text:?} is neither a date such as 2027-01-31 nor a time such as 12h, 90d, 6w or 1y")
 }
 
+pub(crate) fn not_a_scope(text: &str) -> String {
+    format!("{text:?} is no scope; give read, metrics, status, push or push=PREFIX, with commas")
+}
+
 pub(crate) fn past_expiry(text: &str) -> String {
     format!("{text:?} is in the past")
 }

@@ -1,0 +1,223 @@
+//! Narinfos that other programs have made, and the NARs that they have uploaded before.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::path::Path;
+
+use floe_format::nar::read::NarReader;
+use floe_format::{Compression, Hash, NarInfo, SecretKey, StorePath};
+use floe_hash::Sha256;
+use floe_transfer::{Body, Cancel, Error, NarRequest, codec};
+
+use super::examine::Presence;
+use super::nar_file::HashedFile;
+use super::{BinaryCacheWriter, narinfo_name};
+use crate::error::read_error;
+use crate::storage::{Durability, put_and_wait};
+
+/// The reason why a narinfo is not published.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The narinfo or its NAR is not what it says.
+    #[error("{0}")]
+    Invalid(String),
+    /// The cache has other contents under this path, or lacks something that the path needs.
+    #[error("{0}")]
+    Conflict(String),
+    /// The cache cannot be read or written.
+    #[error(transparent)]
+    Cache(#[from] Error),
+}
+
+impl BinaryCacheWriter {
+    /// Publishes a narinfo whose NAR is in the cache. Reads the NAR, and compares it with the
+    /// narinfo. Adds the signatures of `keys`, and those that the cache has already.
+    ///
+    /// `is_elsewhere` tells for a reference that the cache lacks whether clients get it elsewhere.
+    ///
+    /// Errors: [`PublishError`]; the cache stays as it was.
+    pub fn publish_received(
+        &self,
+        mut narinfo: NarInfo,
+        keys: &[SecretKey],
+        is_elsewhere: &dyn Fn(&StorePath) -> bool,
+    ) -> Result<(), PublishError> {
+        let path = narinfo.info.path.clone();
+        check_facts(&narinfo, self)?;
+        let references = narinfo.info.references.iter().filter(|it| **it != path);
+        let references: Vec<StorePath> = references.cloned().collect();
+        // From here on, a collection keeps them.
+        self.need(&[&references[..], std::slice::from_ref(&path)].concat())?;
+        self.lease.need(std::iter::once(narinfo.url.as_str()))?;
+        let present = self.examine(&references, &self.cancel)?;
+        for (reference, presence) in references.iter().zip(present) {
+            if !matches!(presence, Presence::Whole(_)) && !is_elsewhere(reference) {
+                return Err(PublishError::Conflict(format!(
+                    "cannot receive {path}: its reference {reference} is not here; push it first"
+                )));
+            }
+        }
+        self.verify_nar(&mut narinfo)?;
+        self.merge_with_present(&mut narinfo)?;
+        narinfo.info.ultimate = false;
+        for key in keys {
+            narinfo.info.sign(&self.store_dir, key);
+        }
+        // The name of the NAR must reach the disk before the narinfo does.
+        self.storage.sync()?;
+        let text = narinfo.to_text(&self.store_dir);
+        put_and_wait(
+            &*self.storage,
+            &narinfo_name(&path),
+            text.into(),
+            Durability::Synced,
+        )?;
+        self.storage.sync()?;
+        Ok(())
+    }
+
+    /// Adds the signatures that the cache has of the same contents.
+    fn merge_with_present(&self, narinfo: &mut NarInfo) -> Result<(), PublishError> {
+        let path = narinfo.info.path.clone();
+        let Some(text) = self.get(&narinfo_name(&path))? else {
+            return Ok(());
+        };
+        // One that cannot be used is replaced.
+        let Ok(present) = self.parse_narinfo(&path, &text) else {
+            return Ok(());
+        };
+        match narinfo.info.signed_difference(&present.info) {
+            None => narinfo.info.signatures.extend(present.info.signatures),
+            Some(what) => {
+                let found = self.examine(std::slice::from_ref(&path), &self.cancel)?;
+                if let [Presence::Whole(_)] = &found[..] {
+                    return Err(PublishError::Conflict(format!(
+                        "cannot receive {path}: the cache has it with another {what}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the NAR of a narinfo to its end. Completes the facts about its file.
+    fn verify_nar(&self, narinfo: &mut NarInfo) -> Result<(), PublishError> {
+        let (path, url) = (narinfo.info.path.clone(), narinfo.url.clone());
+        let refuse = |reason: String| {
+            PublishError::Invalid(format!("cannot receive {path}: its NAR {url} {reason}"))
+        };
+        let body = self.storage.open(&url, NarRequest::streamed());
+        let Ok(Body::File { file, path: place }) = body else {
+            return Err(PublishError::Conflict(format!(
+                "cannot receive {path}: its NAR {url} is not here; upload it first"
+            )));
+        };
+        let mut file = HashedFile::new(file);
+        let contents = read_nar(narinfo, &mut file, (&place, &self.cancel))?;
+        let (nar_hash, nar_size) = contents.map_err(&refuse)?;
+        if (nar_hash, nar_size) != (narinfo.info.nar_hash, narinfo.info.nar_size) {
+            return Err(refuse(format!(
+                "has the NAR hash {} and {nar_size} bytes, not {} and {}",
+                nar_hash.to_nix32(),
+                narinfo.info.nar_hash.to_nix32(),
+                narinfo.info.nar_size
+            )));
+        }
+        // A compressed stream may end before its file does.
+        io::copy(&mut file, &mut io::sink()).map_err(read_error("read", &place))?;
+        let (file_hash, file_size) = file.finish();
+        let stated = (narinfo.file_hash, narinfo.file_size);
+        let is_right = |stated: Option<bool>| stated.unwrap_or(true);
+        if !is_right(stated.0.map(|hash| hash == file_hash))
+            || !is_right(stated.1.map(|size| size == file_size))
+        {
+            return Err(refuse(format!(
+                "is a file of {file_size} bytes with the hash {}, which is not what the narinfo \
+                 states",
+                file_hash.to_nix32()
+            )));
+        }
+        narinfo.file_hash = Some(file_hash);
+        narinfo.file_size = Some(file_size);
+        Ok(())
+    }
+}
+
+/// Checks what a narinfo alone shows.
+fn check_facts(narinfo: &NarInfo, cache: &BinaryCacheWriter) -> Result<(), PublishError> {
+    let info = &narinfo.info;
+    let refuse = |reason: &str| {
+        let path = &info.path;
+        Err(PublishError::Invalid(format!(
+            "cannot receive {path}: {reason}"
+        )))
+    };
+    let name = narinfo.url.strip_prefix("nar/");
+    if name.is_none_or(|name| name.contains('/') || name.starts_with('.')) {
+        return refuse("its URL does not name a file in nar/");
+    }
+    if let Compression::Unsupported(name) = &narinfo.compression {
+        return refuse(&format!("floe does not know the compression {name}"));
+    }
+    if info.ca.is_some() && info.matches_content_address(&cache.store_dir) == Some(false) {
+        return refuse("its content address belongs to another path");
+    }
+    Ok(())
+}
+
+/// Reads a NAR out of its file. Returns its hash and its size in bytes, or the reason why it is no
+/// NAR.
+fn read_nar(
+    narinfo: &NarInfo,
+    file: &mut HashedFile,
+    (place, cancel): (&Path, &Cancel),
+) -> Result<Result<(Hash, u64), String>, Error> {
+    let failed = || read_error("read", place);
+    let head = file.fill_buf().map_err(failed())?;
+    let window = codec::window_len(narinfo.compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
+    let (mut reader, mut hasher, mut size) = (NarReader::new(), Sha256::new(), 0);
+    let mut receive = |bytes: &[u8]| -> Result<(), String> {
+        size += bytes.len() as u64;
+        // A small file may decode to an endless NAR.
+        if size > narinfo.info.nar_size {
+            let max = narinfo.info.nar_size;
+            return Err(format!(
+                "has more than the {max} bytes that the narinfo states"
+            ));
+        }
+        hasher.update(bytes);
+        let mut rest = bytes;
+        while reader
+            .next(&mut rest)
+            .map_err(|error| format!("is damaged: {error}"))?
+            .is_some()
+        {}
+        Ok(())
+    };
+    let mut chunk = vec![0; CHUNK_LEN];
+    let decoder = codec::decoder(narinfo.compression, &mut *file, window);
+    let Some(mut input) = decoder.map_err(failed())? else {
+        return Ok(Err("has a compression that floe does not know".into()));
+    };
+    loop {
+        if cancel.is_raised() {
+            return Err(Error::Cancelled);
+        }
+        match input.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(len) => {
+                if let Err(reason) = receive(&chunk[..len]) {
+                    return Ok(Err(reason));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Ok(Err(format!("cannot be decompressed: {error}"))),
+        }
+    }
+    drop(input);
+    if let Err(error) = reader.finish() {
+        return Ok(Err(format!("is damaged: {error}")));
+    }
+    Ok(Ok((Hash::sha256(hasher.finish()), size)))
+}
+
+const CHUNK_LEN: usize = 128 * 1024;

@@ -1,0 +1,123 @@
+//! The limits of uploads.
+
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use floe_server::receive::{ReceiveError, ReceiveErrorKind};
+use floe_store::list_directory;
+use floe_transfer::Size;
+use parking_lot::Mutex;
+
+/// The limits of uploads.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands::serve) struct ReceiveLimits {
+    /// The largest file of a NAR in bytes.
+    pub(in crate::commands::serve) nar_len_max: u64,
+    /// The largest sum of all files of NARs in bytes.
+    pub(in crate::commands::serve) total_max: Option<u64>,
+    /// How many objects a login may upload in a minute.
+    pub(in crate::commands::serve) per_minute: Option<NonZeroUsize>,
+}
+
+/// The size of the files of NARs.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    bytes: AtomicU64,
+    /// When it was measured last.
+    measured: Mutex<Option<Instant>>,
+}
+
+impl Usage {
+    /// Adds the sizes of all files in the directory of NARs.
+    pub(super) fn measure(&self, directory: &Path) -> io::Result<()> {
+        let mut measured = self.measured.lock();
+        let mut sum = 0;
+        for entry in list_directory(directory)? {
+            // Another process may have deleted the file since.
+            sum += entry?.metadata().map_or(0, |found| found.len());
+        }
+        self.bytes.store(sum, Ordering::Relaxed);
+        *measured = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Checks that there is room for some bytes. A collection may have made room since the last
+    /// measurement.
+    ///
+    /// Errors: [`ReceiveErrorKind::Full`].
+    pub(super) fn check(
+        &self,
+        new: u64,
+        total_max: Option<u64>,
+        directory: &Path,
+    ) -> Result<(), ReceiveError> {
+        let Some(max) = total_max else {
+            return Ok(());
+        };
+        let is_full = || self.bytes.load(Ordering::Relaxed).saturating_add(new) > max;
+        if !is_full() {
+            return Ok(());
+        }
+        let is_old = self
+            .measured
+            .lock()
+            .is_none_or(|then| then.elapsed() > MEASURE_INTERVAL);
+        if is_old {
+            self.measure(directory)?;
+        }
+        if is_full() {
+            let message = format!("the cache is full: its NARs may have {} in all", Size(max));
+            return Err(ReceiveError::new(ReceiveErrorKind::Full, message));
+        }
+        Ok(())
+    }
+
+    /// Notes a new file.
+    pub(super) fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The uploads of each login in the current minute.
+#[derive(Debug, Default)]
+pub(super) struct Rate(Mutex<RateState>);
+
+#[derive(Debug, Default)]
+struct RateState {
+    began: Option<Instant>,
+    counts: HashMap<String, usize>,
+}
+
+impl Rate {
+    /// Counts an upload of a login.
+    ///
+    /// Errors: [`ReceiveErrorKind::TooMany`].
+    pub(super) fn count(&self, user: &str, max: Option<NonZeroUsize>) -> Result<(), ReceiveError> {
+        let Some(max) = max else {
+            return Ok(());
+        };
+        let mut state = self.0.lock();
+        if state.began.is_none_or(|began| began.elapsed() >= MINUTE) {
+            *state = RateState {
+                began: Some(Instant::now()),
+                counts: HashMap::new(),
+            };
+        }
+        let count = state.counts.entry(user.to_owned()).or_default();
+        if *count >= max.get() {
+            let message = format!("a login may upload {max} objects in a minute");
+            return Err(ReceiveError::new(ReceiveErrorKind::TooMany, message));
+        }
+        *count += 1;
+        Ok(())
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A full cache is measured this often.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
