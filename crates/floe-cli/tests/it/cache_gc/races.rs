@@ -1,4 +1,4 @@
-//! Pushes, pins and collections of one cache at the same time, some of which are killed.
+//! Pushes, pins, collections and repairs of one cache at the same time, some of which are killed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +17,7 @@ struct Counts {
     pins: AtomicUsize,
     deleted: AtomicUsize,
     kept_for_pushes: AtomicUsize,
+    repaired: AtomicUsize,
 }
 
 impl Counts {
@@ -101,6 +102,45 @@ fn collector(cache: &TeamCache, seed: u64, counts: &Counts) {
     }
 }
 
+/// Repairs the cache from the store that has all paths.
+fn repair(cache: &TeamCache) -> Command {
+    let root = source_root(&cache.corpus);
+    let mut repair = floe(["cache", "repair", "--json", "--delete", "--from", &root]);
+    repair.args(["--no-check-sigs", &cache.uri]);
+    repair.args(["--secret-key-file", &cache.secret_key]);
+    repair
+}
+
+/// Deletes NARs of the cache, and repairs it.
+fn repairer(cache: &TeamCache, seed: u64, counts: &Counts) {
+    let mut rng = XorShift(seed);
+    for _ in 0..4 {
+        // The moment of the damage is that of the seed.
+        thread::sleep(Duration::from_millis(rng.below(3000) as u64));
+        let entries = fs::read_dir(cache.directory.join("nar")).unwrap();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut nars: Vec<String> = names.filter(|name| name.contains(".nar")).collect();
+        nars.retain(|name| !name.starts_with('.'));
+        nars.sort();
+        if !nars.is_empty() {
+            let nar = &nars[rng.below(nars.len())];
+            // A collection may have deleted it meanwhile.
+            let _: std::io::Result<()> = fs::remove_file(cache.directory.join("nar").join(nar));
+        }
+        let Some(output) = run_or_kill(&mut repair(cache), (&mut rng, 3, 300), counts) else {
+            continue;
+        };
+        // Others delete and write narinfos meanwhile.
+        assert!(
+            [Some(0), Some(3)].contains(&output.code),
+            "{}",
+            output.stderr
+        );
+        let fetched = output.json()["fetched"].as_array().unwrap().len();
+        counts.add(&counts.repaired, fetched);
+    }
+}
+
 fn race(seed: u64, counts: &Counts) {
     let Some(cache) = TeamCache::new() else {
         return;
@@ -117,11 +157,13 @@ fn race(seed: u64, counts: &Counts) {
             });
         }
         scope.spawn(|| collector(&cache, seed * 10 + 7, counts));
+        scope.spawn(|| repairer(&cache, seed * 10 + 8, counts));
     });
     let objects = |folder: &str| {
         let names = fs::read_dir(cache.directory.join(folder));
         names.map_or(0, Iterator::count)
     };
+    run(&mut repair(&cache)).expect(0);
     // The leases and the plans of killed programs expire.
     wait_until("a whole collection", || {
         let last = run(&mut cache.gc(&["--grace", "0s", "--keep-since", "0s"]));
@@ -166,7 +208,9 @@ fn no_pinned_path_is_lost_and_no_orphan_stays() {
         pins,
         deleted,
         kept_for_pushes,
+        repaired,
     } = counts;
-    let counts = [kills, pushes, pins, deleted, kept_for_pushes].map(AtomicUsize::into_inner);
+    let counts = [kills, pushes, pins, deleted, kept_for_pushes, repaired];
+    let counts = counts.map(AtomicUsize::into_inner);
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
