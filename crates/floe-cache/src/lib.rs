@@ -49,4 +49,6 @@ pub use storage::{
     ListStorage, ListedObject, NewObject, ObjectPlan, QueryLimit, ReadStorage, SmallObject,
     WriteCallback, WriteStorage,
 };
-pub use writer::{BinaryCacheWriter, CacheWriteOptions, PublishError, read_secret_key};
+pub use writer::{
+    BinaryCacheWriter, CacheWriteOptions, PublishError, VerifiedNarInfo, read_secret_key,
+};

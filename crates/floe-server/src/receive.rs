@@ -19,6 +19,9 @@ pub trait Receiver: Debug + Send + Sync {
     ///
     /// Errors: [`ReceiveError`] of the system.
     fn open(&self, object: &Object) -> Result<Option<File>, ReceiveError>;
+
+    /// Ends all uploads, because the server stops.
+    fn stop(&self);
 }
 
 /// An object that is being received. A drop before the end leaves nothing.
@@ -135,6 +138,8 @@ pub enum ReceiveErrorKind {
     TooMany,
     /// The cache or its disk is full.
     Full,
+    /// The server stops.
+    Stopping,
     /// The system has failed. The message is for the operator alone.
     System,
 }
@@ -148,6 +153,7 @@ impl ReceiveErrorKind {
             ReceiveErrorKind::Conflict => 409,
             ReceiveErrorKind::TooLarge => 413,
             ReceiveErrorKind::TooMany => 429,
+            ReceiveErrorKind::Stopping => 503,
             ReceiveErrorKind::Full => 507,
             ReceiveErrorKind::System => 500,
         }

@@ -173,6 +173,7 @@ impl Server {
             listeners: Mutex::new(listeners),
             tls,
             queue: JobQueue::default(),
+            upload_queue: JobQueue::default(),
             login_queue: logins.map(|logins| LoginQueue::new(Arc::new(logins))),
             open: AtomicUsize::new(0),
             full_warning: RepeatedWarning::default(),
@@ -276,7 +277,12 @@ impl Server {
                 refused: None,
             };
             for _ in 0..config::workers(loops.len()) {
-                threads.start(|| workers::work(shared));
+                threads.start(|| workers::work(shared, &shared.queue));
+            }
+            if shared.context.receiver.is_some() {
+                for _ in 0..config::workers(loops.len()) {
+                    threads.start(|| workers::work(shared, &shared.upload_queue));
+                }
             }
             if threads.started > 0 {
                 // The server works with fewer workers too.
@@ -311,6 +317,10 @@ impl Server {
             }
             shared.signal.stop();
             shared.queue.stop();
+            shared.upload_queue.stop();
+            if let Some(receiver) = &shared.context.receiver {
+                receiver.stop();
+            }
             if let Some(queue) = &shared.login_queue {
                 queue.stop();
             }

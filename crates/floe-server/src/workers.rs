@@ -25,20 +25,22 @@ use crate::net::connection::Connection;
 use crate::net::connection::receiving::{BodyProgress, Receiving};
 use crate::net::connection::state::{State, Streaming};
 
+use crate::net::job_queue::JobQueue;
 use crate::net::send::{Progress, SendError, send_body};
 use crate::net::shared::{Phase, ServerShared};
 use crate::readiness;
 use crate::receive::{ReceiveError, ReceiveErrorKind, Upload};
 
-/// Works until the server stops.
-pub(crate) fn work(shared: &ServerShared) {
+/// Works on the connections of a queue until the server stops.
+pub(crate) fn work(shared: &ServerShared, queue: &JobQueue) {
     let mut worker = Worker {
         shared,
+        queue,
         clock: Clock::new(),
         finisher: Finisher::new(shared.context.metrics.register(), shared.log.clone()),
         session: None,
     };
-    while let Some(mut job) = shared.queue.pop() {
+    while let Some(mut job) = queue.pop() {
         worker.finisher.counters.count_begun_job();
         worker.clock.tick(Instant::now());
         let handled = shared
@@ -59,6 +61,7 @@ pub(crate) fn work(shared: &ServerShared) {
 
 struct Worker<'s> {
     shared: &'s ServerShared,
+    queue: &'s JobQueue,
     clock: Clock,
     finisher: Finisher,
     /// Opened for the first request, so that idle workers hold no connection to the database.
@@ -171,7 +174,7 @@ impl Worker<'_> {
         loop {
             let progress = connection.receive_body(receiving)?;
             let is_last = progress != BodyProgress::Incomplete
-                || !self.shared.queue.is_empty()
+                || !self.queue.is_empty()
                 || self.shared.phase() == Phase::Stopped;
             if is_last || !connection.has_more_body(SOCKET_WAIT) {
                 return Ok(progress);
@@ -251,7 +254,7 @@ impl Worker<'_> {
             } = connection;
             match send_body(&mut streaming.body, output, transport, MAX_BYTES_PER_TURN)? {
                 Progress::Complete => return Ok(Outcome::Sent(streaming.request)),
-                _ if !self.shared.queue.is_empty() || self.shared.phase() == Phase::Stopped => {
+                _ if !self.queue.is_empty() || self.shared.phase() == Phase::Stopped => {
                     break;
                 }
                 // A client on the same machine or network has room again within this time.

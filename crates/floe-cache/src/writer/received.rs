@@ -4,7 +4,8 @@ use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 
 use floe_format::nar::read::NarReader;
-use floe_format::{Compression, Hash, NarInfo, SecretKey, StorePath};
+use floe_format::narinfo::NARINFO_LEN_MAX;
+use floe_format::{Compression, Hash, NarInfo, SecretKey, Signature, StorePath, TrustedKeys};
 use floe_hash::Sha256;
 use floe_transfer::{Body, Cancel, Error, NarRequest, codec};
 
@@ -28,19 +29,22 @@ pub enum PublishError {
     Cache(#[from] Error),
 }
 
+/// A narinfo whose NAR was compared with it.
+#[derive(Debug)]
+pub struct VerifiedNarInfo(NarInfo);
+
 impl BinaryCacheWriter {
-    /// Publishes a narinfo whose NAR is in the cache. Reads the NAR, and compares it with the
-    /// narinfo. Adds the signatures of `keys`, and those that the cache has already.
+    /// Checks a narinfo whose NAR is in the cache: reads the NAR, and compares it with the narinfo.
+    /// Keeps the NAR and the references from a collection until the end of the writer.
     ///
     /// `is_elsewhere` tells for a reference that the cache lacks whether clients get it elsewhere.
     ///
-    /// Errors: [`PublishError`]; the cache stays as it was.
-    pub fn publish_received(
+    /// Errors: [`PublishError`].
+    pub fn verify_received(
         &self,
         mut narinfo: NarInfo,
-        keys: &[SecretKey],
         is_elsewhere: &dyn Fn(&StorePath) -> bool,
-    ) -> Result<(), PublishError> {
+    ) -> Result<VerifiedNarInfo, PublishError> {
         let path = narinfo.info.path.clone();
         check_facts(&narinfo, self)?;
         let references = narinfo.info.references.iter().filter(|it| **it != path);
@@ -57,46 +61,81 @@ impl BinaryCacheWriter {
             }
         }
         self.verify_nar(&mut narinfo)?;
-        self.merge_with_present(&mut narinfo)?;
         narinfo.info.ultimate = false;
+        Ok(VerifiedNarInfo(narinfo))
+    }
+
+    /// Publishes a narinfo with the signatures of `keys`, and those that the cache has already. One
+    /// caller at a time may publish a path.
+    ///
+    /// Errors: [`PublishError`]; the cache stays as it was.
+    pub fn publish_verified(
+        &self,
+        VerifiedNarInfo(narinfo): VerifiedNarInfo,
+        keys: &[SecretKey],
+    ) -> Result<(), PublishError> {
+        let mut narinfo = self.with_present(narinfo)?;
         for key in keys {
             narinfo.info.sign(&self.store_dir, key);
         }
         // The name of the NAR must reach the disk before the narinfo does.
         self.storage.sync()?;
-        let text = narinfo.to_text(&self.store_dir);
-        put_and_wait(
-            &*self.storage,
-            &narinfo_name(&path),
-            text.into(),
-            Durability::Synced,
-        )?;
+        let text: Vec<u8> = narinfo.to_text(&self.store_dir).into();
+        if text.len() > NARINFO_LEN_MAX {
+            let path = &narinfo.info.path;
+            let message = format!("cannot receive {path}: its narinfo would be too long");
+            return Err(PublishError::Invalid(message));
+        }
+        let name = narinfo_name(&narinfo.info.path);
+        put_and_wait(&*self.storage, &name, text, Durability::Synced)?;
         self.storage.sync()?;
         Ok(())
     }
 
-    /// Adds the signatures that the cache has of the same contents.
-    fn merge_with_present(&self, narinfo: &mut NarInfo) -> Result<(), PublishError> {
+    /// Returns the narinfo that the cache has of the same contents, with the new signatures.
+    /// Nothing else of it changes, because another client has written it.
+    fn with_present(&self, mut narinfo: NarInfo) -> Result<NarInfo, PublishError> {
         let path = narinfo.info.path.clone();
+        narinfo
+            .info
+            .drop_junk_signatures(&self.store_dir, &TrustedKeys::default());
         let Some(text) = self.get(&narinfo_name(&path))? else {
-            return Ok(());
+            return Ok(narinfo);
         };
-        // One that cannot be used is replaced.
-        let Ok(present) = self.parse_narinfo(&path, &text) else {
-            return Ok(());
+        // A text that is no narinfo is damage, and is replaced.
+        let Ok(mut present) = NarInfo::parse(&text, &self.store_dir) else {
+            return Ok(narinfo);
         };
-        match narinfo.info.signed_difference(&present.info) {
-            None => narinfo.info.signatures.extend(present.info.signatures),
-            Some(what) => {
-                let found = self.examine(std::slice::from_ref(&path), &self.cancel)?;
-                if let [Presence::Whole(_)] = &found[..] {
-                    return Err(PublishError::Conflict(format!(
-                        "cannot receive {path}: the cache has it with another {what}"
-                    )));
-                }
+        let conflict = |what: &str| {
+            let message = format!("cannot receive {path}: the cache has it with another {what}");
+            PublishError::Conflict(message)
+        };
+        if present.info.path != path {
+            return Err(conflict("name"));
+        }
+        if let Some(what) = narinfo.info.signed_difference(&present.info) {
+            return Err(conflict(what));
+        }
+        let found = self.examine(std::slice::from_ref(&path), &self.cancel)?;
+        if !matches!(&found[..], [Presence::Whole(_)]) {
+            // The new NAR has the same contents.
+            present = NarInfo {
+                info: present.info,
+                ..narinfo.clone()
+            };
+        }
+        let len = |signature: &Signature| signature.to_string().len();
+        let mut room = SIGNATURES_LEN_MAX;
+        room = room.saturating_sub(present.info.signatures.iter().map(len).sum());
+        for signature in narinfo.info.signatures {
+            let is_new = !present.info.signatures.contains(&signature);
+            // Other clients must not fill the narinfo with junk.
+            if is_new && len(&signature) <= room {
+                room -= len(&signature);
+                present.info.signatures.insert(signature);
             }
         }
-        Ok(())
+        Ok(present)
     }
 
     /// Reads the NAR of a narinfo to its end. Completes the facts about its file.
@@ -219,5 +258,9 @@ fn read_nar(
     }
     Ok(Ok((Hash::sha256(hasher.finish()), size)))
 }
+
+/// The longest signatures of a narinfo to which a client may add some, in bytes: those of about 80
+/// keys.
+const SIGNATURES_LEN_MAX: usize = 8 * 1024;
 
 const CHUNK_LEN: usize = 128 * 1024;

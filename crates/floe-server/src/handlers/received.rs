@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 
+use floe_format::nix32;
+
 use super::range_response::{Version, applicable_range, file_response};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
@@ -71,8 +73,10 @@ fn file_of(
 /// Returns the fields that tell for how long a proxy may keep an object.
 fn caching(object: &Object) -> &'static str {
     match object {
-        // The name is a hash of the contents.
-        Object::Nar(_) => "Accept-Ranges: bytes\r\nCache-Control: max-age=31536000, immutable\r\n",
+        // Such a name is a hash of the contents.
+        Object::Nar(name) if name.find('.') == Some(nix32::encoded_len(32)) => {
+            "Accept-Ranges: bytes\r\nCache-Control: max-age=31536000, immutable\r\n"
+        }
         _ => "Accept-Ranges: bytes\r\nCache-Control: no-cache\r\n",
     }
 }

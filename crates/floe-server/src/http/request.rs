@@ -232,7 +232,7 @@ impl<'b> Request<'b> {
             15 if is("accept-encoding") => self.accepts_zstd |= accepts_zstd(value),
             15 if is("x-forwarded-for") => self.forwarded_for.push(field.value),
             16 if is("content-encoding") => {
-                self.has_encoded_body =
+                self.has_encoded_body |=
                     !value.is_empty() && !value.eq_ignore_ascii_case("identity");
             }
             17 if is("transfer-encoding") => {

@@ -28,7 +28,7 @@ use floe_store::LiveStore;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::connection::state::{Expiry, NextStep, Shortage, SocketEvent};
+use super::connection::state::{Expiry, NextStep, Shortage, SocketEvent, State};
 use super::connection::{Connection, ThreadContext};
 use super::job_queue::Job;
 use super::listen::Listener;
@@ -228,7 +228,11 @@ impl<'s> EventLoop<'s> {
             NextStep::AwaitWorker => {
                 self.put(slot, Slot::Lent(SocketEvent::Ready));
                 self.finisher.counters.count_queued_job();
-                self.shared.queue.push(Job {
+                let queue = match connection.state {
+                    State::Receiving(_) => &self.shared.upload_queue,
+                    _ => &self.shared.queue,
+                };
+                queue.push(Job {
                     connection,
                     thread: self.number,
                     slot,

@@ -28,6 +28,9 @@ pub(crate) struct ServerShared {
     /// For the listeners on TCP, if they use TLS.
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) queue: JobQueue,
+    /// For connections whose bodies are received. Other workers serve it, so that uploads never
+    /// keep downloads waiting.
+    pub(crate) upload_queue: JobQueue,
     /// `None` if the server needs no login.
     pub(crate) login_queue: Option<LoginQueue>,
     /// The number of open connections.

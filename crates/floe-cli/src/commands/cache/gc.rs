@@ -91,7 +91,7 @@ pub(super) fn show(event: CollectionEvent<'_>) {
         )),
         CollectionEvent::WaitingForPushes { pushes } => eprint_line(format_args!(
             "waiting for {} to notice the collection or to end",
-            counted(pushes, "push")
+            counted(pushes, "writer")
         )),
         CollectionEvent::Deleting { objects } => {
             eprint_line(format_args!("deleting {}", counted(objects, "object")));

@@ -4,6 +4,7 @@ mod limits;
 mod uploads;
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +17,10 @@ use floe_server::receive::{
 use floe_store::{StoreLayout, StoreReader, open_regular_file};
 use floe_transfer::{Cancel, Error, ErrorKind, Target as _};
 
+use parking_lot::{Mutex, MutexGuard};
+
 pub(super) use limits::ReceiveLimits;
-use limits::{Rate, Usage};
+use limits::{Memory, Rate, Usage};
 
 /// A binary cache in a directory that receives uploads.
 #[derive(Debug)]
@@ -35,6 +38,13 @@ struct Shared {
     limits: ReceiveLimits,
     usage: Usage,
     rate: Rate,
+    /// Held while an object gets its name, so that of two clients the second one finds it. One of
+    /// them for the objects with the same hash.
+    naming: [Mutex<()>; NAMING_LOCKS],
+    /// The memory of small objects.
+    memory: Memory,
+    /// Ends the verification of NARs.
+    cancel: Cancel,
 }
 
 impl DirectoryReceiver {
@@ -46,12 +56,22 @@ impl DirectoryReceiver {
         (store, keys): (StoreLayout, Vec<SecretKey>),
         limits: ReceiveLimits,
     ) -> anyhow::Result<DirectoryReceiver> {
+        let directory = &std::path::absolute(directory)?;
+        if directory.starts_with(&store.real_store_dir) {
+            anyhow::bail!(
+                "cannot receive into {}: it is in the store; choose another directory",
+                directory.display()
+            );
+        }
         let storage = Arc::new(FileStorage::new(directory));
         let shared = Shared {
             store_dir: store.store_dir.clone(),
             directory: directory.to_owned(),
             usage: Usage::default(),
             rate: Rate::default(),
+            cancel: Cancel::default(),
+            naming: std::array::from_fn(|_| Mutex::default()),
+            memory: Memory::default(),
             storage,
             store,
             keys,
@@ -88,6 +108,10 @@ impl Receiver for DirectoryReceiver {
             },
         }
     }
+
+    fn stop(&self) {
+        self.0.cancel.raise();
+    }
 }
 
 impl Shared {
@@ -95,12 +119,7 @@ impl Shared {
     fn writer(&self) -> Result<BinaryCacheWriter, Error> {
         let storage: Arc<dyn WriteStorage> = self.storage.clone();
         let options = CacheWriteOptions::default();
-        BinaryCacheWriter::open(
-            storage,
-            &options,
-            self.store_dir.clone(),
-            &Cancel::default(),
-        )
+        BinaryCacheWriter::open(storage, &options, self.store_dir.clone(), &self.cancel)
     }
 
     /// Whether the live store has a path, so that clients get it there.
@@ -109,14 +128,28 @@ impl Shared {
         found.unwrap_or(false)
     }
 
+    /// Lets no other upload of an object get its name until the end of the returned value.
+    fn lock_name(&self, name: &str) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let index = hasher.finish() % NAMING_LOCKS as u64;
+        self.naming[usize::try_from(index).unwrap_or(0)].lock()
+    }
+
     fn exists(&self, name: &str) -> bool {
         self.directory.join(name).exists()
     }
 }
 
+/// Enough that uploads of other objects rarely wait.
+const NAMING_LOCKS: usize = 64;
+
 /// Returns the error of an upload that the cache cannot take.
 fn failed(error: Error) -> ReceiveError {
     match error.kind() {
+        ErrorKind::Interrupted => {
+            ReceiveError::new(ReceiveErrorKind::Stopping, "the server stops; try again")
+        }
         ErrorKind::NoSpace => {
             ReceiveError::new(ReceiveErrorKind::Full, "the disk of the cache is full")
         }

@@ -140,7 +140,7 @@ fn only_true_narinfos_are_published() {
     assert_eq!(put(&file(&other), &other).0, 201);
     let referrer = narinfo("c", "x", &other, &references);
     assert_eq!(put(&target("c"), referrer.as_bytes()), (201, String::new()));
-    // The contents of a path do not change, but signatures are added.
+    // The facts of a path do not change, but signatures are added.
     let changed = narinfo("a", "web", &other, "");
     refuse(409, &target("a"), changed.as_bytes(), "another NAR hash");
     let signature = "x:".to_owned() + &"A".repeat(86) + "==";
@@ -208,21 +208,19 @@ fn logins_limit_what_is_uploaded() {
     };
     assert_eq!((log("web-1"), log("api-1")), (201, 403));
     let id = format!("sha256:{}!out", "0".repeat(64));
-    let realisation = |letter: &str, name: &str| {
+    let realisation = |token: &str, letter: &str, name: &str| {
         let text = format!(
             r#"{{"id":"{id}","outPath":"{}-{name}","signatures":[],"dependentRealisations":{{}}}}"#,
             part(letter)
         );
-        upload(
-            &limited,
-            &format!("/realisations/{id}.doi"),
-            text.as_bytes(),
-        )
-        .status
+        upload(token, &format!("/realisations/{id}.doi"), text.as_bytes()).status
     };
-    assert_eq!(realisation("b", "api-1"), 403);
-    assert_eq!(realisation("a", "web-1"), 201);
-    assert_eq!(realisation("c", "web-2"), 409);
+    let (all, absent) = (&receiving.token, "c");
+    assert_eq!(realisation(&limited, "a", "web-1"), 403);
+    assert_eq!(realisation(all, absent, "web-2"), 409);
+    assert_eq!(realisation(all, "a", "web-1"), 201);
+    assert_eq!(upload(all, &target, foreign.as_bytes()).status, 201);
+    assert_eq!(realisation(all, "b", "api-1"), 409);
     let found = receiving.get(&format!("/realisations/{id}.doi"));
     assert!(found.text().contains("-web-1"), "{}", found.text());
     let list = run(floe(["serve", "auth", "list", "--auth-file"]).arg(&receiving.logins));
@@ -231,6 +229,103 @@ fn logins_limit_what_is_uploaded() {
         "{}",
         list.stdout
     );
+}
+
+#[test]
+fn clients_change_nothing_that_others_have_uploaded() {
+    let receiving = Receiving::start(&[]);
+    let contents = nar("one");
+    let target = format!("/{}.narinfo", part("a"));
+    let put = |target: &str, body: &[u8]| {
+        let response = receiving.put(target, body);
+        assert_eq!(response.status, 201, "{target}: {}", response.text());
+    };
+    put(&format!("/nar/{}.nar", hash(&contents)), &contents);
+    let good = narinfo("a", "web", &contents, "");
+    let signature = format!("Sig: x:{}==", "A".repeat(86));
+    put(&target, format!("{good}{signature}\n").as_bytes());
+    let flood: String = (0..3000)
+        .map(|number| format!("Sig: {number}:{}==\n", "A".repeat(86)))
+        .collect();
+    put("/nar/other.nar", &contents);
+    let other = good.replace(&format!("nar/{}.nar", hash(&contents)), "nar/other.nar");
+    let flooded = format!("{other}Deriver: {}-evil.drv\n{flood}", part("d"));
+    put(&target, flooded.as_bytes());
+    let text = receiving.get(&target).text().to_owned();
+    assert!(text.len() < 20_000, "{}", text.len());
+    assert!(
+        !text.contains("evil") && !text.contains("other.nar"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&signature) && text.contains("Sig: server-1:"),
+        "{text}"
+    );
+    assert!(text.contains("Sig: 0:"), "new signatures are added, too");
+    // Another name with the same hash is no way to other contents.
+    let evil = nar("evil");
+    put(&format!("/nar/{}.nar", hash(&evil)), &evil);
+    for name in ["other", "web"] {
+        let evil = narinfo("a", name, &evil, "");
+        let refused = receiving.put(&target, evil.as_bytes());
+        assert_eq!(refused.status, 409, "{}", refused.text());
+    }
+    let renamed = receiving.put(&target, narinfo("a", "other", &contents, "").as_bytes());
+    assert_eq!(renamed.status, 409, "{}", renamed.text());
+    let listing = format!("/{}.ls", part("a"));
+    put(&listing, br#"{"version":1}"#);
+    put(&listing, b"{}");
+    assert_eq!(receiving.get(&listing).body, br#"{"version":1}"#);
+}
+
+/// NARs that take minutes to verify keep no download waiting, and end with the server.
+#[test]
+fn verification_delays_no_download() {
+    let receiving = Receiving::start(&["--threads", "1"]);
+    let zeros = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
+    let len: u64 = 500 * (64 << 20);
+    let mut head = nar("");
+    // The length of the contents comes before the last parenthesis.
+    head.truncate(head.len() - 16 - 8);
+    head.extend_from_slice(&len.to_le_bytes());
+    let mut bomb = zstd::encode_all(&head[..], 1).unwrap();
+    (0..500).for_each(|_| bomb.extend_from_slice(&zeros));
+    let file = format!("nar/{}.nar.zst", hash(&bomb));
+    assert_eq!(receiving.put(&format!("/{file}"), &bomb).status, 201);
+    let narinfo = |letter: &str| {
+        let text = narinfo(letter, "web", &bomb, "");
+        let size = format!("NarSize: {}", bomb.len());
+        let text = text.replace(&size, &format!("NarSize: {len}"));
+        let text = text.replace(".nar\n", ".nar.zst\n");
+        text.replace("Compression: none", "Compression: zstd")
+    };
+    let clients: Vec<_> = "0123456789abcdfghijk"
+        .chars()
+        .map(|letter| {
+            let letter = letter.to_string();
+            let (body, login) = (narinfo(&letter), bearer(&receiving.token));
+            let mut client = receiving.server.connect();
+            let head = format!(
+                "PUT /{}.narinfo HTTP/1.1\r\nHost: h\r\n{login}Content-Length: {}\r\n\r\n",
+                part(&letter),
+                body.len()
+            );
+            client.send(&[head.as_bytes(), body.as_bytes()].concat());
+            client
+        })
+        .collect();
+    // The workers have begun.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let began = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(receiving.get(&format!("/{file}")).body.len(), bomb.len());
+        let hash_part = &receiving.in_store["/nix/store/".len()..][..32];
+        assert_eq!(receiving.get(&format!("/nar/{hash_part}.nar")).status, 200);
+    }
+    // One verification takes minutes, and the server has more of them than workers.
+    assert!(began.elapsed() < std::time::Duration::from_secs(10));
+    assert_eq!(clients.len(), 20);
+    assert_eq!(receiving.server.stop(), "");
 }
 
 #[test]

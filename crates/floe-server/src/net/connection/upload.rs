@@ -28,7 +28,8 @@ impl Connection {
             return Err(Response::refused(Refusal::MethodNotAllowed));
         }
         let object = object_of(route).ok_or(Response::refused(Refusal::NotReceived))?;
-        if request.body == Framing::Unknown || request.has_encoded_body {
+        let has_no_end = matches!(request.body, Framing::None | Framing::Unknown);
+        if has_no_end || request.has_encoded_body {
             return Err(Response::refused(Refusal::UnsupportedBody));
         }
         let len = match request.body {

@@ -45,21 +45,24 @@ impl Usage {
         Ok(())
     }
 
-    /// Checks that there is room for some bytes. A collection may have made room since the last
-    /// measurement.
+    /// Takes room for some bytes. A collection may have made room since the last measurement.
     ///
-    /// Errors: [`ReceiveErrorKind::Full`].
-    pub(super) fn check(
+    /// Errors: [`ReceiveErrorKind::Full`]; no room is taken.
+    pub(super) fn take(
         &self,
         new: u64,
         total_max: Option<u64>,
         directory: &Path,
     ) -> Result<(), ReceiveError> {
-        let Some(max) = total_max else {
-            return Ok(());
+        let take = || {
+            let taken = self.bytes.fetch_add(new, Ordering::Relaxed);
+            let fits = total_max.is_none_or(|max| taken.saturating_add(new) <= max);
+            if !fits {
+                self.give_back(new);
+            }
+            fits
         };
-        let is_full = || self.bytes.load(Ordering::Relaxed).saturating_add(new) > max;
-        if !is_full() {
+        if take() {
             return Ok(());
         }
         let is_old = self
@@ -69,18 +72,48 @@ impl Usage {
         if is_old {
             self.measure(directory)?;
         }
-        if is_full() {
-            let message = format!("the cache is full: its NARs may have {} in all", Size(max));
-            return Err(ReceiveError::new(ReceiveErrorKind::Full, message));
+        if is_old && take() {
+            return Ok(());
         }
-        Ok(())
+        let max = Size(total_max.unwrap_or(u64::MAX));
+        let message = format!("the cache is full: its NARs may have {max} in all");
+        Err(ReceiveError::new(ReceiveErrorKind::Full, message))
     }
 
-    /// Notes a new file.
-    pub(super) fn add(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Gives room back that is not needed.
+    pub(super) fn give_back(&self, bytes: u64) {
+        // A measurement meanwhile may have left less.
+        let fewer = |all: u64| Some(all.saturating_sub(bytes));
+        let _: Result<u64, u64> =
+            self.bytes
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 }
+
+/// The memory of the small objects that are being received.
+#[derive(Debug, Default)]
+pub(super) struct Memory(AtomicU64);
+
+impl Memory {
+    /// Takes memory for some bytes.
+    ///
+    /// Errors: [`ReceiveErrorKind::TooMany`].
+    pub(super) fn take(&self, bytes: u64) -> Result<(), ReceiveError> {
+        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= MEMORY_MAX {
+            return Ok(());
+        }
+        self.give_back(bytes);
+        let message = "too many narinfos, listings and logs are being uploaded";
+        Err(ReceiveError::new(ReceiveErrorKind::TooMany, message))
+    }
+
+    pub(super) fn give_back(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The most bytes of all small objects that are being received.
+const MEMORY_MAX: u64 = 256 << 20;
 
 /// The uploads of each login in the current minute.
 #[derive(Debug, Default)]

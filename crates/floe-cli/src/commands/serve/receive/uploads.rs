@@ -39,10 +39,11 @@ impl Shared {
             hasher: Sha256::new(),
             len: 0,
             replaced: 0,
+            taken: 0,
         };
         let place = self.directory.join(request.object.name());
         upload.replaced = place.metadata().map_or(0, |found| found.len());
-        upload.check(len)?;
+        upload.take_room(len)?;
         let early_name = format!("nar/{name}");
         let object = self.storage.begin_object(&ObjectPlan { early_name, len });
         upload.object = Some(object.map_err(failed)?);
@@ -70,23 +71,35 @@ struct NarUpload {
     len: u64,
     /// The length of the file that has the name already.
     replaced: u64,
+    /// The room that the upload has taken, in bytes.
+    taken: u64,
 }
 
 impl NarUpload {
-    /// Checks that some more bytes are within the limits.
-    fn check(&self, more: u64) -> Result<(), ReceiveError> {
+    /// Takes room for the file to have a length.
+    fn take_room(&mut self, len: u64) -> Result<(), ReceiveError> {
         let limits = &self.shared.limits;
-        let len = self.len.saturating_add(more);
         check_len(len, limits.nar_len_max)?;
-        let directory = self.shared.directory.join("nar");
-        let new = len.saturating_sub(self.replaced);
-        self.shared.usage.check(new, limits.total_max, &directory)
+        let new = len.saturating_sub(self.replaced).saturating_sub(self.taken);
+        if new > 0 {
+            let directory = self.shared.directory.join("nar");
+            self.shared.usage.take(new, limits.total_max, &directory)?;
+            self.taken += new;
+        }
+        Ok(())
+    }
+}
+
+/// An upload that ends early needs no room.
+impl Drop for NarUpload {
+    fn drop(&mut self) {
+        self.shared.usage.give_back(self.taken);
     }
 }
 
 impl Upload for NarUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<(), ReceiveError> {
-        self.check(bytes.len() as u64)?;
+        self.take_room(self.len + bytes.len() as u64)?;
         self.hasher.update(bytes);
         self.len += bytes.len() as u64;
         let written = self.object.as_mut().map(|object| object.write_all(bytes));
@@ -94,12 +107,10 @@ impl Upload for NarUpload {
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), ReceiveError> {
-        let NarUpload {
-            shared, name, len, ..
-        } = &*self;
-        let (shared, name) = (shared.clone(), format!("nar/{name}"));
-        let new = len.saturating_sub(self.replaced);
-        let hash = Hash::sha256(self.hasher.finish());
+        let (shared, name) = (self.shared.clone(), format!("nar/{}", self.name));
+        let hasher = std::mem::replace(&mut self.hasher, Sha256::new());
+        let hash = Hash::sha256(hasher.finish());
+        let _lock = shared.lock_name(&name);
         match stated_hash(&self.name) {
             // So no client can replace the contents of such a file by others.
             Some(stated) if stated == hash.digest_nix32() => {}
@@ -117,7 +128,8 @@ impl Upload for NarUpload {
         if let Some(object) = self.object.take() {
             wait(|reply| _ = object.finish(&name, reply)).map_err(failed)?;
         }
-        shared.usage.add(new);
+        // The file keeps its room.
+        self.taken = 0;
         Ok(())
     }
 }
@@ -147,9 +159,16 @@ struct SmallUpload {
     max: u64,
 }
 
+impl Drop for SmallUpload {
+    fn drop(&mut self) {
+        self.shared.memory.give_back(self.bytes.len() as u64);
+    }
+}
+
 impl Upload for SmallUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<(), ReceiveError> {
         check_len((self.bytes.len() + bytes.len()) as u64, self.max)?;
+        self.shared.memory.take(bytes.len() as u64)?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -159,11 +178,11 @@ impl Upload for SmallUpload {
             Object::NarInfo(hash) => self.publish(*hash),
             Object::Listing(hash) => {
                 self.check_listing(*hash)?;
-                self.put()
+                self.put_new()
             }
             Object::Log(derivation) => {
                 self.check_name(derivation)?;
-                self.put()
+                self.put_new()
             }
             Object::Realisation(id) => self.register(id),
             Object::Nar(_) => Ok(()),
@@ -183,7 +202,10 @@ impl SmallUpload {
         self.check_name(path)?;
         let writer = shared.writer().map_err(failed)?;
         let is_elsewhere = |path: &StorePath| shared.is_in_store(path);
-        let published = writer.publish_received(narinfo, &shared.keys, &is_elsewhere);
+        let verified = writer.verify_received(narinfo, &is_elsewhere);
+        let verified = verified.map_err(not_published)?;
+        let _lock = shared.lock_name(hash.as_str());
+        let published = writer.publish_verified(verified, &shared.keys);
         published.map_err(not_published)
     }
 
@@ -221,28 +243,41 @@ impl SmallUpload {
     fn register(&self, id: &DrvOutput) -> Result<(), ReceiveError> {
         let parse = |text: &[u8]| Realisation::parse(id, text);
         let realisation = parse(&self.bytes).map_err(|error| invalid(error.to_string()))?;
-        self.check_name(&realisation.out_path)?;
-        let place = self.shared.directory.join(self.object.name());
+        if !self.may_push.prefixes().is_empty() {
+            // The derivation of the output is not known by its name.
+            let message = "cannot receive a realisation: the login may push only some paths";
+            return Err(ReceiveError::new(ReceiveErrorKind::Forbidden, message));
+        }
+        let out_path = &realisation.out_path;
+        let narinfo = Object::NarInfo(out_path.hash_part()).name();
+        if !self.shared.exists(&narinfo) && !self.shared.is_in_store(out_path) {
+            let message = format!("cannot receive a realisation: {out_path} is not here");
+            return Err(conflict(message));
+        }
+        let name = self.object.name();
+        let _lock = self.shared.lock_name(&name);
+        let place = self.shared.directory.join(&name);
         let present = std::fs::read(place).ok().and_then(|text| parse(&text).ok());
-        if present.is_some_and(|present| present.out_path != realisation.out_path) {
-            let message = format!("the cache has another path for the output {id}");
+        // The signatures of both are kept only if they sign the same text.
+        if present.is_some_and(|present| present.fingerprint() != realisation.fingerprint()) {
+            let message = format!("the cache has another realisation of the output {id}");
             return Err(conflict(message));
         }
         let writer = self.shared.writer().map_err(failed)?;
         writer.register_realisations(&[realisation]).map_err(failed)
     }
 
-    /// Writes the object as it is.
-    fn put(self) -> Result<(), ReceiveError> {
-        let SmallUpload {
-            shared,
-            object,
-            bytes,
-            ..
-        } = self;
-        let name = object.name();
-        let put = |reply| shared.storage.put(&name, bytes, Durability::Synced, reply);
-        wait(put).map_err(failed)
+    /// Writes the object as it is, unless the cache has one of its name. No login replaces what
+    /// another one has written.
+    fn put_new(&self) -> Result<(), ReceiveError> {
+        let name = self.object.name();
+        let _lock = self.shared.lock_name(&name);
+        if self.shared.exists(&name) {
+            return Ok(());
+        }
+        let bytes = self.bytes.clone();
+        let storage = &self.shared.storage;
+        wait(|reply| storage.put(&name, bytes, Durability::Synced, reply)).map_err(failed)
     }
 }
 
