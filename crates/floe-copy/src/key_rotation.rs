@@ -1,4 +1,5 @@
-//! The rotation of the key of a binary cache: a new key signs whatever the old key has signed.
+//! The rotation of the key of a binary cache: a new key signs each object that the old key
+//! has signed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use floe_transfer::{CacheInventory, Cancel, Error, Expected, SignatureChange, Wr
 use serde_json::Value;
 
 /// A rotation of the key of a cache. An object without a valid signature by the old key stays as
-/// it is: the old key does not vouch for it.
+/// it is, because its contents may be wrong.
 pub struct KeyRotation<'a> {
     /// The cache.
     pub cache: &'a dyn CacheInventory,

@@ -146,7 +146,7 @@ impl Worker<'_> {
             }
             Err(error) => (self.not_received(&error), UploadResult::Refused),
         };
-        // Its room is free before the client knows.
+        // The upload frees its disk space before the client gets the response.
         drop(receiving.upload.take());
         self.finisher.counters.count_upload(result);
         let summary = Summary::new(&response, receiving.mode, Some(receiving.received));

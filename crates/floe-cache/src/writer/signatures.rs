@@ -26,8 +26,8 @@ impl BinaryCacheWriter {
     }
 
     /// Reads the narinfos of paths, and writes those whose signatures change at once: another
-    /// process may change them at any time. `change` returns the change for a path, or the fact
-    /// that forbids it.
+    /// process may change them at any time. `change` returns the change for a path, or names the
+    /// fact by which the path differs.
     pub(super) fn sign_now<'a>(
         &self,
         paths: impl Iterator<Item = &'a StorePath>,

@@ -9,12 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use floe_testkit::fault_proxy::{FaultProxy, ProxyFault};
 use floe_testkit::fault_server::{Fault, FaultServer};
-use floe_testkit::{
-    CommandOutput, Corpus, Scratch, corpus, nixes, run, s3_server, scratch, wait_until,
-};
+use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, run, s3_server, scratch, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::push::{floe_with_keys, key, source_root};
+use crate::push::{assert_nix_copies, floe_with_keys, key, source_root};
 use crate::support::floe;
 
 /// A cache in a directory with the closure of a corpus and a path that refers to none.
@@ -114,14 +112,8 @@ impl TeamCache {
         ]));
         let sound = sound.expect(0).json();
         assert_eq!(sound["unusedFiles"].as_array().unwrap().len(), 0, "{sound}");
-        for nix in nixes() {
-            let root = self.scratch.join(&format!("nix-{}", nix.version));
-            let mut copy = nix.command("nix", ["copy", "--from", &self.uri, "--to"]);
-            copy.arg(&root)
-                .args(["--trusted-public-keys", &self.public_key]);
-            run(copy.arg(&self.corpus.root)).expect(0);
-            nix.verify(&root, self.corpus.paths.len());
-        }
+        let cache = (&*self.uri, &*self.public_key);
+        assert_nix_copies(&self.scratch, &self.corpus, cache);
     }
 }
 

@@ -53,6 +53,17 @@ pub(crate) fn source_root(corpus: &Corpus) -> String {
     corpus.store().display().to_string()
 }
 
+/// Checks that every Nix copies a corpus from a cache with one key.
+pub(crate) fn assert_nix_copies(scratch: &Scratch, corpus: &Corpus, (uri, key): (&str, &str)) {
+    for nix in nixes() {
+        let root = scratch.join(&format!("nix-{}", nix.version));
+        let mut copy = nix.command("nix", ["copy", "--from", uri, "--to"]);
+        copy.arg(&root).args(["--trusted-public-keys", key]);
+        run(copy.arg(&corpus.root)).expect(0);
+        nix.verify(&root, corpus.paths.len());
+    }
+}
+
 fn assert_installs(command: &mut Command, root: &Path, corpus: &Corpus) {
     run(command.arg("--root").arg(root).arg(&corpus.root)).expect(0);
     assert!(tree(root) == tree(&corpus.store()), "the trees differ");

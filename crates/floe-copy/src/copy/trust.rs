@@ -55,7 +55,8 @@ pub(crate) struct CheckedNarInfo {
     pub(crate) narinfo: NarInfo,
     /// Whether only its content address makes the path trusted.
     pub(crate) is_unsigned: bool,
-    /// Whether only the target vouches for the path, so that it adds no signature.
+    /// Whether only the narinfo of the target states these facts, so that the target adds no
+    /// signature.
     pub(crate) keeps_signatures: bool,
     pub(crate) dropped_signatures: usize,
     /// Why the path is not trusted.
@@ -152,7 +153,7 @@ impl TrustRules<'_> {
 fn replacement(mut narinfo: NarInfo, replaced: &PathInfo, is_untrusted: bool) -> CheckedNarInfo {
     let info = &mut narinfo.info;
     if is_untrusted {
-        // Nothing that the source adds counts.
+        // The source is not trusted, so only the metadata of the target counts.
         *info = replaced.clone();
     } else {
         info.signatures.extend(replaced.signatures.iter().cloned());

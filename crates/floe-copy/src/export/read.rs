@@ -59,7 +59,7 @@ pub(super) fn read_export(
         Some(begin) => reader.position = begin,
         None => {
             let copy = WrittenFile::create_temporary(directory, ".floe-import-", "");
-            // The name goes at once.
+            // Dropping the path removes the name.
             let (copy, _) = copy.map_err(failed("buffer"))?;
             reader.copy.put(copy);
         }
@@ -86,7 +86,7 @@ struct ExportReader<'a> {
     buffer: Vec<u8>,
     /// How many bytes of the buffer were used.
     at: usize,
-    /// Gets every byte that is read.
+    /// A copy of all bytes of a pipe.
     copy: UnfinishedFile,
     cancel: &'a Cancel,
 }

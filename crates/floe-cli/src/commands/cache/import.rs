@@ -21,7 +21,7 @@ pub(super) fn run(args: &CacheImportArgs) -> anyhow::Result<()> {
     let (file, name) = match &args.file {
         Some(place) => {
             let name = place.display().to_string();
-            // A pipe without a writer must not make the command deaf to signals.
+            // Otherwise the command waits for the writer of a pipe, and a signal does not end it.
             let opened = openat(
                 CWD,
                 place,

@@ -96,8 +96,8 @@ pub(crate) const PAGES: &[Page] = &[
              and replaces them in the cache. It finds what floe cache verify finds, with \
              --contents also NARs with other contents.",
             "A path needs the NAR hash, the size and the references of the damaged narinfo, and \
-             then gets its signatures and no other, or a signature by a trusted key. With \
-             --delete, the narinfos of paths go that no source has: clients then look elsewhere, \
+             then gets its signatures and no other, or a signature by a trusted key. --delete \
+             deletes the narinfos of paths that no source has: clients then query other caches, \
              and the next push uploads the paths again. Others may push meanwhile.",
         ],
         examples: &[Example::new(
@@ -111,7 +111,7 @@ pub(crate) const PAGES: &[Page] = &[
         name: "floe-cache-rotate-key",
         description: &[
             "Signs with a new key each path, pin and realisation that has a valid signature by the \
-             old key. Whatever the old key has not signed gets no signature. Once all clients \
+             old key. An object that the old key has not signed stays as it is. Once all clients \
              trust the new key, --remove-old removes the signatures by the old one.",
             "Pushes may go on meanwhile. Let them use the new key first, or run the command again \
              after the last push with the old one.",
@@ -150,7 +150,7 @@ pub(crate) const PAGES: &[Page] = &[
              program accepts it.",
         ],
         examples: &[Example::new(
-            "Carry a closure to a machine without a network",
+            "Write a closure into a file for a machine without a network",
             "floe cache export --output-file closure.export https://cache.example.org \
              /nix/store/HASH-NAME",
         )],

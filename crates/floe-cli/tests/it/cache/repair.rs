@@ -5,10 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, nixes, run, s3_server, scratch};
+use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, run, s3_server, scratch};
 
 use super::{cache, field, narinfo, path_like, problems};
-use crate::push::{floe_with_keys, key, source_root};
+use crate::push::{assert_nix_copies, floe_with_keys, key, source_root};
 use crate::support::floe;
 
 /// A cache that a team has pushed, with damage in it, and the cache of the corpus beside it.
@@ -81,14 +81,8 @@ impl DamagedCache {
 
     /// Checks that both Nixes get all paths with the key of the team alone.
     fn check_installs(&self) {
-        for nix in nixes() {
-            let root = self.scratch.join(&format!("nix-{}", nix.version));
-            let mut copy = nix.command("nix", ["copy", "--from", &self.uri, "--to"]);
-            copy.arg(&root)
-                .args(["--trusted-public-keys", &self.public_key]);
-            run(copy.arg(&self.corpus.root)).expect(0);
-            nix.verify(&root, self.corpus.paths.len());
-        }
+        let cache = (&*self.uri, &*self.public_key);
+        assert_nix_copies(&self.scratch, &self.corpus, cache);
     }
 }
 

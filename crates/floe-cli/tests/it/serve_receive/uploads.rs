@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::net::Shutdown;
 
+use floe_format::nar::write as nar_write;
 use floe_format::nix32;
 use floe_hash::sha256;
 use floe_testkit::{corpus, run, wait_until};
@@ -15,23 +16,17 @@ use crate::support::floe;
 
 /// Returns the NAR of a file.
 fn nar(contents: &str) -> Vec<u8> {
+    let mut nar = nar_head(contents.len() as u64);
+    nar.extend_from_slice(contents.as_bytes());
+    nar_write::end_file(&mut nar, contents.len() as u64);
+    nar
+}
+
+/// Returns the NAR of a file up to its contents.
+fn nar_head(len: u64) -> Vec<u8> {
     let mut nar = Vec::new();
-    let mut text = |text: &[u8]| {
-        nar.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        nar.extend_from_slice(text);
-        nar.resize(nar.len().next_multiple_of(8), 0);
-    };
-    for word in [
-        "nix-archive-1",
-        "(",
-        "type",
-        "regular",
-        "contents",
-        contents,
-        ")",
-    ] {
-        text(word.as_bytes());
-    }
+    nar_write::begin(&mut nar);
+    nar_write::begin_file(&mut nar, false, len);
     nar
 }
 
@@ -284,11 +279,7 @@ fn verification_delays_no_download() {
     let receiving = Receiving::start(&["--threads", "1"]);
     let zeros = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
     let len: u64 = 500 * (64 << 20);
-    let mut head = nar("");
-    // The length of the contents comes before the last parenthesis.
-    head.truncate(head.len() - 16 - 8);
-    head.extend_from_slice(&len.to_le_bytes());
-    let mut bomb = zstd::encode_all(&head[..], 1).unwrap();
+    let mut bomb = zstd::encode_all(&nar_head(len)[..], 1).unwrap();
     (0..500).for_each(|_| bomb.extend_from_slice(&zeros));
     let file = format!("nar/{}.nar.zst", hash(&bomb));
     assert_eq!(receiving.put(&format!("/{file}"), &bomb).status, 201);
