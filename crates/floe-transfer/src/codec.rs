@@ -5,6 +5,7 @@
 
 mod arriving_frame;
 mod budget;
+mod decode;
 mod frame_queue;
 mod window;
 mod xz_blocks;
@@ -20,6 +21,7 @@ use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 
 pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
+pub use decode::{DecodeError, decode};
 pub use window::window_len;
 pub(crate) use xz_blocks::{XzBlocks, XzThreads};
 pub use xz_blocks::{XzBlocksEncoder, xz_block_len};

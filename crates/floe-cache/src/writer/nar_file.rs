@@ -15,7 +15,7 @@ use floe_hash::hash_pool::Stream;
 use floe_hash::idle_cores::IdleCores;
 use floe_store::StoreError;
 use floe_transfer::codec::{
-    self, Encoder, XzBlocksEncoder, ZSTD_FRAME_LEN, ZstdFrames, xz_block_len,
+    self, DecodeError, Encoder, XzBlocksEncoder, ZSTD_FRAME_LEN, ZstdFrames, xz_block_len,
 };
 use floe_transfer::{
     Body, Cancel, Error, IncomingNar, NarRequest, NarSink, WriteChunk, random_number,
@@ -223,19 +223,10 @@ fn decode_file(
     path: &Path,
     write: &mut WriteChunk<'_>,
 ) -> Result<(), Error> {
-    let head = body.fill_buf().map_err(file_error("read", path))?;
-    let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
-    let mut chunk = vec![0; BUFFER_LEN];
-    let decoder = codec::decoder(compression, &mut *body, window);
-    if let Some(mut decoder) = decoder.map_err(file_error("read", path))? {
-        loop {
-            match decoder.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(len) => write(&chunk[..len])?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(file_error("read", path)(error)),
-            }
-        }
+    match codec::decode(compression, &mut *body, write) {
+        Ok(()) | Err(DecodeError::Unsupported) => {}
+        Err(DecodeError::Body(error)) => return Err(file_error("read", path)(error)),
+        Err(DecodeError::Receiver(error)) => return Err(error),
     }
     // The hash of the file covers every byte.
     io::copy(body, &mut io::sink()).map_err(file_error("read", path))?;

@@ -1,13 +1,13 @@
 //! Narinfos that other programs have made, and the NARs that they have uploaded before.
 
-use std::io::{self, BufRead as _, Read as _};
-use std::path::Path;
+use std::io;
 
 use floe_format::nar::read::NarReader;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::{Compression, Hash, NarInfo, SecretKey, Signature, StorePath, TrustedKeys};
 use floe_hash::Sha256;
-use floe_transfer::{Body, Cancel, Error, NarRequest, codec};
+use floe_transfer::codec::{self, DecodeError};
+use floe_transfer::{Body, Cancel, Error, NarRequest};
 
 use super::examine::Presence;
 use super::nar_file::HashedFile;
@@ -151,7 +151,7 @@ impl BinaryCacheWriter {
             )));
         };
         let mut file = HashedFile::new(file);
-        let contents = read_nar(narinfo, &mut file, (&place, &self.cancel))?;
+        let contents = read_nar(narinfo, &mut file, &self.cancel)?;
         let (nar_hash, nar_size) = contents.map_err(&refuse)?;
         if (nar_hash, nar_size) != (narinfo.info.nar_hash, narinfo.info.nar_size) {
             return Err(refuse(format!(
@@ -208,59 +208,53 @@ fn check_facts(narinfo: &NarInfo, cache: &BinaryCacheWriter) -> Result<(), Publi
 fn read_nar(
     narinfo: &NarInfo,
     file: &mut HashedFile,
-    (place, cancel): (&Path, &Cancel),
+    cancel: &Cancel,
 ) -> Result<Result<(Hash, u64), String>, Error> {
-    let failed = || read_error("read", place);
-    let head = file.fill_buf().map_err(failed())?;
-    let window = codec::window_len(narinfo.compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
     let (mut reader, mut hasher, mut size) = (NarReader::new(), Sha256::new(), 0);
-    let mut receive = |bytes: &[u8]| -> Result<(), String> {
+    let mut receive = |bytes: &[u8]| -> Result<(), Refusal> {
+        if cancel.is_raised() {
+            return Err(Refusal::Cancelled);
+        }
         size += bytes.len() as u64;
         // A small file may decode to an endless NAR.
         if size > narinfo.info.nar_size {
             let max = narinfo.info.nar_size;
-            return Err(format!(
+            return Err(Refusal::Contents(format!(
                 "has more than the {max} bytes that the narinfo states"
-            ));
+            )));
         }
         hasher.update(bytes);
         let mut rest = bytes;
         while reader
             .next(&mut rest)
-            .map_err(|error| format!("is damaged: {error}"))?
+            .map_err(|error| Refusal::Contents(format!("is damaged: {error}")))?
             .is_some()
         {}
         Ok(())
     };
-    let mut chunk = vec![0; CHUNK_LEN];
-    let decoder = codec::decoder(narinfo.compression, &mut *file, window);
-    let Some(mut input) = decoder.map_err(failed())? else {
-        return Ok(Err("has a compression that floe does not know".into()));
+    let decoded = codec::decode(narinfo.compression, file, &mut receive);
+    let refusal = match decoded {
+        Ok(()) => None,
+        Err(DecodeError::Receiver(Refusal::Cancelled)) => return Err(Error::Cancelled),
+        Err(DecodeError::Receiver(Refusal::Contents(reason))) => Some(reason),
+        Err(DecodeError::Unsupported) => Some("has a compression that floe does not know".into()),
+        Err(DecodeError::Body(error)) => Some(format!("cannot be decompressed: {error}")),
     };
-    loop {
-        if cancel.is_raised() {
-            return Err(Error::Cancelled);
-        }
-        match input.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(len) => {
-                if let Err(reason) = receive(&chunk[..len]) {
-                    return Ok(Err(reason));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Ok(Err(format!("cannot be decompressed: {error}"))),
-        }
+    if let Some(reason) = refusal {
+        return Ok(Err(reason));
     }
-    drop(input);
     if let Err(error) = reader.finish() {
         return Ok(Err(format!("is damaged: {error}")));
     }
     Ok(Ok((Hash::sha256(hasher.finish()), size)))
 }
 
+/// Why the bytes of a NAR are not read to their end.
+enum Refusal {
+    Cancelled,
+    Contents(String),
+}
+
 /// The longest signatures of a narinfo to which a client may add some, in bytes: those of about 80
 /// keys.
 const SIGNATURES_LEN_MAX: usize = 8 * 1024;
-
-const CHUNK_LEN: usize = 128 * 1024;
