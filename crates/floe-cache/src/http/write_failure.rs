@@ -1,6 +1,7 @@
 //! Why a server did not take an object, and what the user can do.
 
 use floe_transfer::Error;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{StatusCode, Url};
 
 use crate::error::CacheError;
@@ -42,13 +43,32 @@ pub(super) fn of_reply(
     reply: &Reply,
     (explanation, has_directories): (Option<Explanation>, bool),
 ) -> Error {
+    let reason = match plain_text(reply) {
+        // They have the advice of the server itself.
+        Some(words) if explanation.is_none() => {
+            format!("the server answered {}: {words}", reply.status)
+        }
+        _ => reason(reply.status, explanation, has_directories),
+    };
     CacheError::Write {
         url: floe_transfer::url::redact(url),
-        reason: reason(reply.status, explanation, has_directories),
+        reason,
         transient: false,
     }
     .into()
 }
+
+/// Returns the words of a server such as `floe serve`, which are one line of text and no page.
+fn plain_text(reply: &Reply) -> Option<&str> {
+    let content_type = reply.headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let text = std::str::from_utf8(&reply.body).ok()?.trim_end();
+    let is_line =
+        !text.is_empty() && text.len() <= WORDS_LEN_MAX && !text.contains(char::is_control);
+    (content_type.starts_with("text/plain") && is_line).then_some(text)
+}
+
+/// The longest words of a server that are shown, in bytes.
+const WORDS_LEN_MAX: usize = 1024;
 
 /// Makes the error of a server that has replied to a part of an object.
 pub(super) fn too_early(url: &Url) -> Error {
@@ -108,15 +128,19 @@ pub(crate) fn reason(
 
 #[cfg(test)]
 mod tests {
-    use reqwest::header::HeaderMap;
+    use reqwest::header::{HeaderMap, HeaderValue};
 
     use super::*;
 
     fn text_of(status: u16, body: &str) -> String {
+        text_of_type(status, "text/html", body)
+    }
+
+    fn text_of_type(status: u16, content_type: &'static str, body: &str) -> String {
         let url = Url::parse("https://user:secret@cache.example.org/nar/a").unwrap();
         let reply = Reply {
             status: StatusCode::from_u16(status).unwrap(),
-            headers: HeaderMap::new(),
+            headers: HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]),
             body: body.into(),
         };
         of_reply(&url, &reply, (None, true)).to_string()
@@ -139,6 +163,21 @@ mod tests {
             assert!(text.contains(advice), "{text}");
             assert!(!text.contains("secret"), "{text}");
         }
+    }
+
+    #[test]
+    fn lines_of_the_server_are_shown() {
+        let plain = |status, body| text_of_type(status, "text/plain; charset=utf-8", body);
+        let text = plain(403, "no key has signed it; sign it\n");
+        assert!(
+            text.ends_with("403 Forbidden: no key has signed it; sign it"),
+            "{text}"
+        );
+        for body in ["", "two\nlines", "\u{1b}[31m"] {
+            assert!(plain(507, body).contains("free some space"), "{body:?}");
+        }
+        let page = text_of(507, "a word");
+        assert!(page.contains("free some space"), "{page}");
     }
 
     #[test]

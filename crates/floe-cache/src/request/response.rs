@@ -87,8 +87,8 @@ pub(crate) fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap)
         reason += &format!(", with a Retry-After of {} seconds", after.as_secs());
     }
     let is_transient = match status.as_u16() {
-        // Methods and versions that the server does not support, and captive portals.
-        501 | 505 | 511 => false,
+        // Methods and versions that the server does not support, full disks, and captive portals.
+        501 | 505 | 507 | 511 => false,
         // Content delivery networks use further 5xx codes for servers that they cannot reach.
         408 | 429 | 500..=599 => true,
         _ => false,
