@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use floe_bench::machine;
 
 use super::chains;
@@ -56,6 +56,14 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
+    /// Returns the file of floe.
+    ///
+    /// Errors: no variant is floe.
+    pub(super) fn floe(&self) -> Result<PathBuf> {
+        let floe = self.programs.iter().find(|it| it.name == FLOE);
+        Ok(floe.context("there is no floe")?.path.clone())
+    }
+
     /// Builds floe and finds the programs to compare it with: `before`, if given, or else Nix.
     pub(super) fn prepare(
         root: &Path,

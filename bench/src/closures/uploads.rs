@@ -1,7 +1,10 @@
 //! The rows of uploads over a network with a delay, and of reading from where they went: to S3,
-//! with versitygw, and to nginx by PUT.
+//! with versitygw, to nginx by PUT, and to `floe serve --receive`.
 //!
 //! Debian's Nix cannot sign requests for S3, so the bucket is open to all. floe signs.
+
+mod collection;
+mod receiver;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -19,7 +22,7 @@ use super::link::{Link, LinkOptions};
 use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
 use super::servers::{Running, start_at};
 use super::variants::{self, Sizes, strings};
-use crate::aims::{Aim, FLOE};
+use crate::aims::{Aim, FLOE, NO_RIVAL};
 use crate::corpus::Corpus;
 use crate::file_cache;
 use crate::programs;
@@ -30,6 +33,7 @@ use crate::server::{FileCache, nginx_config};
 enum Place {
     S3,
     Put,
+    FloeServe,
 }
 
 /// The work over the network.
@@ -54,7 +58,7 @@ struct Work {
 
 /// All rows in the order of the table.
 pub(super) fn all() -> Vec<RowPlan> {
-    use Place::{Put, S3};
+    use Place::{FloeServe, Put, S3};
     use Task::{Fetch, Push, PushAgain, PushChanged};
     let rows = [
         ("firefox → S3, 0 ms", FIREFOX, S3, Push, 0, Some(0.60)),
@@ -80,6 +84,14 @@ pub(super) fn all() -> Vec<RowPlan> {
         ("300 paths ← S3, 20 ms", CHAINS, S3, Fetch, 20, Some(0.20)),
         ("firefox → PUT, 50 ms", FIREFOX, Put, Push, 50, Some(0.25)),
         ("300 paths → PUT, 50 ms", CHAINS, Put, Push, 50, Some(0.17)),
+        (
+            "firefox → floe serve, 0 ms",
+            FIREFOX,
+            FloeServe,
+            Push,
+            0,
+            Some(0.5),
+        ),
     ];
     let rows = rows
         .into_iter()
@@ -104,8 +116,57 @@ pub(super) fn all() -> Vec<RowPlan> {
         aim: Aim::time(RCLONE, 1.0),
         prepare: Box::new(beside_rclone),
     });
+    rows.push(RowPlan {
+        group: Group::Upload,
+        name: "gc of 100,000 narinfos, S3, 20 ms".into(),
+        aim: Aim::none(NO_RIVAL).seconds(180.0).megabytes(315.0),
+        prepare: Box::new(collection::prepare),
+    });
+    rows.push(RowPlan {
+        group: Group::Upload,
+        name: "firefox → floe serve, 0 ms, beside versitygw".into(),
+        aim: Aim::time(VERSITYGW, 0.8),
+        prepare: Box::new(beside_versitygw),
+    });
     rows
 }
+
+/// floe pushes to both servers.
+fn beside_versitygw(fixture: &Fixture) -> Result<PreparedRow<'_>> {
+    let work = |place| Work {
+        corpus: FIREFOX,
+        place,
+        task: Task::Push,
+        millis: 0,
+    };
+    let link = new_link(0)?;
+    let end = link.enter()?;
+    let mut row = prepare_on(fixture, work(Place::FloeServe), &link, None)?;
+    row.variants.retain(|variant| variant.name == FLOE);
+    let other = prepare_on(fixture, work(Place::S3), &link, None)?;
+    for mut variant in other.variants {
+        if variant.name == FLOE {
+            variant.name = VERSITYGW.into();
+            row.variants.push(variant);
+        }
+    }
+    row.guards.extend(other.guards);
+    row.guards.insert(0, Box::new(end));
+    row.guards.push(Box::new(link));
+    Ok(row)
+}
+
+fn new_link(millis: u64) -> Result<Rc<Link>> {
+    let link = Link::new(LinkOptions {
+        round_trip: Duration::from_millis(millis),
+        rate: None,
+        loss: None,
+        stalls: None,
+    })?;
+    Ok(Rc::new(link))
+}
+
+const VERSITYGW: &str = "to versitygw";
 
 /// floe makes and sends the NARs; rclone sends files that floe has made before.
 fn beside_rclone(fixture: &Fixture) -> Result<PreparedRow<'_>> {
@@ -172,29 +233,32 @@ fn prepare_with<'a>(
     work: Work,
     rclone: Option<Variant<'a>>,
 ) -> Result<PreparedRow<'a>> {
+    let link = new_link(work.millis)?;
+    let end = link.enter()?;
+    let mut row = prepare_on(fixture, work, &link, rclone)?;
+    row.guards.insert(0, Box::new(end));
+    row.guards.push(Box::new(link));
+    Ok(row)
+}
+
+/// Prepares a row whose client is at the near end of a link.
+fn prepare_on<'a>(
+    fixture: &'a Fixture,
+    work: Work,
+    link: &Rc<Link>,
+    rclone: Option<Variant<'a>>,
+) -> Result<PreparedRow<'a>> {
     let corpus = fixture.corpus(work.corpus)?;
     ensure!(
         work.corpus != CHAINS || corpus.paths.len() == PATHS,
         "the chains are incomplete"
     );
-    let link = Rc::new(Link::new(LinkOptions {
-        round_trip: Duration::from_millis(work.millis),
-        rate: None,
-        loss: None,
-        stalls: None,
-    })?);
-    let scratch = fixture.memory.path().join("uploads");
+    let (server, scratch) = serve(fixture, link, work.place)?;
     let cache = scratch.join("buckets").join(BUCKET);
-    floe_bench::remove_tree(&scratch)?;
-    fs::create_dir_all(&cache).context("cannot create a bucket")?;
-    let end = link.enter()?;
-    let server = match work.place {
-        Place::S3 => s3(fixture, &link, &scratch)?,
-        Place::Put => nginx(&link, &cache, &scratch)?,
-    };
     let url = match work.place {
-        Place::S3 => format!("s3://{BUCKET}?endpoint={}&region=us-east-1", endpoint()),
+        Place::S3 => bucket_url(),
         Place::Put => endpoint(),
+        Place::FloeServe => format!("http://{}:{RECEIVER_PORT}", Link::SERVER),
     };
     if work.task != Task::Push {
         push_with_floe(fixture, &corpus, &url)?;
@@ -235,24 +299,54 @@ fn prepare_with<'a>(
             variant.check =
                 variants::check_cache(cache.clone(), paths, program.name, sizes.clone());
         }
+        if work.place == Place::FloeServe {
+            variant
+                .invocation
+                .arguments
+                .extend(receiver::login(&scratch));
+        }
         if program.kind == Kind::Floe && work.place == Place::S3 {
             let keys = KEYS.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
             variant.invocation.environment.extend(keys);
         }
         found.push(variant);
     }
-    let traffic = super::network::count_traffic(&link, &mut found);
+    let traffic = super::network::count_traffic(link, &mut found);
     Ok(PreparedRow {
         sizes,
         traffic,
-        guards: vec![Box::new(end), Box::new(server), Box::new(link)],
+        guards: vec![Box::new(server)],
         ..PreparedRow::new(found)
     })
 }
 
+/// Starts a server at the far end of a link. Returns the directory of its files.
+fn serve(fixture: &Fixture, link: &Link, place: Place) -> Result<(Running, PathBuf)> {
+    let scratch = fixture.memory.path().join(match place {
+        Place::FloeServe => "received",
+        _ => "uploads",
+    });
+    let cache = scratch.join("buckets").join(BUCKET);
+    floe_bench::remove_tree(&scratch)?;
+    fs::create_dir_all(&cache).context("cannot create a bucket")?;
+    let server = match place {
+        Place::S3 => s3(fixture, link, &scratch)?,
+        Place::Put => nginx(link, &cache, &scratch)?,
+        Place::FloeServe => {
+            let address = (Link::SERVER, RECEIVER_PORT);
+            receiver::start(fixture, (link, address), (&cache, &scratch))?
+        }
+    };
+    Ok((server, scratch))
+}
+
+fn bucket_url() -> String {
+    format!("s3://{BUCKET}?endpoint={}&region=us-east-1", endpoint())
+}
+
 /// The old Nix has no S3.
 fn can_use(program: &Program, place: Place) -> bool {
-    place == Place::Put || matches!(program.kind, Kind::Floe) || program.name == NIX
+    place != Place::S3 || matches!(program.kind, Kind::Floe) || program.name == NIX
 }
 
 /// A copy from the store of a corpus.
@@ -283,17 +377,16 @@ fn push_with_floe(fixture: &Fixture, corpus: &Corpus, url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes all objects.
+/// Removes all objects. The directories stay, because a server may have opened them.
 fn empty(cache: &Path) -> Result<(), BenchError> {
     let failed = |error: std::io::Error| BenchError::Result(error.to_string());
     for entry in fs::read_dir(cache).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
-            fs::remove_dir_all(path)
+            empty(&path)?;
         } else {
-            fs::remove_file(path)
+            fs::remove_file(path).map_err(failed)?;
         }
-        .map_err(failed)?;
     }
     Ok(())
 }
@@ -368,6 +461,8 @@ fn endpoint() -> String {
 const BUCKET: &str = "team";
 
 const PORT: u16 = 8445;
+
+const RECEIVER_PORT: u16 = 8446;
 
 const ADDRESS: (Ipv4Addr, u16) = (Link::SERVER, PORT);
 
