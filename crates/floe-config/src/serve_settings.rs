@@ -81,11 +81,20 @@ option::serve_settings! {
     access_log_format: AccessLogFormat, ServeOption::new("--access-log-format FORMAT");
     /// Demand a login of this file from each client; floe serve auth makes it
     auth_file: PathBuf => auth_file, ServeOption::new("--auth-file FILE");
+    /// Let clients without a login read; those that push still need one
+    public_read: bool => public_read, ServeOption::new("--public-read");
     /// Serve the pins of the binary cache in this directory, which floe pin --to file://DIR writes
     pins: PathBuf => pins, ServeOption::new("--pins DIR");
     /// Receive paths that clients with a login of the scope push upload into a binary cache in this
     /// directory, and serve them
-    receive: PathBuf, ServeOption::new("--receive DIR");
+    receive: PathBuf, ServeOption::new("--receive DIR").excluding(&["receive_into_store"]);
+    /// Add such paths to the store itself; their NARs wait in this directory until their narinfos
+    /// come
+    receive_into_store: PathBuf, ServeOption::new("--receive-into-store DIR");
+    /// Add paths to the store that no trusted key has signed
+    receive_no_check_sigs: bool, ServeOption::new("--receive-no-check-sigs");
+    /// How long a collection of the store keeps a path that was added, at least [default: 86400]
+    receive_keep: Duration, ServeOption::new("--receive-keep SECONDS");
     /// The largest file of a NAR that is received, such as 500M or 20G [default: 16G]
     receive_max_size: ByteSize, ServeOption::new("--receive-max-size BYTES");
     /// The largest size of all files of NARs that are received [default: no limit]

@@ -173,6 +173,8 @@ pub struct ServedStore {
     pub log_dir: PathBuf,
     /// The parameters of its URI without effect that the user should know of.
     pub ignored_parameters: Vec<IgnoredParameter>,
+    /// Whether it accepts only paths that a trusted key has signed, if its URI says so.
+    pub requires_signatures: Option<bool>,
 }
 
 /// Returns the store to serve: that of the flags, else that of the environment.
@@ -203,6 +205,7 @@ pub fn served_store(
         log_dir: build_log_dir(&layout, &flags, environment)?,
         layout,
         ignored_parameters: location.facts().ignored_parameters.to_vec(),
+        requires_signatures: location.facts().requires_signatures,
     })
 }
 

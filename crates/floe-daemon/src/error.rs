@@ -16,7 +16,7 @@ pub enum HostError {
     Store(#[from] StoreError),
     /// A path does not match its description.
     #[error(transparent)]
-    Transfer(#[from] Error),
+    Transfer(Box<Error>),
     /// The client breaks the protocol.
     #[error("cannot understand the client: {0}")]
     Wire(#[from] WireError),
@@ -56,6 +56,17 @@ pub enum HostError {
         /// The references.
         missing: BTreeSet<StorePath>,
     },
+    /// The path is valid, and is another one than that of the client.
+    #[error("cannot add {path}: the store has it with another {what}")]
+    Different {
+        /// The path.
+        path: StorePath,
+        /// The fact that differs, such as `NAR hash`.
+        what: &'static str,
+    },
+    /// The NAR of a path did not come before its description.
+    #[error("cannot add {0}: its NAR is not here; upload it first")]
+    NarAbsent(StorePath),
     /// The contents of a valid path have changed.
     #[error(
         "cannot export {path}: its contents have the hash {actual}, and {expected} is registered"
@@ -89,6 +100,12 @@ pub enum HostError {
     /// Missing paths cannot be fetched.
     #[error("{0}")]
     Substitute(String),
+}
+
+impl From<Error> for HostError {
+    fn from(error: Error) -> HostError {
+        HostError::Transfer(Box::new(error))
+    }
 }
 
 impl HostError {

@@ -57,7 +57,7 @@ impl HostedStore {
             .may_write
             .then(|| StoreWriter::open_with(layout.clone(), options))
             .transpose()?;
-        Ok(HostedStore {
+        let store = HostedStore {
             access,
             writer,
             reader: StoreReader::open_with(layout, options.lock_wait.clone())?,
@@ -66,7 +66,17 @@ impl HostedStore {
             arriving: Arc::default(),
             gc_settings: GcSettings::default(),
             write_options: options.clone(),
-        })
+        };
+        store.discard_needless_trees();
+        Ok(store)
+    }
+
+    /// Deletes the trees of killed processes whose paths have become valid. The others stay for a
+    /// copy, which continues with them.
+    pub fn discard_needless_trees(&self) {
+        if let Some(writer) = &self.writer {
+            writer.discard_recovered(|path| !matches!(self.reader.is_valid(path), Ok(true)));
+        }
     }
 
     /// Sets where missing paths are fetched.

@@ -7,6 +7,7 @@
 //! the path is valid.
 
 mod access;
+mod add_path;
 mod arriving_paths;
 mod builds;
 mod derivations;
@@ -27,4 +28,5 @@ pub use floe_wire::worker::MissingPaths;
 pub use hosted_store::{HostedStore, Substituter};
 pub use missing::find_missing;
 pub use serve::{export, import, serve};
+pub use stream::ReadNar;
 pub use worker::WorkerClient;

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::error::HostError;
 
 /// Passes the chunks of one NAR to its argument.
-pub(crate) type ReadNar<'a> =
+pub type ReadNar<'a> =
     dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), HostError>) -> Result<(), HostError> + 'a;
 
 /// The two directions of a connection: the standard streams of a program, or a socket twice.

@@ -57,6 +57,8 @@ pub struct Config {
     pub access_log: Option<(LogFormat, Box<dyn LogOutput>)>,
     /// The file of the logins that clients need. Without it, they need none.
     pub auth_file: Option<PathBuf>,
+    /// Whether clients without a login may read the cache although there are logins.
+    pub public_read: bool,
     /// The directory of a binary cache whose pins are served. Without it, there are none.
     pub pins: Option<PathBuf>,
     /// The place that receives uploads. Without it, the server receives none.
@@ -146,6 +148,7 @@ impl Config {
             encoders_max: None,
             access_log: None,
             auth_file: None,
+            public_read: false,
             pins: None,
             receiver: None,
             warn: Arc::new(|_| {}),

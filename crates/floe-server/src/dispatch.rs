@@ -35,7 +35,7 @@ pub(crate) fn try_respond(
     route: Route,
     session: &mut StoreSession,
 ) -> Dispatch {
-    if matches!(request.method, Method::Put | Method::Other) {
+    if !matches!(request.method, Method::Get | Method::Head) {
         return Dispatch::Respond(Response::refused(Refusal::MethodNotAllowed));
     }
     let mut target = None;
@@ -142,6 +142,7 @@ fn respond_from_store(
             realisation::respond(context, session.store.realisation(id)?)
         }
         Route::Pin(name) => pin::respond(context, name, request.if_none_match.as_deref()),
+        Route::PinsInfo => pin::respond_info(context, request.if_none_match.as_deref()),
         // The network thread responds to these, or the worker by itself.
         Route::Root
         | Route::CachedNar(_)

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use floe_format::pin::PIN_LEN_MAX;
 use floe_format::{DrvOutput, HashPart, StorePath};
 
 /// A binary cache that a server receives and serves beside its store. Workers call it, so it may
@@ -42,12 +43,28 @@ pub trait Upload: Debug + Send {
 pub struct UploadRequest {
     /// The object.
     pub object: Object,
+    /// Whether the client deletes the object, and sends none.
+    pub is_deletion: bool,
+    /// The present object that the client expects.
+    pub condition: Condition,
     /// The length of the body in bytes, if the client tells it.
     pub len: Option<u64>,
     /// The login of the client.
     pub user: String,
     /// The paths that the client may push.
     pub may_push: PushScope,
+}
+
+/// The present object that a client expects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Any, or none.
+    #[default]
+    Any,
+    /// None.
+    Absent,
+    /// One with this `ETag`, without its quotes.
+    Version(String),
 }
 
 /// An object of a binary cache that a server receives.
@@ -63,6 +80,10 @@ pub enum Object {
     Log(StorePath),
     /// `realisations/…` or `build-trace-v2/…`
     Realisation(DrvOutput),
+    /// `pins/NAME`
+    Pin(String),
+    /// `pins-info`
+    PinsInfo,
 }
 
 impl Object {
@@ -74,6 +95,8 @@ impl Object {
             Object::Listing(hash) => format!("{hash}.ls"),
             Object::Log(path) => format!("log/{path}"),
             Object::Realisation(id) => id.object_name(),
+            Object::Pin(name) => format!("pins/{name}"),
+            Object::PinsInfo => "pins-info".into(),
         }
     }
 
@@ -82,6 +105,7 @@ impl Object {
         match self {
             Object::Nar(_) => None,
             Object::NarInfo(_) | Object::Realisation(_) => Some(1024 * 1024),
+            Object::Pin(_) | Object::PinsInfo => Some(PIN_LEN_MAX as u64),
             Object::Listing(_) | Object::Log(_) => Some(256 * 1024 * 1024),
         }
     }
@@ -132,6 +156,10 @@ pub enum ReceiveErrorKind {
     Forbidden,
     /// The cache has another object of this name, or lacks one that this one needs.
     Conflict,
+    /// The object to delete does not exist.
+    Absent,
+    /// The cache has not the object that the client expects.
+    Outdated,
     /// The object is too large.
     TooLarge,
     /// The client uploads too much at once.
@@ -151,6 +179,8 @@ impl ReceiveErrorKind {
             ReceiveErrorKind::Invalid => 400,
             ReceiveErrorKind::Forbidden => 403,
             ReceiveErrorKind::Conflict => 409,
+            ReceiveErrorKind::Absent => 404,
+            ReceiveErrorKind::Outdated => 412,
             ReceiveErrorKind::TooLarge => 413,
             ReceiveErrorKind::TooMany => 429,
             ReceiveErrorKind::Stopping => 503,

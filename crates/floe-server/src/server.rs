@@ -121,7 +121,10 @@ impl Server {
         };
         let acceptor = |tls| TlsAcceptor::new(tls, config.warn.clone());
         let tls = config.tls.map(acceptor).transpose()?;
-        let open_logins = |path: PathBuf| Logins::open(&path, config.warn.clone());
+        let open_logins = |path: PathBuf| {
+            let logins = Logins::open(&path, config.warn.clone())?;
+            Ok::<_, ServeError>(logins.with_public_reading(config.public_read))
+        };
         let logins = config.auth_file.map(open_logins).transpose()?;
         let login_counters = logins.as_ref().map(|logins| logins.counters.clone());
         let signal = Arc::new(Signal::new(config.threads.get())?);
@@ -143,7 +146,7 @@ impl Server {
             encoders: Budget::new(encoders_max as u64),
             compressed_nars: compressed_nars.transpose()?,
             compress: config.compress,
-            needs_login: logins.is_some(),
+            needs_login: logins.as_ref().is_some_and(Logins::are_needed_to_read),
             prefix: config.path_prefix,
             log_dir: config.log_dir,
             pins: config.pins,

@@ -140,6 +140,9 @@ impl Worker<'_> {
             Ok(BodyProgress::Complete) => {
                 connection.finish_body(&receiving, self.shared.phase() != Phase::Running);
                 match receiving.upload.take().map_or(Ok(()), Upload::finish) {
+                    Ok(()) if receiving.request.is_deletion => {
+                        (Response::deleted(), UploadResult::Received)
+                    }
                     Ok(()) => (Response::created(), UploadResult::Received),
                     Err(error) => (self.not_received(&error), UploadResult::Refused),
                 }

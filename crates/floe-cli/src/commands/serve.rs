@@ -11,17 +11,14 @@ pub(crate) mod page;
 mod pid_file;
 pub(super) mod process;
 mod receive;
+mod receive_options;
 mod settings;
 mod signals;
 pub(super) mod warnings;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use anyhow::bail;
 
 use floe_config::{AccessLogFormat, Environment, ServeSettings, secret_key_warnings};
-use floe_server::receive::Receiver;
 use floe_server::{CertificateFiles, CompressedCacheOptions, Config, TlsOptions};
 
 use crate::display::warn;
@@ -32,7 +29,6 @@ use crate::stdout::print;
 use args::ServeArgs;
 use auth::args::ServeCommand;
 use process::ProcessOptions;
-use receive::{DirectoryReceiver, ReceiveLimits};
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if let Some(ServeCommand::Auth(command)) = &args.command {
@@ -88,36 +84,12 @@ fn config(
         max_bytes: size.0,
     });
     config.warn = warnings::warning_sink();
-    config.receiver = receiver(settings, &config, is_check)?;
+    let requires_signatures = store.requires_signatures;
+    config.receiver = receive_options::open((settings, &config), requires_signatures, is_check)?;
+    if config.receiver.is_some() && config.pins.is_none() {
+        config.pins = receive_options::directory(settings).cloned();
+    }
     Ok(config)
-}
-
-/// Opens the cache that receives uploads, if there is one.
-fn receiver(
-    settings: &ServeSettings,
-    config: &Config,
-    is_check: bool,
-) -> anyhow::Result<Option<Arc<dyn Receiver>>> {
-    let Some(directory) = settings.receive.value() else {
-        return Ok(None);
-    };
-    if config.auth_file.is_none() {
-        bail!(UsageError(messages::RECEIVE_WITHOUT_LOGINS.into()));
-    }
-    if is_check {
-        return Ok(None);
-    }
-    let limits = ReceiveLimits {
-        nar_len_max: settings
-            .receive_max_size
-            .value()
-            .map_or(u64::MAX, |size| size.0),
-        total_max: settings.receive_max_total.value().map(|size| size.0),
-        per_minute: settings.receive_rate.value().copied(),
-    };
-    let store = (config.store.clone(), config.secret_keys.clone());
-    let receiver = DirectoryReceiver::open(directory, store, limits)?;
-    Ok(Some(Arc::new(receiver)))
 }
 
 /// Returns the files for TLS.

@@ -1,6 +1,8 @@
 //! `floe serve --receive`: a server that receives uploads into a binary cache.
 
+mod into_store;
 mod limits;
+mod pins;
 mod uploads;
 
 use std::fs;
@@ -12,6 +14,7 @@ use floe_testkit::{Corpus, Scratch, corpus, nixes, run, scratch};
 
 use crate::push::{key, key_named, source_root};
 use crate::serve_logins::{add_token, bearer};
+use crate::serve_options::serve as server_command;
 use crate::server_process::ServerProcess;
 use crate::support::floe;
 
@@ -33,7 +36,12 @@ struct Receiving {
 impl Receiving {
     #[track_caller]
     fn start(args: &[&str]) -> Receiving {
-        let scratch = scratch();
+        Receiving::start_in(scratch(), "--receive", args)
+    }
+
+    /// Starts a server that receives into the place of an option.
+    #[track_caller]
+    fn start_in(scratch: Scratch, option: &str, args: &[&str]) -> Receiving {
         let root = scratch.join("root");
         let file = scratch.join("file");
         fs::write(&file, "contents").unwrap();
@@ -44,7 +52,7 @@ impl Receiving {
         let (_, public_key) = key_named(&scratch, "server-1");
         let directory = scratch.join("cache");
         Receiving {
-            server: serve(&scratch, args),
+            server: serve_with(&scratch, option, args),
             in_store: added.stdout.trim().to_owned(),
             scratch,
             directory,
@@ -102,11 +110,23 @@ impl Receiving {
 /// Starts the server of the files in `scratch`.
 #[track_caller]
 fn serve(scratch: &Scratch, args: &[&str]) -> ServerProcess {
+    serve_with(scratch, "--receive", args)
+}
+
+/// Starts the server of the files in `scratch`, which receives into the place of an option. If
+/// there is a nix.conf among them, the server reads it.
+#[track_caller]
+fn serve_with(scratch: &Scratch, option: &str, args: &[&str]) -> ServerProcess {
     let [cache, logins, key] =
         ["cache", "logins", "server-1.sec"].map(|name| scratch.join(name).display().to_string());
-    let own = ["--receive", &cache, "--auth-file", &logins];
+    let own = [option, &cache, "--auth-file", &logins];
     let key = ["--secret-key-file", &key];
-    ServerProcess::start(scratch.join("root"), &[&own, &key[..], args].concat())
+    let mut server = server_command(&["serve", "--listen", "127.0.0.1:0", "--store"]);
+    server.arg(scratch.join("root"));
+    if scratch.join("nix.conf").exists() {
+        server.env("NIX_CONF_DIR", scratch.join(""));
+    }
+    ServerProcess::spawn(server.args([&own, &key[..], args].concat()))
 }
 
 /// Uploads an object over a connection.
@@ -247,6 +267,45 @@ fn references_may_be_in_the_store() {
         .arg(receiving.scratch.join("other"))
         .arg(&corpus.root))
     .expect(0);
+}
+
+/// Everyone reads, and few push.
+#[test]
+fn public_servers_need_logins_for_uploads_alone() {
+    let Some(corpus) = corpus("jq") else { return };
+    let receiving = Receiving::start(&["--public-read"]);
+    let (secret, public) = key(&receiving.scratch);
+    let anonymous = |target: &str, body: &[u8]| {
+        let head = format!(
+            "PUT {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut client = receiving.server.connect();
+        client.send(&[head.as_bytes(), body].concat());
+        client.read_response(false).unwrap().status
+    };
+    assert_eq!(anonymous("/nar/x.nar", b"x"), 401);
+    let mut push = receiving.push(&corpus);
+    run(push.args(["--secret-key-file", &secret])).expect(0);
+    let root = receiving.scratch.join("other");
+    let mut install = floe(["install", "--from", &receiving.server.url(), "--root"]);
+    install.arg(root).args(["--trusted-public-keys", &public]);
+    run(install.arg(&corpus.root)).expect(0);
+    let target = format!("/{}.narinfo", &corpus.root["/nix/store/".len()..][..32]);
+    let public = receiving.server.get(&target);
+    assert_eq!(public.status, 200);
+    assert!(!public.head.contains("private"), "{}", public.head);
+    assert_eq!(receiving.get(&target).status, 200);
+    assert_eq!(
+        receiving.server.get_with(&target, &bearer("wrong")).status,
+        401
+    );
+    assert_eq!(receiving.server.get("/metrics").status, 401);
+    let pusher = add_token(&receiving.logins, &["pusher", "--scope", "push"]);
+    receiving.server.signal(rustix::process::Signal::HUP);
+    floe_testkit::wait_until("the new login", || {
+        receiving.server.get_with(&target, &bearer(&pusher)).status == 200
+    });
 }
 
 #[test]

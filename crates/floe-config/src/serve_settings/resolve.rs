@@ -2,6 +2,7 @@
 //! flags, and defaults for what is not set.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use floe_server::{Compress, Config, Listen, address, config};
 use floe_store::StoreLayout;
@@ -30,6 +31,7 @@ impl ServeSettings {
         self.access_log_format.set_default(log);
         self.log_format.set_default(StderrFormat::default());
         self.receive_max_size.set_default(RECEIVED_SIZE);
+        self.receive_keep.set_default(RECEIVED_TIME);
         let defaults = Config::new(StoreLayout::system(), Vec::new());
         self.set_server_defaults(&defaults);
         self.max_encoders.set_default(defaults.threads);
@@ -46,6 +48,7 @@ impl ServeSettings {
                 log_dir: log_dir.unwrap_or_else(|| layout.log_dir()),
                 layout,
                 ignored_parameters: Vec::new(),
+                requires_signatures: None,
             });
         }
         let flags = StoreFlags {
@@ -224,6 +227,9 @@ fn needs_cache(key: &str, value: &str, origins: &[Origin]) -> ConfigError {
         None => key.to_owned(),
     })
 }
+
+/// How long a received path is kept, unless a setting says otherwise.
+const RECEIVED_TIME: Duration = Duration::from_secs(86400);
 
 /// The largest file of a NAR that is received, unless a setting says otherwise.
 const RECEIVED_SIZE: ByteSize = ByteSize(16 << 30);

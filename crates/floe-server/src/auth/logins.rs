@@ -16,7 +16,7 @@ use super::credentials::Credentials;
 use super::login::{Login, NAME_LEN_MAX};
 use super::login_file::LoginFile;
 use super::login_table::LoginTable;
-use super::scopes::required_scopes;
+use super::scopes::{Scope, required_scopes};
 use super::throttle::{FAILURES_MAX, Throttle};
 use super::token::may_be_token;
 use crate::config::Warn;
@@ -31,6 +31,8 @@ pub(crate) struct Logins {
     path: PathBuf,
     /// The logins as they were read last.
     file: Mutex<LoginFile>,
+    /// Whether clients without a login may read the cache.
+    is_reading_public: bool,
     current: RwLock<Generation>,
     /// The number of the current generation, which every request compares without a lock.
     generation: AtomicU64,
@@ -111,9 +113,23 @@ impl Logins {
             warn,
             counters: Arc::default(),
             file: Mutex::new(file.clone()),
+            is_reading_public: false,
         };
         logins.warn_of(&file);
         Ok(logins)
+    }
+
+    /// Sets whether clients without a login may read the cache.
+    pub(crate) fn with_public_reading(self, is_reading_public: bool) -> Logins {
+        Logins {
+            is_reading_public,
+            ..self
+        }
+    }
+
+    /// Whether clients need a login to read the cache.
+    pub(crate) fn are_needed_to_read(&self) -> bool {
+        !self.is_reading_public
     }
 
     /// Reads the file again. If it has changed, or if the authorities of the clients' certificates
@@ -140,8 +156,13 @@ impl Logins {
         if scopes.is_empty() {
             return Access::Granted;
         }
+        let is_public = self.is_reading_public && scopes.contains(&Scope::Read);
         let Some(field) = request.authorization.map(|field| field.0) else {
-            return Access::Refused(Refusal::LoginRequired);
+            return if is_public {
+                Access::Granted
+            } else {
+                Access::Refused(Refusal::LoginRequired)
+            };
         };
         let generation = self.generation.load(Ordering::Acquire);
         if state.find(field, generation).is_none() {
@@ -158,7 +179,9 @@ impl Logins {
             Some(login) if login.expiry.is_some_and(|it| it.is_past(SystemTime::now())) => {
                 Access::Refused(Refusal::LoginExpired)
             }
-            Some(login) if !login.scopes.has_any(scopes) => Access::Refused(Refusal::MissingScope),
+            Some(login) if !is_public && !login.scopes.has_any(scopes) => {
+                Access::Refused(Refusal::MissingScope)
+            }
             Some(_) => Access::Granted,
             None => Access::Refused(Refusal::LoginRequired),
         }

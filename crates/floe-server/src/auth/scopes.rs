@@ -90,7 +90,7 @@ impl fmt::Display for Scopes {
 /// needs no login.
 pub(crate) fn required_scopes(method: Method, route: &Route) -> &'static [Scope] {
     match route {
-        _ if method == Method::Put => &[Scope::Push],
+        _ if matches!(method, Method::Put | Method::Delete) => &[Scope::Push],
         Route::Metrics => &[Scope::Metrics],
         Route::Version => &[Scope::Status, Scope::Read],
         // Service managers and load balancers have no login.
@@ -132,7 +132,9 @@ mod tests {
         );
         assert_eq!(required_scopes(Method::Head, &Route::Ready), []);
         for route in [Route::Ready, Route::CacheInfo, Route::Unknown] {
-            assert_eq!(required_scopes(Method::Put, &route), [Scope::Push]);
+            for method in [Method::Put, Method::Delete] {
+                assert_eq!(required_scopes(method, &route), [Scope::Push]);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `/pins/NAME`: the pins of a binary cache in a directory.
+//! `/pins/NAME` and `/pins-info`: the pins of a binary cache in a directory.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -38,6 +38,25 @@ pub(crate) fn respond(context: &Context, name: &str, if_none_match: Option<&str>
     } else {
         read(&directory.join(name))
     };
+    text_response(context, found, (&directory.join(name), if_none_match))
+}
+
+/// Responds with the identifier of the cache that has the pins.
+pub(crate) fn respond_info(context: &Context, if_none_match: Option<&str>) -> Response {
+    let Some(directory) = &context.pins else {
+        return Response::not_found("no pins\n");
+    };
+    let file = directory.join("pins-info");
+    text_response(context, read(&file), (&file, if_none_match))
+}
+
+/// Responds with a small file, whose `ETag` is the hash of its contents, as the version of an
+/// object is in a cache in a directory.
+fn text_response(
+    context: &Context,
+    found: io::Result<Option<String>>,
+    (path, if_none_match): (&Path, Option<&str>),
+) -> Response {
     match found {
         Ok(Some(contents)) => {
             let etag = format!("\"{}\"", base16::encode(&sha256(contents.as_bytes())));
@@ -51,7 +70,7 @@ pub(crate) fn respond(context: &Context, name: &str, if_none_match: Option<&str>
         Ok(None) => Response::not_found("no such pin\n"),
         Err(source) => context.error_response(&StoreError::Io {
             action: "read",
-            path: directory.join(name),
+            path: path.to_owned(),
             source,
         }),
     }

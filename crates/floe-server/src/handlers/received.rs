@@ -20,6 +20,8 @@ pub(crate) fn object_of(route: &Route) -> Option<Object> {
         Route::Listing(hash) => Object::Listing(*hash),
         Route::Log(LogQuery::Path(path)) => Object::Log(path.clone()),
         Route::Realisation(id) => Object::Realisation(id.clone()),
+        Route::Pin(name) if !name.is_empty() => Object::Pin(name.clone()),
+        Route::PinsInfo => Object::PinsInfo,
         _ => return None,
     })
 }
@@ -86,6 +88,8 @@ fn content_type(object: &Object) -> &'static str {
         Object::NarInfo(_) => "Content-Type: text/x-nix-narinfo\r\n",
         Object::Nar(_) => "Content-Type: application/x-nix-nar\r\n",
         Object::Listing(_) | Object::Realisation(_) => "Content-Type: application/json\r\n",
-        Object::Log(_) => "Content-Type: text/plain; charset=utf-8\r\n",
+        Object::Log(_) | Object::Pin(_) | Object::PinsInfo => {
+            "Content-Type: text/plain; charset=utf-8\r\n"
+        }
     }
 }

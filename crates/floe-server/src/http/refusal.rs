@@ -23,7 +23,7 @@ pub enum Refusal {
     MissingScope,
     /// The server does not support the method.
     MethodNotAllowed,
-    /// The server does not receive an object of this name.
+    /// The server does not receive, or does not delete, an object of this name.
     NotReceived,
     /// The body has a coding that the server does not know.
     UnsupportedBody,

@@ -24,6 +24,8 @@ pub enum Method {
     Head,
     /// `PUT`, which a server with a [`Receiver`](crate::receive::Receiver) supports.
     Put,
+    /// `DELETE`, which such a server supports for pins.
+    Delete,
     /// Any other method.
     Other,
 }
@@ -43,7 +45,7 @@ pub struct Request<'b> {
     pub query: Option<&'b str>,
     /// Whether the version is HTTP/1.0.
     pub is_http10: bool,
-    /// The body that follows. The server reads that of a `PUT` that it accepts.
+    /// The body that follows. The server reads that of a `PUT` or `DELETE` that it accepts.
     pub body: Framing,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
@@ -57,6 +59,8 @@ pub struct Request<'b> {
     pub if_range: Option<&'b str>,
     /// The field `If-None-Match`.
     pub if_none_match: Option<&'b str>,
+    /// The field `If-Match`.
+    pub if_match: Option<&'b str>,
     /// The field `Authorization`. Empty, and so invalid, if there are several.
     pub authorization: Option<Authorization<'b>>,
     /// Whether the client accepts zstd.
@@ -136,6 +140,7 @@ impl<'b> Request<'b> {
                 "GET" => Method::Get,
                 "HEAD" => Method::Head,
                 "PUT" => Method::Put,
+                "DELETE" => Method::Delete,
                 _ => Method::Other,
             },
             method_text: method,
@@ -150,6 +155,7 @@ impl<'b> Request<'b> {
             range: None,
             if_range: None,
             if_none_match: None,
+            if_match: None,
             authorization: None,
             accepts_zstd: false,
             real_ip: None,
@@ -206,6 +212,7 @@ impl<'b> Request<'b> {
             5 if is("range") => self.range = Some(value),
             7 if is("referer") => self.referer = Some(value),
             8 if is("if-range") => self.if_range = Some(value),
+            8 if is("if-match") => self.if_match = Some(value),
             9 if is("x-real-ip") => self.real_ip = Some(value),
             10 if is("connection") => {
                 for option in value.split(',').map(str::trim) {

@@ -141,6 +141,11 @@ impl Response {
         Response::text(201, NOT_STORED, "")
     }
 
+    /// 200, to a deletion.
+    pub(crate) fn deleted() -> Response {
+        Response::text(200, NOT_STORED, "")
+    }
+
     /// The response to an upload that is not received.
     pub(crate) fn not_received(error: &ReceiveError) -> Response {
         match error.kind {
@@ -244,6 +249,7 @@ fn status_line(status: u16) -> &'static str {
         405 => "HTTP/1.1 405 Method Not Allowed\r\nServer: floe\r\n",
         408 => "HTTP/1.1 408 Request Timeout\r\nServer: floe\r\n",
         409 => "HTTP/1.1 409 Conflict\r\nServer: floe\r\n",
+        412 => "HTTP/1.1 412 Precondition Failed\r\nServer: floe\r\n",
         413 => "HTTP/1.1 413 Content Too Large\r\nServer: floe\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\nServer: floe\r\n",
         415 => "HTTP/1.1 415 Unsupported Media Type\r\nServer: floe\r\n",

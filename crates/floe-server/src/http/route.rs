@@ -44,6 +44,8 @@ pub enum Route {
     Realisation(DrvOutput),
     /// `/pins/NAME`: a pin, or the names of all of them with an empty name.
     Pin(String),
+    /// `/pins-info`: the identifier of the cache with these pins.
+    PinsInfo,
     /// `/health`: whether the network threads respond.
     Health,
     /// `/ready`: whether the server can serve its store.
@@ -122,6 +124,7 @@ pub fn route(request: &Request<'_>, prefix: &str) -> Route {
     let found = match path {
         "" => Some(Route::Root),
         "nix-cache-info" => Some(Route::CacheInfo),
+        "pins-info" => Some(Route::PinsInfo),
         "health" => Some(Route::Health),
         "ready" => Some(Route::Ready),
         "version" => Some(Route::Version),

@@ -19,7 +19,7 @@ pub enum RouteKind {
     Log,
     /// `/realisations/…` and `/build-trace-v2/…`
     Realisation,
-    /// `/pins/…`
+    /// `/pins/…` and `/pins-info`
     Pin,
     /// `/health`, `/ready` and `/version`
     Health,
@@ -74,7 +74,7 @@ impl Route {
             Route::File { .. } => RouteKind::File,
             Route::Log(_) => RouteKind::Log,
             Route::Realisation(_) => RouteKind::Realisation,
-            Route::Pin(_) => RouteKind::Pin,
+            Route::Pin(_) | Route::PinsInfo => RouteKind::Pin,
             Route::Health | Route::Ready | Route::Version => RouteKind::Health,
             Route::Metrics => RouteKind::Metrics,
             Route::Root | Route::Unknown => RouteKind::Other,

@@ -226,9 +226,9 @@ impl Durations {
 const ROUTES: usize = RouteKind::ALL.len();
 
 /// The statuses of responses. The last one also stands for any other, as in the status line.
-pub(super) const STATUSES: [u16; 21] = [
-    200, 404, 206, 304, 400, 401, 403, 405, 408, 414, 416, 429, 431, 502, 503, 201, 409, 413, 415,
-    507, 500,
+pub(super) const STATUSES: [u16; 22] = [
+    200, 404, 206, 304, 400, 401, 403, 405, 408, 414, 416, 429, 431, 502, 503, 201, 409, 412, 413,
+    415, 507, 500,
 ];
 
 /// The bounds of the histograms in nanoseconds, from a batch of requests that is responded to from

@@ -383,7 +383,7 @@ impl Connection {
         let route = self.peer.routes.find(request, &thread.context.prefix);
         let kind = route.kind();
         let dispatch = match self.check_login(request, &route, thread.logins) {
-            Access::Granted if request.method == Method::Put => {
+            Access::Granted if matches!(request.method, Method::Put | Method::Delete) => {
                 match self.begin_upload(request, &route, thread) {
                     Err(refusal) => Dispatch::Respond(refusal),
                     Ok(receiving) => {

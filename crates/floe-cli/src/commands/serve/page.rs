@@ -10,7 +10,7 @@ pub(crate) const PAGES: &[Page] = &[
             "Serves the valid paths of a live store over HTTP or HTTPS in the form of a \
                  binary cache, for Nix, floe and other clients. Paths that appear in the store \
                  are served at once. It needs no Nix, no daemon and no root, and changes nothing \
-                 in the store.",
+                 in the store, unless --receive-into-store lets clients add paths.",
             "SIGHUP reads certificates and logins again, SIGTERM ends the server after the \
                  running responses.",
         ],

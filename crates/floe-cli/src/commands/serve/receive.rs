@@ -1,30 +1,44 @@
-//! A binary cache in a directory that `floe serve` receives.
+//! Uploads that `floe serve` receives, into a binary cache in a directory or into its store.
 
+mod errors;
 mod limits;
-mod uploads;
+mod nar_upload;
+mod pin_upload;
+mod small_upload;
+mod store;
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
-use floe_cache::{BinaryCacheWriter, CacheWriteOptions, FileStorage, PublishError, WriteStorage};
+use anyhow::Context as _;
+use floe_cache::{BinaryCacheWriter, CacheWriteOptions, FileStorage, WriteStorage};
 use floe_format::{SecretKey, StoreDir, StorePath};
-use floe_server::receive::{
-    Object, ReceiveError, ReceiveErrorKind, Receiver, Upload, UploadRequest,
-};
+use floe_server::receive::{Object, ReceiveError, Receiver, Upload, UploadRequest};
 use floe_store::{StoreLayout, StoreReader, open_regular_file};
-use floe_transfer::{Cancel, Error, ErrorKind, Target as _};
+use floe_transfer::{Cancel, Error, Target as _};
 
 use parking_lot::{Mutex, MutexGuard};
 
 pub(super) use limits::ReceiveLimits;
-use limits::{Memory, Rate, Usage};
+use limits::{Memory, Rate, Usage, check_len};
+use nar_upload::NarUpload;
+use small_upload::SmallUpload;
+pub(super) use store::StoreOptions;
+use store::{ReceivingStore, delete_unused_nars, warn_of};
 
-/// A binary cache in a directory that receives uploads.
+/// Receives uploads, into a binary cache or into the live store.
 #[derive(Debug)]
-pub(super) struct DirectoryReceiver(Arc<Shared>);
+pub(super) struct UploadReceiver {
+    shared: Arc<Shared>,
+    /// Its end ends the thread that tidies up.
+    _open: Option<mpsc::Sender<()>>,
+}
 
 /// The parts that all uploads share.
 #[derive(Debug)]
@@ -34,7 +48,7 @@ struct Shared {
     store_dir: StoreDir,
     /// The live store, which clients can read too.
     store: StoreLayout,
-    keys: Vec<SecretKey>,
+    destination: Destination,
     limits: ReceiveLimits,
     usage: Usage,
     rate: Rate,
@@ -47,36 +61,25 @@ struct Shared {
     cancel: Cancel,
 }
 
-impl DirectoryReceiver {
-    /// Opens the cache, and makes it if there is none.
+/// Where received paths go.
+#[derive(Debug)]
+enum Destination {
+    /// Into the cache in the directory. The server signs them with these keys.
+    Cache(Vec<SecretKey>),
+    /// Into the live store. The directory has the NARs whose narinfos have not come.
+    Store(Box<ReceivingStore>),
+}
+
+impl UploadReceiver {
+    /// Opens a cache, and makes it if there is none. The server signs the paths with `keys`.
     ///
     /// Errors: those of the storage; the cache is for another store directory.
-    pub(super) fn open(
+    pub(super) fn of_cache(
         directory: &Path,
         (store, keys): (StoreLayout, Vec<SecretKey>),
         limits: ReceiveLimits,
-    ) -> anyhow::Result<DirectoryReceiver> {
-        let directory = &std::path::absolute(directory)?;
-        if directory.starts_with(&store.real_store_dir) {
-            anyhow::bail!(
-                "cannot receive into {}: it is in the store; choose another directory",
-                directory.display()
-            );
-        }
-        let storage = Arc::new(FileStorage::new(directory));
-        let shared = Shared {
-            store_dir: store.store_dir.clone(),
-            directory: directory.to_owned(),
-            usage: Usage::default(),
-            rate: Rate::default(),
-            cancel: Cancel::default(),
-            naming: std::array::from_fn(|_| Mutex::default()),
-            memory: Memory::default(),
-            storage,
-            store,
-            keys,
-            limits,
-        };
+    ) -> anyhow::Result<UploadReceiver> {
+        let shared = Shared::new(directory, store, (Destination::Cache(keys), limits))?;
         let writer = shared.writer()?;
         if *writer.store_dir() != shared.store_dir {
             anyhow::bail!(
@@ -87,20 +90,85 @@ impl DirectoryReceiver {
             );
         }
         writer.prepare()?;
-        shared.usage.measure(&directory.join("nar"))?;
-        Ok(DirectoryReceiver(Arc::new(shared)))
+        shared.usage.measure(&shared.directory.join("nar"))?;
+        Ok(UploadReceiver {
+            shared: Arc::new(shared),
+            _open: None,
+        })
+    }
+
+    /// Opens the live store for uploads, and a directory for the NARs whose narinfos have not come.
+    /// Makes both if they do not exist.
+    ///
+    /// Errors: those of the store and of the directory; the directory is a binary cache.
+    pub(super) fn of_store(
+        directory: &Path,
+        store: StoreOptions,
+        limits: ReceiveLimits,
+    ) -> anyhow::Result<UploadReceiver> {
+        if directory.join("nix-cache-info").exists() {
+            // Its NARs would be deleted.
+            anyhow::bail!(
+                "cannot keep uploads in {}: it is a binary cache; choose another directory",
+                directory.display()
+            );
+        }
+        let (layout, cancel) = (store.layout.clone(), Cancel::default());
+        let interval = store.keep.clamp(TIDY_INTERVAL_MIN, TIDY_INTERVAL_MAX);
+        let opened = ReceivingStore::open(store, &cancel)
+            .with_context(|| format!("cannot receive into {}", layout.real_store_dir.display()))?;
+        let mut shared = Shared::new(
+            directory,
+            layout,
+            (Destination::Store(Box::new(opened)), limits),
+        )?;
+        shared.cancel = cancel;
+        shared.storage.create()?;
+        shared.usage.measure(&shared.directory.join("nar"))?;
+        let shared = Arc::new(shared);
+        let (open, closed) = mpsc::channel();
+        let weak = Arc::downgrade(&shared);
+        thread::Builder::new()
+            .name("floe-tidy".into())
+            .spawn(move || tidy_up(&weak, (&closed, interval)))
+            .context("cannot start a thread")?;
+        Ok(UploadReceiver {
+            shared,
+            _open: Some(open),
+        })
     }
 }
 
-impl Receiver for DirectoryReceiver {
+/// Deletes unused uploads and old roots from time to time, until the receiver is closed.
+fn tidy_up(shared: &Weak<Shared>, (closed, interval): (&mpsc::Receiver<()>, Duration)) {
+    loop {
+        if let Some(shared) = shared.upgrade()
+            && let Destination::Store(store) = &shared.destination
+        {
+            warn_of(store.tidy_up(&shared.cancel));
+            warn_of(delete_unused_nars(&shared));
+        }
+        if closed.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// A look at the roots takes nothing.
+const TIDY_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Short beside the time after which uploads are deleted.
+const TIDY_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+impl Receiver for UploadReceiver {
     fn begin(&self, request: &UploadRequest) -> Result<Box<dyn Upload>, ReceiveError> {
-        let shared = &self.0;
+        let shared = &self.shared;
         shared.rate.count(&request.user, shared.limits.per_minute)?;
         shared.begin(request)
     }
 
     fn open(&self, object: &Object) -> Result<Option<File>, ReceiveError> {
-        match open_regular_file(&self.0.directory.join(object.name())) {
+        match open_regular_file(&self.shared.directory.join(object.name())) {
             Ok(file) => Ok(Some(file)),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
@@ -110,11 +178,57 @@ impl Receiver for DirectoryReceiver {
     }
 
     fn stop(&self) {
-        self.0.cancel.raise();
+        self.shared.cancel.raise();
     }
 }
 
 impl Shared {
+    /// Begins an upload.
+    fn begin(self: &Arc<Shared>, request: &UploadRequest) -> Result<Box<dyn Upload>, ReceiveError> {
+        let len = request.len.unwrap_or(0);
+        let max = request.object.len_max().unwrap_or(self.limits.nar_len_max);
+        check_len(len, max)?;
+        Ok(match &request.object {
+            Object::Nar(name) => Box::new(NarUpload::begin(self, name, len)?),
+            _ => Box::new(SmallUpload::new(self, request, max)),
+        })
+    }
+
+    fn new(
+        directory: &Path,
+        store: StoreLayout,
+        (destination, limits): (Destination, ReceiveLimits),
+    ) -> anyhow::Result<Shared> {
+        let directory = std::path::absolute(directory)?;
+        if directory.starts_with(&store.real_store_dir) {
+            anyhow::bail!(
+                "cannot receive into {}: it is in the store; choose another directory",
+                directory.display()
+            );
+        }
+        Ok(Shared {
+            storage: Arc::new(FileStorage::new(&directory)),
+            store_dir: store.store_dir.clone(),
+            directory,
+            usage: Usage::default(),
+            rate: Rate::default(),
+            cancel: Cancel::default(),
+            naming: std::array::from_fn(|_| Mutex::default()),
+            memory: Memory::default(),
+            destination,
+            store,
+            limits,
+        })
+    }
+
+    /// The keys with which the server signs what it receives.
+    fn keys(&self) -> &[SecretKey] {
+        match &self.destination {
+            Destination::Cache(keys) => keys,
+            Destination::Store(_) => &[],
+        }
+    }
+
     /// Opens the cache for one object. Its lease ends with it.
     fn writer(&self) -> Result<BinaryCacheWriter, Error> {
         let storage: Arc<dyn WriteStorage> = self.storage.clone();
@@ -144,31 +258,14 @@ impl Shared {
 /// Enough that uploads of other objects rarely wait.
 const NAMING_LOCKS: usize = 64;
 
-/// Returns the error of an upload that the cache cannot take.
-fn failed(error: Error) -> ReceiveError {
-    match error.kind() {
-        ErrorKind::Interrupted => {
-            ReceiveError::new(ReceiveErrorKind::Stopping, "the server stops; try again")
-        }
-        ErrorKind::NoSpace => {
-            ReceiveError::new(ReceiveErrorKind::Full, "the disk of the cache is full")
-        }
-        _ => ReceiveError::new(ReceiveErrorKind::System, error.to_string()),
-    }
-}
-
-fn not_published(error: PublishError) -> ReceiveError {
-    match error {
-        PublishError::Invalid(message) => invalid(message),
-        PublishError::Conflict(message) => conflict(message),
-        PublishError::Cache(error) => failed(error),
-    }
-}
-
-fn invalid(message: impl Into<String>) -> ReceiveError {
-    ReceiveError::new(ReceiveErrorKind::Invalid, message)
-}
-
-fn conflict(message: impl Into<String>) -> ReceiveError {
-    ReceiveError::new(ReceiveErrorKind::Conflict, message)
+/// Waits for the reply of a storage.
+fn wait(write: impl FnOnce(floe_cache::WriteCallback)) -> Result<(), Error> {
+    let (sender, receiver) = mpsc::channel();
+    write(Box::new(move |written| {
+        // The receiver waits.
+        let _: Result<(), _> = sender.send(written);
+    }));
+    receiver
+        .recv()
+        .unwrap_or(Err(Error::Internal("a storage does not reply")))
 }

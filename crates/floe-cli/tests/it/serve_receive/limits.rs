@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use floe_format::nix32;
 use floe_hash::sha256;
 use floe_testkit::http_client::Client;
-use rustix::process::geteuid;
+use floe_testkit::{corpus, run};
+use rustix::process::{Signal, geteuid};
 
 use super::{Receiving, put};
-use crate::serve_logins::bearer;
+use crate::serve_logins::{add_token, bearer};
 
 fn target(contents: &[u8]) -> String {
     format!("/nar/{}.nar", nix32::encode(&sha256(contents)))
@@ -159,4 +160,35 @@ fn full_disk_is_reported() {
     );
     assert_eq!(next.status, 201);
     assert_eq!(receiving.server.stop(), "");
+}
+
+/// A server with a quota slows all workers of a push together, and the push ends well.
+#[test]
+fn pushes_wait_for_the_quota() {
+    let Some(corpus) = corpus("jq") else { return };
+    let max = 2 * corpus.paths.len() - 2;
+    let receiving = Receiving::start(&["--receive-rate", &max.to_string()]);
+    let metrics = add_token(&receiving.logins, &["prometheus", "--scope", "metrics"]);
+    receiving.server.signal(Signal::HUP);
+    run(receiving.push(&corpus).args(["--jobs", "8"])).expect(0);
+    receiving.verify();
+    let response = receiving.server.get_with("/metrics", &bearer(&metrics));
+    let refused = response
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("floe_uploads_total{result=\"refused\"} "));
+    let refused: usize = refused.unwrap().parse().unwrap();
+    // Workers that waited each for itself would be refused many more times in a minute.
+    assert!((1..40).contains(&refused), "{refused} uploads were refused");
+}
+
+#[test]
+fn full_cache_ends_a_push_with_the_words_of_the_server() {
+    let Some(corpus) = corpus("jq") else { return };
+    let receiving = Receiving::start(&["--receive-max-total", "10K"]);
+    let began = Instant::now();
+    let refused = run(&mut receiving.push(&corpus));
+    assert!(refused.code != Some(0), "{}", refused.stderr);
+    refused.stderr_contains("the cache is full: its NARs may have 10 KiB in all");
+    assert!(began.elapsed() < Duration::from_secs(30));
 }

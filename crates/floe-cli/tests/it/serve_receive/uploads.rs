@@ -15,7 +15,7 @@ use crate::serve_logins::{add_token, bearer};
 use crate::support::floe;
 
 /// Returns the NAR of a file.
-fn nar(contents: &str) -> Vec<u8> {
+pub(super) fn nar(contents: &str) -> Vec<u8> {
     let mut nar = nar_head(contents.len() as u64);
     nar.extend_from_slice(contents.as_bytes());
     nar_write::end_file(&mut nar, contents.len() as u64);
@@ -30,17 +30,17 @@ fn nar_head(len: u64) -> Vec<u8> {
     nar
 }
 
-fn hash(bytes: &[u8]) -> String {
+pub(super) fn hash(bytes: &[u8]) -> String {
     nix32::encode(&sha256(bytes))
 }
 
 /// Returns the hash part of a path, whose name is a letter.
-fn part(letter: &str) -> String {
+pub(super) fn part(letter: &str) -> String {
     letter.repeat(32)
 }
 
 /// Returns the narinfo of a path.
-fn narinfo(letter: &str, name: &str, nar: &[u8], references: &str) -> String {
+pub(super) fn narinfo(letter: &str, name: &str, nar: &[u8], references: &str) -> String {
     format!(
         "StorePath: /nix/store/{}-{name}\nURL: nar/{hash}.nar\nCompression: none\n\
          FileHash: sha256:{hash}\nFileSize: {len}\nNarHash: sha256:{hash}\nNarSize: {len}\n\

@@ -57,7 +57,7 @@ impl Connection {
 impl ThreadContext<'_> {
     pub(super) fn mode(&self, request: &Request<'_>) -> ResponseMode {
         ResponseMode {
-            is_private: self.logins.is_some(),
+            is_private: self.logins.is_some_and(Logins::are_needed_to_read),
             ..request.mode()
         }
     }

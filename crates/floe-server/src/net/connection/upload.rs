@@ -9,12 +9,12 @@ use crate::config::Limits;
 use crate::finish::access_log::LoggedRequest;
 use crate::handlers::received::object_of;
 use crate::http::refusal::Refusal;
-use crate::http::request::Request;
+use crate::http::request::{Method, Request};
 use crate::http::request_body::{BodyPart, BodyReader, Framing};
 use crate::http::response::{AfterResponse, Response};
 use crate::http::route::Route;
 use crate::net::transport::{Received, WriteHint};
-use crate::receive::{PushScope, ReceiveError, ReceiveErrorKind, UploadRequest};
+use crate::receive::{Condition, Object, PushScope, ReceiveError, ReceiveErrorKind, UploadRequest};
 
 impl Connection {
     /// Begins to receive the body of a request, or returns the response that refuses it.
@@ -28,7 +28,14 @@ impl Connection {
             return Err(Response::refused(Refusal::MethodNotAllowed));
         }
         let object = object_of(route).ok_or(Response::refused(Refusal::NotReceived))?;
-        let has_no_end = matches!(request.body, Framing::None | Framing::Unknown);
+        let is_deletion = request.method == Method::Delete;
+        if is_deletion && !matches!(object, Object::Pin(_)) {
+            return Err(Response::refused(Refusal::NotReceived));
+        }
+        let has_no_end = match request.body {
+            Framing::None => !is_deletion,
+            framing => framing == Framing::Unknown,
+        };
         if has_no_end || request.has_encoded_body {
             return Err(Response::refused(Refusal::UnsupportedBody));
         }
@@ -44,6 +51,8 @@ impl Connection {
             body: BodyReader::new(request.body),
             request: UploadRequest {
                 object,
+                is_deletion,
+                condition: condition(request),
                 len,
                 user: login
                     .map(|login| login.name().to_owned())
@@ -189,6 +198,16 @@ impl Connection {
             self.input = input;
         }
         taken
+    }
+}
+
+/// Returns what a request says about the present object. Other forms than those of floe count as
+/// no condition that is met.
+fn condition(request: &Request<'_>) -> Condition {
+    match (request.if_match, request.if_none_match) {
+        (None, None) | (Some("*"), None) => Condition::Any,
+        (None, Some(_)) => Condition::Absent,
+        (Some(etag), _) => Condition::Version(etag.trim_matches('"').to_owned()),
     }
 }
 

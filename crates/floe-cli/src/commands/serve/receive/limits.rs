@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_server::receive::{ReceiveError, ReceiveErrorKind};
+use floe_format::StorePath;
+use floe_server::receive::{PushScope, ReceiveError, ReceiveErrorKind};
 use floe_store::list_directory;
 use floe_transfer::Size;
 use parking_lot::Mutex;
@@ -21,6 +22,35 @@ pub(in crate::commands::serve) struct ReceiveLimits {
     pub(in crate::commands::serve) total_max: Option<u64>,
     /// How many objects a login may upload in a minute.
     pub(in crate::commands::serve) per_minute: Option<NonZeroUsize>,
+    /// Whether clients may write pins. They may not if the server serves those of another
+    /// directory.
+    pub(in crate::commands::serve) may_pin: bool,
+}
+
+/// Checks that an object has at most `max` bytes.
+///
+/// Errors: [`ReceiveErrorKind::TooLarge`].
+pub(super) fn check_len(len: u64, max: u64) -> Result<(), ReceiveError> {
+    if len <= max {
+        return Ok(());
+    }
+    let message = format!(
+        "the object is larger than {}, the most that is allowed",
+        Size(max)
+    );
+    Err(ReceiveError::new(ReceiveErrorKind::TooLarge, message))
+}
+
+/// Checks that a login may push a path.
+pub(super) fn check_name(may_push: &PushScope, path: &StorePath) -> Result<(), ReceiveError> {
+    if may_push.allows(path) {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot receive {path}: the login may push only paths whose names begin with {}",
+        may_push.prefixes().join(" or ")
+    );
+    Err(ReceiveError::new(ReceiveErrorKind::Forbidden, message))
 }
 
 /// The size of the files of NARs.

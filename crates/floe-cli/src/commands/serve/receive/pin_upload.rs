@@ -1,0 +1,239 @@
+//! Uploads and deletions of pins. docs/formats.md describes pins, and how writers write them.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use floe_format::StorePath;
+use floe_format::pin::{Pin, is_cache_id};
+use floe_names::{PINS_INFO, generation_object, pin_object};
+use floe_server::receive::{Condition, PushScope, ReceiveError, ReceiveErrorKind};
+use floe_transfer::{Cancel, Expected, NamedObject, NamedObjects as _, Target as _, Written};
+
+use super::errors::{conflict, failed, invalid};
+use super::limits::check_name;
+use super::{Destination, Shared};
+use crate::display::warn;
+
+/// A pin that a client writes or deletes.
+pub(super) struct PinUpload<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) name: &'a str,
+    pub(super) condition: &'a Condition,
+    pub(super) may_push: &'a PushScope,
+}
+
+impl PinUpload<'_> {
+    pub(super) fn finish(&self, bytes: &[u8], is_deletion: bool) -> Result<(), ReceiveError> {
+        self.check_allowed()?;
+        if is_deletion {
+            self.delete()
+        } else {
+            self.put(bytes)
+        }
+    }
+
+    /// Writes the identifier of the cache, which never changes.
+    pub(super) fn put_info(&self, bytes: &[u8]) -> Result<(), ReceiveError> {
+        self.check_allowed()?;
+        let text = std::str::from_utf8(bytes).unwrap_or_default();
+        let id = text.strip_prefix("CacheId: ").map(str::trim_end);
+        if !id.is_some_and(is_cache_id) {
+            return Err(invalid("the object has no field CacheId"));
+        }
+        let storage = &self.shared.storage;
+        let written = storage.put(PINS_INFO, bytes, &Expected::Absent);
+        self.check_written(written.map_err(failed)?)
+    }
+
+    fn put(&self, bytes: &[u8]) -> Result<(), ReceiveError> {
+        let pin = Pin::parse(bytes).map_err(|error| invalid(error.to_string()))?;
+        self.check_pin(&pin)?;
+        // The lease keeps the path from a collection until the pin is there.
+        let lease = self.keep(&pin.path)?;
+        let name = pin_object(self.name);
+        let _lock = self.shared.lock_name(&name);
+        let current = self.current()?;
+        self.check_condition(current.as_ref())?;
+        let before = current
+            .as_ref()
+            .and_then(|it| Pin::parse(&it.contents).ok());
+        if let Some(before) = before.filter(|before| before.cache_id == pin.cache_id) {
+            check_name(self.may_push, &before.path)?;
+            check_serial(&pin, Some(before.serial))?;
+        } else {
+            check_serial(&pin, None)?;
+        }
+        if let Destination::Store(store) = &self.shared.destination {
+            store.add_root(&self.root(), &pin.path)?;
+        }
+        self.write(&name, bytes, current)?;
+        if matches!(self.shared.destination, Destination::Cache(_)) {
+            let name = generation_object(self.name, pin.serial);
+            if let Err(error) = self.shared.storage.put(&name, bytes, &Expected::Any) {
+                warn(format_args!(
+                    "cannot record a generation of the pin {}: {error}",
+                    self.name
+                ));
+            }
+        }
+        drop(lease);
+        Ok(())
+    }
+
+    /// Keeps a path from collections until the end of the result.
+    ///
+    /// Errors: the path is not here.
+    fn keep(&self, path: &StorePath) -> Result<Box<dyn std::any::Any>, ReceiveError> {
+        let shared = self.shared;
+        let absent = || conflict(format!("cannot pin {path}: it is not here; push it first"));
+        match &shared.destination {
+            Destination::Cache(_) => {
+                let writer = shared.writer().map_err(failed)?;
+                if let Some(cache) = writer.as_inventory() {
+                    cache.keep(&[path.hash_part()]).map_err(failed)?;
+                }
+                let narinfo = format!("{}.narinfo", path.hash_part());
+                if !shared.exists(&narinfo) && !shared.is_in_store(path) {
+                    return Err(absent());
+                }
+                Ok(Box::new(writer))
+            }
+            Destination::Store(store) => {
+                if !store.keep(path)? {
+                    return Err(absent());
+                }
+                Ok(Box::new(()))
+            }
+        }
+    }
+
+    fn delete(&self) -> Result<(), ReceiveError> {
+        let name = pin_object(self.name);
+        let _lock = self.shared.lock_name(&name);
+        let current = self.current()?;
+        let Some(found) = &current else {
+            let message = "the cache has no such pin";
+            return Err(ReceiveError::new(ReceiveErrorKind::Absent, message));
+        };
+        self.check_condition(current.as_ref())?;
+        match Pin::parse(&found.contents) {
+            Ok(pin) => check_name(self.may_push, &pin.path)?,
+            Err(_) if self.may_push.prefixes().is_empty() => {}
+            Err(error) => return Err(conflict(format!("the pin is damaged: {error}"))),
+        }
+        let deleted = self.shared.storage.delete(&name, &expected(current));
+        self.check_written(deleted.map_err(failed)?)?;
+        match fs::remove_file(self.root()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_allowed(&self) -> Result<(), ReceiveError> {
+        if self.shared.limits.may_pin {
+            return Ok(());
+        }
+        let message = "cannot change the pins: the server has them from another directory";
+        Err(ReceiveError::new(ReceiveErrorKind::Forbidden, message))
+    }
+
+    /// Checks what the pin alone and the identifier of the cache show.
+    fn check_pin(&self, pin: &Pin) -> Result<(), ReceiveError> {
+        if pin.name != self.name {
+            return Err(invalid(format!("the pin is that of {}", pin.name)));
+        }
+        if pin.store_dir != self.shared.store_dir {
+            let dir = &self.shared.store_dir;
+            return Err(invalid(format!("the pin is not one of a path in {dir}")));
+        }
+        if pin.signatures.is_empty() {
+            return Err(invalid("the pin has no signature"));
+        }
+        check_name(self.may_push, &pin.path)?;
+        let info = self.get(PINS_INFO)?;
+        let info = info.map(|info| info.contents).unwrap_or_default();
+        let id = format!("CacheId: {}", pin.cache_id);
+        if String::from_utf8_lossy(&info).trim_end() != id {
+            return Err(conflict("the pin is one of another cache"));
+        }
+        Ok(())
+    }
+
+    fn check_condition(&self, current: Option<&NamedObject>) -> Result<(), ReceiveError> {
+        let version = current.and_then(|current| current.version.as_ref());
+        let is_met = match self.condition {
+            Condition::Any => true,
+            Condition::Absent => version.is_none(),
+            Condition::Version(expected) => version == Some(expected),
+        };
+        self.check_written(if is_met {
+            Written::Yes
+        } else {
+            Written::Conflict
+        })
+    }
+
+    fn check_written(&self, written: Written) -> Result<(), ReceiveError> {
+        match written {
+            Written::Yes => Ok(()),
+            Written::Conflict => {
+                let message = "another client was faster; read the object again";
+                Err(ReceiveError::new(ReceiveErrorKind::Outdated, message))
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        current: Option<NamedObject>,
+    ) -> Result<(), ReceiveError> {
+        let written = self.shared.storage.put(name, bytes, &expected(current));
+        self.check_written(written.map_err(failed)?)
+    }
+
+    fn current(&self) -> Result<Option<NamedObject>, ReceiveError> {
+        self.get(&pin_object(self.name))
+    }
+
+    fn get(&self, name: &str) -> Result<Option<NamedObject>, ReceiveError> {
+        let names = [name.to_owned()];
+        let found = self.shared.storage.get(&names, &Cancel::default()).pop();
+        found.transpose().map_err(failed).map(Option::flatten)
+    }
+
+    /// The link that is the root of the path in the live store.
+    fn root(&self) -> PathBuf {
+        self.shared.directory.join("roots").join(self.name)
+    }
+}
+
+/// Checks that the serial number follows that of the pin before, and leaves room for others.
+fn check_serial(pin: &Pin, before: Option<u64>) -> Result<(), ReceiveError> {
+    if before.is_some_and(|before| pin.serial <= before) {
+        let message = "the cache has a newer pin of this name";
+        return Err(conflict(message));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+    let follows = before.is_some_and(|before| pin.serial - before == 1);
+    if pin.serial > now.saturating_add(SERIAL_AHEAD_MAX) && !follows {
+        return Err(invalid(
+            "the serial number of the pin is too great; set the clock of the client",
+        ));
+    }
+    Ok(())
+}
+
+fn expected(current: Option<NamedObject>) -> Expected {
+    match current.and_then(|current| current.version) {
+        Some(version) => Expected::Version(version),
+        None => Expected::Absent,
+    }
+}
+
+/// How far the clock of a client may be ahead, in milliseconds: a day.
+const SERIAL_AHEAD_MAX: u64 = 24 * 3600 * 1000;

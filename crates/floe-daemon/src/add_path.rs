@@ -1,0 +1,108 @@
+//! Adds single paths, for a server whose clients speak none of Nix's protocols.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use floe_format::{PathInfo, Realisation, Signature, StorePath};
+use floe_store::{IndirectGcRoot, StoreReader};
+
+use crate::error::HostError;
+use crate::hosted_store::HostedStore;
+use crate::receive::Receiver;
+use crate::stream::ReadNar;
+
+impl HostedStore {
+    /// Adds a path, whose NAR `read` passes on, and registers it. A valid path only gets the
+    /// signatures by trusted keys that it lacks, and its NAR is not read. Until the store is
+    /// closed, no collection deletes the path.
+    ///
+    /// Errors: [`HostError::Forbidden`] and [`HostError::Transfer`] for a path that the client may
+    /// not add; [`HostError::MissingReferences`]; [`HostError::Different`]; those of `read`, of the
+    /// store, and of a NAR that does not match.
+    pub fn add_path(&self, info: PathInfo, read: &mut ReadNar<'_>) -> Result<(), HostError> {
+        let writer = self.writer("add paths")?;
+        let (access, dir) = (&self.access, self.store_dir());
+        access.check_path(&info, dir, access.is_trusted)?;
+        writer.add_temp_roots([&info.path].into_iter().chain(&info.references))?;
+        if writer.path_info(&info.path)?.is_some() {
+            // A collection that began before may still delete it.
+            writer.wait_for_gc()?;
+        }
+        if let Some(present) = writer.path_info(&info.path)? {
+            return self.add_trusted_signatures(&info, &present);
+        }
+        // A client that forgot a reference learns that before a large NAR is decoded.
+        let others = info.references.iter().filter(|it| **it != info.path);
+        let missing = writer.query_missing(&others.cloned().collect::<Vec<_>>())?;
+        if !missing.is_empty() {
+            let (path, missing) = (info.path, missing.into_iter().collect());
+            return Err(HostError::MissingReferences { path, missing });
+        }
+        let mut receiver = Receiver::new(self)?;
+        receiver.receive(info, access.is_trusted, read)?;
+        receiver.commit()
+    }
+
+    /// Adds the signatures by trusted keys to a valid path with the same facts.
+    fn add_trusted_signatures(&self, info: &PathInfo, present: &PathInfo) -> Result<(), HostError> {
+        let path = &info.path;
+        if let Some(what) = info.signed_difference(present) {
+            return Err(HostError::Different {
+                path: path.clone(),
+                what,
+            });
+        }
+        let fingerprint = info.fingerprint(self.store_dir());
+        let keys = &self.access.trusted_keys;
+        let new = info.signatures.iter().filter(|signature| {
+            !present.signatures.contains(signature)
+                && keys.verify(fingerprint.as_bytes(), signature)
+        });
+        let new: BTreeSet<Signature> = new.cloned().collect();
+        if !new.is_empty() {
+            self.writer("sign paths")?.add_signatures(path, &new)?;
+        }
+        Ok(())
+    }
+
+    /// Registers a realisation of a valid path, and protects the path from collections until the
+    /// store is closed.
+    ///
+    /// Errors: [`HostError::Forbidden`] without a signature by a trusted key; those of the store.
+    pub fn add_realisation(&self, realisation: Realisation) -> Result<(), HostError> {
+        let writer = self.writer("add realisations")?;
+        let access = &self.access;
+        let needs_none = access.is_trusted || !access.requires_signatures;
+        if !needs_none && !realisation.is_signed_by(&access.trusted_keys) {
+            return Err(HostError::Forbidden {
+                action: format!("add the realisation {}", realisation.id),
+                reason: "no trusted key has signed it".into(),
+            });
+        }
+        writer.add_temp_roots([&realisation.out_path].into_iter())?;
+        writer.wait_for_gc()?;
+        Ok(writer.register_realisations(&[realisation])?)
+    }
+
+    /// Makes a symbolic link to a valid path, or points it there, and registers it as a root.
+    ///
+    /// Errors: those of the store; another file has the name of the link.
+    pub fn add_root(&self, link: &Path, path: &StorePath) -> Result<(), HostError> {
+        let writer = self.writer("make a root")?;
+        let link = IndirectGcRoot::check(writer.layout(), link)?;
+        Ok(writer.add_gc_root(&link, path)?)
+    }
+
+    /// Returns the store for reading.
+    pub fn store(&self) -> &StoreReader {
+        self.reader()
+    }
+
+    /// Protects a path from collections until the store is closed. Returns whether it is valid.
+    ///
+    /// Errors: those of the store.
+    pub fn keep(&self, path: &StorePath) -> Result<bool, HostError> {
+        let kept = self.query_valid(BTreeSet::from([path.clone()]), (true, false))?;
+        Ok(!kept.is_empty())
+    }
+}
