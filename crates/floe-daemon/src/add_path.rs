@@ -23,24 +23,58 @@ impl HostedStore {
         let writer = self.writer("add paths")?;
         let (access, dir) = (&self.access, self.store_dir());
         access.check_path(&info, dir, access.is_trusted)?;
+        // Refused paths must not fill the file of the roots.
+        self.check_references(&info)?;
         writer.add_temp_roots([&info.path].into_iter().chain(&info.references))?;
-        if writer.path_info(&info.path)?.is_some() {
-            // A collection that began before may still delete it.
-            writer.wait_for_gc()?;
-        }
-        if let Some(present) = writer.path_info(&info.path)? {
+        // As after a query of Nix, a collection that began before may still delete a valid path. A
+        // client that waited here for its end would keep the others waiting.
+        if let Some(present) = self.present(&info)? {
             return self.add_trusted_signatures(&info, &present);
         }
-        // A client that forgot a reference learns that before a large NAR is decoded.
-        let others = info.references.iter().filter(|it| **it != info.path);
-        let missing = writer.query_missing(&others.cloned().collect::<Vec<_>>())?;
-        if !missing.is_empty() {
-            let (path, missing) = (info.path, missing.into_iter().collect());
-            return Err(HostError::MissingReferences { path, missing });
-        }
+        self.check_references(&info)?;
+        let path = info.path.clone();
         let mut receiver = Receiver::new(self)?;
-        receiver.receive(info, access.is_trusted, read)?;
-        receiver.commit()
+        let received = receiver.receive_skipping(info.clone(), access.is_trusted, read);
+        match received.and_then(|()| receiver.commit()) {
+            // Another client of the same path was faster, and its NAR is gone.
+            Err(HostError::NarAbsent(_)) => match self.present(&info)? {
+                Some(present) => self.add_trusted_signatures(&info, &present),
+                None => Err(HostError::NarAbsent(path)),
+            },
+            added => added,
+        }
+    }
+
+    /// Returns the description of a valid path.
+    ///
+    /// Errors: [`HostError::Different`] if another name has its hash part.
+    fn present(&self, info: &PathInfo) -> Result<Option<PathInfo>, HostError> {
+        let found = self.reader().path_info(&info.path)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let part = info.path.hash_part();
+        match self.reader().query_path_from_hash_part(part)? {
+            Some(other) if other != info.path => Err(HostError::Different {
+                path: info.path.clone(),
+                what: "name",
+            }),
+            _ => Ok(None),
+        }
+    }
+
+    fn check_references(&self, info: &PathInfo) -> Result<(), HostError> {
+        let mut missing = BTreeSet::new();
+        for reference in info.references.iter().filter(|it| **it != info.path) {
+            if !self.reader().is_valid(reference)? {
+                missing.insert(reference.clone());
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let path = info.path.clone();
+        Err(HostError::MissingReferences { path, missing })
     }
 
     /// Adds the signatures by trusted keys to a valid path with the same facts.

@@ -129,7 +129,17 @@ impl HostError {
     }
 }
 
+/// Names the first paths, because a client may name thousands.
 fn list(paths: &BTreeSet<StorePath>) -> String {
-    let names: Vec<&str> = paths.iter().map(StorePath::as_str).collect();
-    names.join(", ")
+    let names: Vec<&str> = paths
+        .iter()
+        .take(LISTED_MAX)
+        .map(StorePath::as_str)
+        .collect();
+    match paths.len().saturating_sub(LISTED_MAX) {
+        0 => names.join(", "),
+        others => format!("{} and {others} others", names.join(", ")),
+    }
 }
+
+const LISTED_MAX: usize = 10;

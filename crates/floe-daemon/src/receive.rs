@@ -67,10 +67,36 @@ impl<'s> Receiver<'s> {
     /// match.
     pub(crate) fn receive(
         &mut self,
-        mut info: PathInfo,
+        info: PathInfo,
         is_trusted: bool,
         read: &mut ReadNar<'_>,
     ) -> Result<(), HostError> {
+        if !self.receive_unless_known(info, is_trusted, read)? {
+            read(&mut |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// As [`Receiver::receive`], for a NAR that is no part of a stream: that of a valid path is not
+    /// read.
+    pub(crate) fn receive_skipping(
+        &mut self,
+        info: PathInfo,
+        is_trusted: bool,
+        read: &mut ReadNar<'_>,
+    ) -> Result<(), HostError> {
+        self.receive_unless_known(info, is_trusted, read)
+            .map(|_| ())
+    }
+
+    /// Receives a path, unless it is valid or has arrived on another connection. Returns whether
+    /// the NAR was read.
+    fn receive_unless_known(
+        &mut self,
+        mut info: PathInfo,
+        is_trusted: bool,
+        read: &mut ReadNar<'_>,
+    ) -> Result<bool, HostError> {
         let dir = self.store.store_dir();
         let access = &self.store.access;
         let relies_on_content_address = access.check_path(&info, dir, is_trusted)?;
@@ -79,13 +105,13 @@ impl<'s> Receiver<'s> {
         }
         info.drop_junk_signatures(dir, &access.trusted_keys);
         if self.is_present(&info)? {
-            return read(&mut |_| Ok(()));
+            return Ok(false);
         }
         let path = info.path.clone();
         let fingerprint = info.fingerprint(dir);
         let Some(unpacked_bytes) = self.arriving.begin(&fingerprint, self.connection) else {
             self.unregistered.insert(path, fingerprint);
-            return read(&mut |_| Ok(()));
+            return Ok(false);
         };
         let planned = planned(info, relies_on_content_address);
         let unpacked = self.unpack(&planned, &mut |sink| {
@@ -98,7 +124,7 @@ impl<'s> Receiver<'s> {
             Ok(tree) => {
                 let info = planned.narinfo.info;
                 self.stage(StagedPath { tree, info });
-                Ok(())
+                Ok(true)
             }
             Err(error) => {
                 self.arriving.abandon(&fingerprint, self.connection);

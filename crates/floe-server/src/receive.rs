@@ -61,6 +61,8 @@ pub enum Condition {
     /// Any, or none.
     #[default]
     Any,
+    /// Any one.
+    Present,
     /// None.
     Absent,
     /// One with this `ETag`, without its quotes.
@@ -106,7 +108,7 @@ impl Object {
             Object::Nar(_) => None,
             Object::NarInfo(_) | Object::Realisation(_) => Some(1024 * 1024),
             Object::Pin(_) | Object::PinsInfo => Some(PIN_LEN_MAX as u64),
-            Object::Listing(_) | Object::Log(_) => Some(256 * 1024 * 1024),
+            Object::Listing(_) | Object::Log(_) => Some(64 * 1024 * 1024),
         }
     }
 }

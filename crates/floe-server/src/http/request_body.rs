@@ -21,6 +21,8 @@ pub enum Framing {
 #[derive(Debug)]
 pub struct BodyReader {
     state: BodyState,
+    /// The bytes of trailers, which mean nothing.
+    trailers_len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +63,10 @@ impl BodyReader {
             Framing::Length(len) => BodyState::Length(len),
             Framing::Chunked => BodyState::ChunkLine,
         };
-        BodyReader { state }
+        BodyReader {
+            state,
+            trailers_len: 0,
+        }
     }
 
     /// Returns the next part, and removes its bytes from the front of `input`.
@@ -103,7 +108,12 @@ impl BodyReader {
                 BodyState::Trailers => match take_line(input)? {
                     None => return Ok(BodyPart::Incomplete),
                     Some([]) => self.state = BodyState::Complete,
-                    Some(_) => {}
+                    Some(line) => {
+                        self.trailers_len += line.len() + 1;
+                        if self.trailers_len > TRAILERS_LEN_MAX {
+                            return Err(InvalidChunk);
+                        }
+                    }
                 },
             }
         }
@@ -159,6 +169,9 @@ fn chunk_len(line: &[u8]) -> Result<u64, InvalidChunk> {
 /// The longest line between chunks, in bytes. A connection buffers one.
 const LINE_LEN_MAX: usize = 4096;
 
+/// The longest trailers, in bytes.
+const TRAILERS_LEN_MAX: usize = 16 * 1024;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -210,6 +223,18 @@ mod tests {
         }
         bytes.extend_from_slice(b"0\r\nTrailer: x\r\n\r\n");
         bytes
+    }
+
+    #[test]
+    fn trailers_have_an_end() {
+        let with_trailers = |count: usize| {
+            let mut bytes = b"0\r\n".to_vec();
+            bytes.extend(b"Name: value\r\n".repeat(count));
+            bytes.extend(b"\r\n");
+            read(Framing::Chunked, &bytes, 100)
+        };
+        assert_eq!(with_trailers(100), Ok(Some((Vec::new(), Vec::new()))));
+        assert_eq!(with_trailers(2000), Err(InvalidChunk));
     }
 
     #[test]

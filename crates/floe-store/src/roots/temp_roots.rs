@@ -7,7 +7,7 @@
 //! Not guaranteed: that a path which was valid when a collector replied stays valid. Collectors
 //! before Nix 2.36 do not read their roots again between the search for garbage and the deletion.
 //! Registration therefore checks the references of a path again. A caller that relies on any other
-//! path waits for the end of the collection ([`TempRootsFile::wait_for_gc`]).
+//! path waits for the end of the collection ([`crate::StoreWriter::wait_for_gc`]).
 //!
 //! A roots file also names the trees of its run, for recovery after a crash. Every collection
 //! begins with the removal of the files of dead runs, also one that ends before it deletes the
@@ -95,8 +95,11 @@ pub(crate) struct TempRootsFile {
     record: Option<Directory>,
     gc_lock: GcLock,
     gc_socket: GcSocket,
-    /// Whether floe sent roots to a collector and has not yet seen the end of that collection.
-    gc_notified: bool,
+    /// The number of the last time that floe sent roots to a collector, unless it has seen the end
+    /// of that collection.
+    gc_notified: Option<u64>,
+    /// How often floe has sent roots to collectors.
+    notifications: u64,
     is_kept: bool,
     layout: StoreLayout,
 }
@@ -143,7 +146,8 @@ impl TempRootsFile {
                     file,
                     gc_lock,
                     gc_socket: GcSocket::new(layout),
-                    gc_notified: false,
+                    gc_notified: None,
+                    notifications: 0,
                     is_kept: false,
                     layout: layout.clone(),
                     directory,
@@ -178,12 +182,15 @@ impl TempRootsFile {
         self.gc_lock.wait(lock_wait, || {
             // If the lock is free, no collection is running, and the next one reads the file.
             if self.gc_lock.is_free()? {
-                self.gc_notified = false;
+                self.gc_notified = None;
                 return Ok(Some(()));
             }
             let socket = &mut self.gc_socket;
             let sent = socket.send_roots(store_dir, paths.clone(), lock_wait)?;
-            self.gc_notified |= sent;
+            if sent {
+                self.notifications += 1;
+                self.gc_notified = Some(self.notifications);
+            }
             Ok(sent.then_some(()))
         })
     }
@@ -192,16 +199,29 @@ impl TempRootsFile {
     /// afterwards stay valid. A wait that times out is not an error: after such a time, floe
     /// assumes that the collector has deleted the garbage that it had found before its reply.
     pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
-        if !self.gc_notified {
+        if self.gc_notified.is_none() {
             return Ok(());
         }
         let gc_lock = &self.gc_lock;
         match gc_lock.wait(lock_wait, || Ok(gc_lock.is_free()?.then_some(()))) {
-            Ok(()) => self.gc_notified = false,
+            Ok(()) => self.gc_notified = None,
             Err(StoreError::LockTimeout { .. }) => {}
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Returns the number of the last time that floe sent roots to a collector, unless the end of
+    /// that collection was seen since.
+    pub(crate) fn notified_gc(&self) -> Option<u64> {
+        self.gc_notified
+    }
+
+    /// Notes the end of a collection, unless roots were sent again since.
+    pub(crate) fn forget_gc(&mut self, notified: u64) {
+        if self.gc_notified == Some(notified) {
+            self.gc_notified = None;
+        }
     }
 
     /// Appends paths for later readers: collectors, and the run that recovers after a crash.

@@ -130,10 +130,20 @@ impl StoreWriter {
     /// valid afterwards stay valid. Before that, an older collector may still delete a path that it
     /// has found to be garbage, unless a valid path refers to it.
     pub fn wait_for_gc(&self) -> Result<(), StoreError> {
-        self.temp_roots
-            .file
-            .lock()
-            .wait_for_gc(&self.store.lock_wait)
+        // Other writers add their roots meanwhile.
+        let notified = self.temp_roots.file.lock().notified_gc();
+        let Some(notified) = notified else {
+            return Ok(());
+        };
+        let gc_lock = GcLock::open(self.layout())?;
+        let lock_wait = &self.store.lock_wait;
+        match gc_lock.wait(lock_wait, || Ok(gc_lock.is_free()?.then_some(()))) {
+            Ok(()) => self.temp_roots.file.lock().forget_gc(notified),
+            // As in `TempRootsFile::wait_for_gc`.
+            Err(StoreError::LockTimeout { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Makes `link` a symbolic link to the logical store path and registers it as a root. Replaces

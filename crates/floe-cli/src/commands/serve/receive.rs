@@ -125,6 +125,7 @@ impl UploadReceiver {
         shared.cancel = cancel;
         shared.storage.create()?;
         shared.usage.measure(&shared.directory.join("nar"))?;
+        pin_upload::repair_roots(&shared).context("cannot keep the paths of the pins")?;
         let shared = Arc::new(shared);
         let (open, closed) = mpsc::channel();
         let weak = Arc::downgrade(&shared);
@@ -200,7 +201,9 @@ impl Shared {
         (destination, limits): (Destination, ReceiveLimits),
     ) -> anyhow::Result<Shared> {
         let directory = std::path::absolute(directory)?;
-        if directory.starts_with(&store.real_store_dir) {
+        // A link may lead there.
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if real(&directory).starts_with(real(&store.real_store_dir)) {
             anyhow::bail!(
                 "cannot receive into {}: it is in the store; choose another directory",
                 directory.display()

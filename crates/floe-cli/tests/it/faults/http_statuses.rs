@@ -45,7 +45,8 @@ const STATUSES: &[(u16, Expectation)] = &[
     (504, Expectation::Retried),
     (505, Expectation::Failed),
     (506, Expectation::Retried),
-    (507, Expectation::Retried),
+    // A full disk is not free after some seconds.
+    (507, Expectation::Failed),
     (508, Expectation::Retried),
     (511, Expectation::Failed),
     (520, Expectation::Retried),

@@ -1,5 +1,7 @@
 //! Uploads that the server adds to its live store.
 
+mod several_clients;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -330,6 +332,27 @@ fn uploads_without_narinfos_are_deleted() {
         store.receiving.get(&target).status == 404
     });
     assert_eq!(store.receiving.get(&young).status, 200);
+}
+
+#[test]
+fn uploads_do_not_wait_in_the_store() {
+    let scratch = scratch();
+    let root = scratch.join("root");
+    fs::create_dir_all(root.join("nix/store")).unwrap();
+    let link = scratch.join("link");
+    std::os::unix::fs::symlink(root.join("nix/store"), &link).unwrap();
+    let logins = scratch.join("logins");
+    add_token(&logins, &["ci", "--scope", "push"]);
+    let mut serve = floe(["serve", "--listen", "127.0.0.1:0", "--store"]);
+    serve
+        .arg(&root)
+        .arg(OPTION)
+        .arg(&link)
+        .arg("--auth-file")
+        .arg(&logins);
+    run(&mut serve)
+        .expect(1)
+        .stderr_contains("it is in the store");
 }
 
 #[test]

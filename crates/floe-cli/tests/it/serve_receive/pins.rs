@@ -8,7 +8,7 @@ use floe_testkit::{Corpus, corpus, nixes, run, wait_until};
 use rustix::process::Signal;
 
 use super::into_store::IntoStore;
-use super::{Receiving, put};
+use super::{Receiving, put, serve_with};
 use crate::push::key;
 use crate::serve_logins::{add_token, bearer};
 use crate::support::floe;
@@ -141,6 +141,29 @@ fn pins_of_the_store_are_roots() {
     assert_eq!(store.receiving.server.stop(), "");
 }
 
+/// A server that was killed between a pin and its root makes the roots those of the pins.
+#[test]
+fn roots_are_repaired_at_the_start() {
+    let Some(corpus) = corpus("jq") else { return };
+    let store = IntoStore::start(&[]);
+    run(&mut store.push(&corpus)).expect(0);
+    let receiving = &store.receiving;
+    run(&mut receiving.pin("web", &corpus.root, &store.secret)).expect(0);
+    run(&mut receiving.pin("lost", &corpus.root, &store.secret)).expect(0);
+    let roots = receiving.directory.join("roots");
+    let target = |name: &str| std::fs::read_link(roots.join(name)).ok();
+    assert_eq!(target("web"), Some(corpus.root.clone().into()));
+    std::fs::remove_file(roots.join("web")).unwrap();
+    let other = other_path(&corpus);
+    std::os::unix::fs::symlink(other, roots.join("web")).unwrap();
+    std::fs::remove_file(roots.join("lost")).unwrap();
+    std::os::unix::fs::symlink(other, roots.join("stale")).unwrap();
+    let _server = serve_with(&receiving.scratch, "--receive-into-store", &[]);
+    assert_eq!(target("web"), Some(corpus.root.clone().into()));
+    assert_eq!(target("lost"), Some(corpus.root.clone().into()));
+    assert_eq!(target("stale"), None);
+}
+
 #[test]
 fn only_true_pins_are_written() {
     let Some(corpus) = corpus("jq") else { return };
@@ -195,7 +218,7 @@ fn only_true_pins_are_written() {
         412,
         "/pins-info",
         &format!("CacheId: {}\n", "1".repeat(32)),
-        "faster",
+        "another version",
     );
     refuse(400, "/pins-info", "CacheId: x\n", "CacheId");
     refuse(403, "/pins/.web", &text, "no such object");
@@ -236,6 +259,22 @@ fn only_true_pins_are_written() {
             "{fields}"
         );
     }
+    // A damaged pin, or a cache without identifier, gives a limited login no further rights.
+    let place = receiving.directory.join("pins/web");
+    std::fs::write(&place, "damaged").unwrap();
+    for target in ["/pins/web", "/pins-info"] {
+        let body = format!("CacheId: {}\n", "1".repeat(32));
+        let body = if target == "/pins/web" {
+            next.to_string()
+        } else {
+            body
+        };
+        let mut client = receiving.server.connect();
+        let response = put(&mut client, &limited, target, body.as_bytes());
+        assert_eq!(response.status, 403, "{target}: {}", response.text());
+    }
+    assert_eq!(receiving.delete("/pins/web", &limited, "").status, 403);
+    std::fs::write(&place, next.to_string()).unwrap();
     let delete = |target: &str, fields: &str| receiving.delete(target, &receiving.token, fields);
     assert_eq!(
         delete("/pins/web", &format!("If-Match: {etag}\r\n")).status,
@@ -247,6 +286,7 @@ fn only_true_pins_are_written() {
     assert_eq!(receiving.get(&narinfo).status, 200);
     assert_eq!(delete("/pins/web", "").status, 200);
     assert_eq!(delete("/pins/web", "").status, 404);
+    assert_eq!(delete("/pins/web", "If-Match: *\r\n").status, 404);
     assert_eq!(
         receiving.server.stop(),
         "reloaded certificates, keys and logins\n"

@@ -205,7 +205,8 @@ impl Connection {
 /// no condition that is met.
 fn condition(request: &Request<'_>) -> Condition {
     match (request.if_match, request.if_none_match) {
-        (None, None) | (Some("*"), None) => Condition::Any,
+        (None, None) => Condition::Any,
+        (Some("*"), None) => Condition::Present,
         (None, Some(_)) => Condition::Absent,
         (Some(etag), _) => Condition::Version(etag.trim_matches('"').to_owned()),
     }

@@ -120,30 +120,42 @@ impl Usage {
     }
 }
 
-/// The memory of the small objects that are being received.
+/// The memory of the small objects that are being received, by login.
 #[derive(Debug, Default)]
-pub(super) struct Memory(AtomicU64);
+pub(super) struct Memory(Mutex<HashMap<String, u64>>);
 
 impl Memory {
-    /// Takes memory for some bytes.
+    /// Takes memory for some bytes of a login.
     ///
     /// Errors: [`ReceiveErrorKind::TooMany`].
-    pub(super) fn take(&self, bytes: u64) -> Result<(), ReceiveError> {
-        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= MEMORY_MAX {
-            return Ok(());
+    pub(super) fn take(&self, user: &str, bytes: u64) -> Result<(), ReceiveError> {
+        let mut taken = self.0.lock();
+        let all: u64 = taken.values().sum();
+        let own = taken.get(user).copied().unwrap_or_default();
+        if own + bytes > LOGIN_MEMORY_MAX || all + bytes > MEMORY_MAX {
+            let message = "too many narinfos, listings and logs are being uploaded";
+            return Err(ReceiveError::new(ReceiveErrorKind::TooMany, message));
         }
-        self.give_back(bytes);
-        let message = "too many narinfos, listings and logs are being uploaded";
-        Err(ReceiveError::new(ReceiveErrorKind::TooMany, message))
+        taken.insert(user.to_owned(), own + bytes);
+        Ok(())
     }
 
-    pub(super) fn give_back(&self, bytes: u64) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    pub(super) fn give_back(&self, user: &str, bytes: u64) {
+        let mut taken = self.0.lock();
+        if let Some(own) = taken.get_mut(user) {
+            *own = own.saturating_sub(bytes);
+            if *own == 0 {
+                taken.remove(user);
+            }
+        }
     }
 }
 
 /// The most bytes of all small objects that are being received.
 const MEMORY_MAX: u64 = 256 << 20;
+
+/// The part of it that a login may have, so that no single one keeps the others from uploading.
+const LOGIN_MEMORY_MAX: u64 = 96 << 20;
 
 /// The uploads of each login in the current minute.
 #[derive(Debug, Default)]

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::StorePath;
-use floe_format::pin::{Pin, is_cache_id};
+use floe_format::pin::{Pin, is_cache_id, is_pin_name};
 use floe_names::{PINS_INFO, generation_object, pin_object};
 use floe_server::receive::{Condition, PushScope, ReceiveError, ReceiveErrorKind};
+use floe_store::list_directory;
 use floe_transfer::{Cancel, Expected, NamedObject, NamedObjects as _, Target as _, Written};
 
 use super::errors::{conflict, failed, invalid};
@@ -37,6 +38,10 @@ impl PinUpload<'_> {
     /// Writes the identifier of the cache, which never changes.
     pub(super) fn put_info(&self, bytes: &[u8]) -> Result<(), ReceiveError> {
         self.check_allowed()?;
+        if !self.may_push.prefixes().is_empty() {
+            // Another identifier would let it replace the pins of others.
+            return Err(self.forbidden("the login may push only some paths"));
+        }
         let text = std::str::from_utf8(bytes).unwrap_or_default();
         let id = text.strip_prefix("CacheId: ").map(str::trim_end);
         if !id.is_some_and(is_cache_id) {
@@ -56,19 +61,14 @@ impl PinUpload<'_> {
         let _lock = self.shared.lock_name(&name);
         let current = self.current()?;
         self.check_condition(current.as_ref())?;
-        let before = current
-            .as_ref()
-            .and_then(|it| Pin::parse(&it.contents).ok());
-        if let Some(before) = before.filter(|before| before.cache_id == pin.cache_id) {
-            check_name(self.may_push, &before.path)?;
-            check_serial(&pin, Some(before.serial))?;
-        } else {
-            check_serial(&pin, None)?;
+        let before = self.check_before(current.as_ref())?;
+        let own = before.as_ref().filter(|it| it.cache_id == pin.cache_id);
+        check_serial(&pin, own.map(|before| before.serial))?;
+        self.set_root(Some(&pin.path))?;
+        if let Err(error) = self.write(&name, bytes, current) {
+            self.set_root(before.map(|before| before.path).as_ref())?;
+            return Err(error);
         }
-        if let Destination::Store(store) = &self.shared.destination {
-            store.add_root(&self.root(), &pin.path)?;
-        }
-        self.write(&name, bytes, current)?;
         if matches!(self.shared.destination, Destination::Cache(_)) {
             let name = generation_object(self.name, pin.serial);
             if let Err(error) = self.shared.storage.put(&name, bytes, &Expected::Any) {
@@ -113,21 +113,46 @@ impl PinUpload<'_> {
         let name = pin_object(self.name);
         let _lock = self.shared.lock_name(&name);
         let current = self.current()?;
-        let Some(found) = &current else {
+        if current.is_none() {
             let message = "the cache has no such pin";
             return Err(ReceiveError::new(ReceiveErrorKind::Absent, message));
-        };
-        self.check_condition(current.as_ref())?;
-        match Pin::parse(&found.contents) {
-            Ok(pin) => check_name(self.may_push, &pin.path)?,
-            Err(_) if self.may_push.prefixes().is_empty() => {}
-            Err(error) => return Err(conflict(format!("the pin is damaged: {error}"))),
         }
+        self.check_condition(current.as_ref())?;
+        self.check_before(current.as_ref())?;
         let deleted = self.shared.storage.delete(&name, &expected(current));
         self.check_written(deleted.map_err(failed)?)?;
-        match fs::remove_file(self.root()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+        self.set_root(None)
+    }
+
+    /// Checks that the login may replace or delete a pin, and returns it if it is not damaged.
+    fn check_before(&self, current: Option<&NamedObject>) -> Result<Option<Pin>, ReceiveError> {
+        let Some(current) = current else {
+            return Ok(None);
+        };
+        match Pin::parse(&current.contents) {
+            Ok(pin) if self.may_push.allows(&pin.path) => Ok(Some(pin)),
+            Ok(_) => Err(self.forbidden("it is one of a path that the login may not push")),
+            // Its owner is not known.
+            Err(_) if !self.may_push.prefixes().is_empty() => {
+                Err(self.forbidden("it is damaged, and the login may push only some paths"))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn forbidden(&self, reason: &str) -> ReceiveError {
+        let message = format!("cannot change the pin {}: {reason}", self.name);
+        ReceiveError::new(ReceiveErrorKind::Forbidden, message)
+    }
+
+    /// Makes a path the one that the root of the pin keeps in the live store.
+    fn set_root(&self, path: Option<&StorePath>) -> Result<(), ReceiveError> {
+        match (&self.shared.destination, path) {
+            (Destination::Cache(_), _) => Ok(()),
+            (Destination::Store(store), Some(path)) => {
+                store.add_root(&root_of(self.shared, self.name), path)
+            }
+            (Destination::Store(_), None) => remove_root(self.shared, self.name),
         }
     }
 
@@ -165,6 +190,7 @@ impl PinUpload<'_> {
         let version = current.and_then(|current| current.version.as_ref());
         let is_met = match self.condition {
             Condition::Any => true,
+            Condition::Present => version.is_some(),
             Condition::Absent => version.is_none(),
             Condition::Version(expected) => version == Some(expected),
         };
@@ -179,7 +205,7 @@ impl PinUpload<'_> {
         match written {
             Written::Yes => Ok(()),
             Written::Conflict => {
-                let message = "another client was faster; read the object again";
+                let message = "the cache has another version than the client expects";
                 Err(ReceiveError::new(ReceiveErrorKind::Outdated, message))
             }
         }
@@ -204,12 +230,59 @@ impl PinUpload<'_> {
         let found = self.shared.storage.get(&names, &Cancel::default()).pop();
         found.transpose().map_err(failed).map(Option::flatten)
     }
+}
 
-    /// The link that is the root of the path in the live store.
-    fn root(&self) -> PathBuf {
-        self.shared.directory.join("roots").join(self.name)
+/// The link that is the root of a pin in the live store.
+fn root_of(shared: &Shared, name: &str) -> PathBuf {
+    shared.directory.join(ROOTS).join(name)
+}
+
+fn remove_root(shared: &Shared, name: &str) -> Result<(), ReceiveError> {
+    match fs::remove_file(root_of(shared, name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
+
+/// Makes the roots those of the pins, after a server was killed between the two.
+///
+/// Errors: [`ReceiveError`] of the system.
+pub(super) fn repair_roots(shared: &Shared) -> Result<(), ReceiveError> {
+    let Destination::Store(store) = &shared.destination else {
+        return Ok(());
+    };
+    let names = |folder: &str| -> io::Result<Vec<String>> {
+        let entries = match list_directory(&shared.directory.join(folder)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.map(|entry| Ok(entry?.file_name().to_str().map(str::to_owned)));
+        let names = names.filter_map(io::Result::transpose);
+        names
+            .filter(|name| name.as_ref().is_ok_and(|it| is_pin_name(it)))
+            .collect()
+    };
+    let pins = names("pins")?;
+    for name in names(ROOTS)?.iter().filter(|name| !pins.contains(*name)) {
+        remove_root(shared, name)?;
+    }
+    for name in &pins {
+        let text = fs::read(shared.directory.join("pins").join(name)).unwrap_or_default();
+        let Ok(pin) = Pin::parse(&text) else {
+            continue;
+        };
+        let root = root_of(shared, name);
+        let full_path = PathBuf::from(pin.full_path());
+        let is_right = fs::read_link(&root).is_ok_and(|target| target == full_path);
+        if !is_right && store.keep(&pin.path)? {
+            store.add_root(&root, &pin.path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folder with the roots of pins.
+const ROOTS: &str = "roots";
 
 /// Checks that the serial number follows that of the pin before, and leaves room for others.
 fn check_serial(pin: &Pin, before: Option<u64>) -> Result<(), ReceiveError> {

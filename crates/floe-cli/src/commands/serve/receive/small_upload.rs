@@ -19,6 +19,8 @@ use super::{Destination, Shared, wait};
 pub(super) struct SmallUpload {
     shared: Arc<Shared>,
     object: Object,
+    /// The login of the client.
+    user: String,
     may_push: PushScope,
     is_deletion: bool,
     condition: Condition,
@@ -32,6 +34,7 @@ impl SmallUpload {
         SmallUpload {
             shared: shared.clone(),
             object: request.object.clone(),
+            user: request.user.clone(),
             may_push: request.may_push.clone(),
             is_deletion: request.is_deletion,
             condition: request.condition.clone(),
@@ -43,14 +46,16 @@ impl SmallUpload {
 
 impl Drop for SmallUpload {
     fn drop(&mut self) {
-        self.shared.memory.give_back(self.bytes.len() as u64);
+        self.shared
+            .memory
+            .give_back(&self.user, self.bytes.len() as u64);
     }
 }
 
 impl Upload for SmallUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<(), ReceiveError> {
         check_len((self.bytes.len() + bytes.len()) as u64, self.max)?;
-        self.shared.memory.take(bytes.len() as u64)?;
+        self.shared.memory.take(&self.user, bytes.len() as u64)?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -90,6 +95,8 @@ impl SmallUpload {
             return Err(invalid(format!("the narinfo is that of {path}")));
         }
         self.check_name(path)?;
+        // A small file may decode to a large NAR.
+        check_len(narinfo.info.nar_size, shared.limits.nar_len_max)?;
         match &shared.destination {
             Destination::Cache(_) => self.publish_in_cache(narinfo),
             Destination::Store(store) => store.add(shared, narinfo),

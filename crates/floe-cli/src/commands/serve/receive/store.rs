@@ -127,11 +127,16 @@ impl ReceivingStore {
             )));
         }
         let path = narinfo.info.path.clone();
-        store
-            .add_path(narinfo.info.clone(), &mut |sink| {
-                self.read_nar((&store, shared), &narinfo, (name, &place), sink)
-            })
-            .map_err(|error| refusal(error, &store))?;
+        let mut was_read = false;
+        let added = store.add_path(narinfo.info.clone(), &mut |sink| {
+            was_read |= self.read_nar((&store, shared), &narinfo, (name, &place), sink)?;
+            Ok(())
+        });
+        added.map_err(|error| refusal(error, &store))?;
+        if !was_read {
+            // Another client may need the file.
+            return Ok(());
+        }
         let mut added = self.added.lock();
         added.truncate(ADDED_LEN_MAX - 1);
         added.push_front((name.to_owned(), path));
@@ -144,14 +149,14 @@ impl ReceivingStore {
     }
 
     /// Passes on the NAR that was uploaded under a name, or else that of the path to which it was
-    /// added.
+    /// added. Returns whether it was the file.
     fn read_nar(
         &self,
         (store, shared): (&HostedStore, &Shared),
         narinfo: &NarInfo,
         (name, place): (&str, &Path),
         sink: &mut dyn FnMut(&[u8]) -> Result<(), HostError>,
-    ) -> Result<(), HostError> {
+    ) -> Result<bool, HostError> {
         let path = &narinfo.info.path;
         let mut receive = |chunk: &[u8]| {
             if shared.cancel.is_raised() {
@@ -168,14 +173,17 @@ impl ReceivingStore {
             Err(_) => {
                 let same = self.same_contents(store, (name, narinfo))?;
                 let same = same.ok_or_else(|| HostError::NarAbsent(path.clone()))?;
-                return dump_path(&store.store().layout().real_path(&same), &mut receive);
+                dump_path(&store.store().layout().real_path(&same), &mut receive)?;
+                return Ok(false);
             }
         };
-        decode(narinfo, file, &mut receive).map_err(|error| match error {
+        let decoded = decode(narinfo, file, &mut receive);
+        decoded.map_err(|error| match error {
             DecodeError::Receiver(error) => error,
             DecodeError::Unsupported => refuse("has a compression that floe does not know".into()),
             DecodeError::Body(error) => refuse(format!("cannot be decompressed: {error}")),
-        })
+        })?;
+        Ok(true)
     }
 
     /// Returns the valid path to which the NAR of a file was added, if it is that of a narinfo.
@@ -267,12 +275,16 @@ fn refusal(error: HostError, store: &HostedStore) -> ReceiveError {
     let forbidden = |message| ReceiveError::new(ReceiveErrorKind::Forbidden, message);
     match error {
         HostError::MissingReferences { path, missing } => {
-            let list: Vec<&str> = missing.iter().map(StorePath::as_str).collect();
+            let mut names: Vec<&str> = missing.iter().map(StorePath::as_str).collect();
+            names.truncate(LISTED_MAX);
             conflict(format!(
-                "cannot receive {path}: its references {} are not here; push them first",
-                list.join(", ")
+                "cannot receive {path}: {} of its references, such as {}, are not here; push them \
+                 first",
+                missing.len(),
+                names.join(", ")
             ))
         }
+        HostError::Store(StoreError::Derivation { .. }) => invalid(error.to_string()),
         HostError::NarAbsent(_) | HostError::Different { .. } => conflict(error.to_string()),
         HostError::Store(StoreError::Realisation(_)) => conflict(error.to_string()),
         HostError::Forbidden { .. } => forbidden(error.to_string()),
@@ -318,6 +330,9 @@ impl fmt::Debug for ReceivingStore {
 
 /// A client that does not send the narinfo of a NAR in this time has probably ended.
 const UNUSED_TIME: Duration = Duration::from_secs(3600);
+
+/// How many missing references a reply names.
+const LISTED_MAX: usize = 3;
 
 /// How many added NARs are remembered.
 const ADDED_LEN_MAX: usize = 1024;
