@@ -40,11 +40,11 @@ option::serve_settings! {
     /// Listen on a Unix socket
     socket: PathBuf, ServeOption::new("--socket PATH").kind(Address);
     /// Use TLS with this certificate, a PEM file that its issuers follow; may be repeated
-    tls_cert: Vec<PathBuf>, ServeOption::new("--tls-cert FILE");
+    tls_cert: Vec<PathBuf>, ServeOption::new("--tls-cert FILE").live();
     /// The private key of the certificate, a PEM file; as often as --tls-cert, in the same order
-    tls_key: Vec<PathBuf>, ServeOption::new("--tls-key FILE");
+    tls_key: Vec<PathBuf>, ServeOption::new("--tls-key FILE").live();
     /// Demand a certificate of each client that an authority in this PEM file has issued
-    tls_client_ca: PathBuf, ServeOption::new("--tls-client-ca FILE");
+    tls_client_ca: PathBuf, ServeOption::new("--tls-client-ca FILE").live();
     /// Serve /metrics on this address instead, with /health, /ready and /version, and nothing else;
     /// may be repeated
     metrics_listen: Vec<Listen> => metrics_listen,
@@ -52,11 +52,11 @@ option::serve_settings! {
     /// Believe the X-Forwarded-For of this proxy: an address, a network such as 10.0.0.0/8, or unix
     /// for every program on a Unix socket; may be repeated
     trusted_proxy: Vec<TrustedProxy> => limits.trusted_proxies,
-        ServeOption::new("--trusted-proxy ADDRESS").printed_before("tls_cert");
+        ServeOption::new("--trusted-proxy ADDRESS").live().printed_before("tls_cert");
     /// Expect a header of the PROXY protocol, version 1 or 2, at the beginning of each connection
     /// of a trusted proxy
     proxy_protocol: bool => limits.proxy_protocol,
-        ServeOption::new("--proxy-protocol").printed_before("tls_cert");
+        ServeOption::new("--proxy-protocol").live().printed_before("tls_cert");
     /// Serve this store: auto, local, a directory, local?root=DIR; daemon means the store behind
     /// it
     store: String, ServeOption::new("--store STORE").excluding(&["root"]);
@@ -65,9 +65,9 @@ option::serve_settings! {
     /// The store directory in the paths
     store_dir: String, ServeOption::new("--store-dir DIR");
     /// Sign with the key in this file; may be repeated
-    secret_key_file: Vec<PathBuf>, ServeOption::new("--secret-key-file FILE");
+    secret_key_file: Vec<PathBuf>, ServeOption::new("--secret-key-file FILE").live();
     /// Clients try caches with lower numbers first [default: 30]
-    priority: i32 => priority, ServeOption::new("--priority N");
+    priority: i32 => priority, ServeOption::new("--priority N").live();
     /// When to compress NARs for clients that accept it [default: cached with --compressed-cache,
     /// else off]
     compress: Compress => compress, ServeOption::new("--compress WHEN");
@@ -82,7 +82,7 @@ option::serve_settings! {
     /// Demand a login of this file from each client; floe serve auth makes it
     auth_file: PathBuf => auth_file, ServeOption::new("--auth-file FILE");
     /// Let clients without a login read; those that push still need one
-    public_read: bool => public_read, ServeOption::new("--public-read");
+    public_read: bool => public_read, ServeOption::new("--public-read").live();
     /// Serve the pins of the binary cache in this directory, which floe pin --to file://DIR writes
     pins: PathBuf => pins, ServeOption::new("--pins DIR");
     /// Receive paths that clients with a login of the scope push upload into a binary cache in this
@@ -109,29 +109,35 @@ option::serve_settings! {
     /// The number of connections of one address, or of one IPv6 network of 64 bits [default: three
     /// times the number of free connections]
     max_connections_per_address: NonZeroUsize => limits.connections_per_address_max,
-        ServeOption::new("--max-connections-per-address N");
+        ServeOption::new("--max-connections-per-address N").live();
     /// The number of requests of one connection [default: no limit]
     max_requests_per_connection: NonZeroUsize => limits.requests_per_connection_max,
-        ServeOption::new("--max-requests-per-connection N");
+        ServeOption::new("--max-requests-per-connection N").live();
     /// The longest head of a request, such as 32K [default: 16K]
-    max_header_size: ByteSize => limits.head_len_max, ServeOption::new("--max-header-size BYTES");
+    max_header_size: ByteSize => limits.head_len_max,
+        ServeOption::new("--max-header-size BYTES").live();
     /// The number of NARs that --compress always compresses at once; further ones are sent
     /// uncompressed [default: the number of threads]
     max_encoders: NonZeroUsize => encoders_max, ServeOption::new("--max-encoders N");
     /// The least number of bytes per second that a client takes; slower ones are closed after the
     /// --timeout, or after 15 seconds if the server is full [default: 1024]
-    min_rate: ByteSize => limits.rate_min, ServeOption::new("--min-rate BYTES");
+    min_rate: ByteSize => limits.rate_min, ServeOption::new("--min-rate BYTES").live();
     /// The number of connections at once; more get a 503 [default: 8192, or what the limit
     /// of open files allows]
     max_connections_total: NonZeroUsize => limits.connections_max,
-        ServeOption::new("--max-connections N").printed_before("max_connections_per_address");
+        ServeOption::new("--max-connections N")
+            .live().printed_before("max_connections_per_address");
     /// The longest idle time of a connection between requests [default: 120]
     keepalive_timeout: Duration => limits.keep_alive_timeout,
-        ServeOption::new("--keepalive-timeout SECONDS");
+        ServeOption::new("--keepalive-timeout SECONDS").live();
     /// The longest time to receive the head of a request [default: 30]
-    read_timeout: Duration => limits.read_timeout, ServeOption::new("--read-timeout SECONDS");
+    read_timeout: Duration => limits.read_timeout,
+        ServeOption::new("--read-timeout SECONDS").live();
     /// The longest time that a client may leave a response unread [default: 600]
-    timeout: Duration => limits.write_timeout, ServeOption::new("--timeout SECONDS");
+    timeout: Duration => limits.write_timeout, ServeOption::new("--timeout SECONDS").live();
+    /// How long responses may take to end when the server stops [default: 10]
+    stop_timeout: Duration => limits.stop_timeout,
+        ServeOption::new("--stop-timeout SECONDS").live();
 }
 
 impl ServeSettings {
@@ -143,6 +149,17 @@ impl ServeSettings {
     /// Whether no setting names an address, so that only this machine can connect.
     pub fn has_default_address(&self) -> bool {
         self.listen.origins().contains(&Origin::Default)
+    }
+
+    /// Returns the keys whose values are others in `new`: those of which a running server takes the
+    /// new value over if `is_live`, else the others.
+    pub fn changed_keys(&self, new: &ServeSettings, is_live: bool) -> Vec<&'static str> {
+        let (mut old, mut new) = (self.clone(), new.clone());
+        let (old, new) = (old.entries(), new.entries());
+        let pairs = old.iter().zip(&new).filter(|(old, new)| {
+            old.option.is_live == is_live && old.setting.text() != new.setting.text()
+        });
+        pairs.map(|(entry, _)| entry.key).collect()
     }
 
     /// Returns the keys of floe, without those of harmonia.

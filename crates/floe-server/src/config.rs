@@ -7,6 +7,7 @@ pub mod address;
 use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -33,6 +34,9 @@ pub struct Config {
     pub metrics_listen: Vec<Listen>,
     /// How many connections may wait to be accepted.
     pub backlog: u16,
+    /// Sockets that another process listens on. Those for monitoring take the place of
+    /// `metrics_listen`, and the others that of `listen`.
+    pub passed_sockets: Vec<PassedSocket>,
     /// The certificates of the TCP addresses, for TLS. Without them, the server speaks plain HTTP.
     /// A Unix socket never uses TLS.
     pub tls: Option<TlsOptions>,
@@ -67,6 +71,15 @@ pub struct Config {
     pub warn: Warn,
 }
 
+/// A listening socket of another process, such as the service manager.
+#[derive(Debug)]
+pub struct PassedSocket {
+    /// The socket, for streams of TCP or Unix.
+    pub socket: OwnedFd,
+    /// Whether it is one for `/metrics`, `/health`, `/ready` and `/version` alone.
+    pub is_for_monitoring: bool,
+}
+
 /// The settings that connections need.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -96,6 +109,8 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// How long a client may take no byte of a response.
     pub write_timeout: Duration,
+    /// How long responses may take to end when the server stops.
+    pub stop_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -112,6 +127,7 @@ impl Default for Limits {
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
             read_timeout: READ_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
+            stop_timeout: STOP_TIMEOUT,
         }
     }
 }
@@ -137,6 +153,7 @@ impl Config {
             listen,
             metrics_listen: Vec::new(),
             backlog: BACKLOG,
+            passed_sockets: Vec::new(),
             tls: None,
             secret_keys: Vec::new(),
             priority: PRIORITY,
@@ -245,6 +262,9 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default of [`Limits::write_timeout`], as of nix-serve-ng. A client may unpack for a long
 /// time before it reads on.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The default of [`Limits::stop_timeout`]: longer than most responses take.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The default of [`Limits::connections_max`], as of harmonia with four workers. It is enough for
 /// 300 clients with the 25 connections of Nix.

@@ -4,8 +4,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use floe_store::{StoreError, StoreLayout};
+use parking_lot::RwLock;
 
 use crate::body::budget::Budget;
 use crate::body::readahead::ReadaheadBudget;
@@ -27,7 +29,7 @@ pub(crate) struct Context {
     /// The place that receives uploads, if the server receives any.
     pub(crate) receiver: Option<Arc<dyn Receiver>>,
     /// Whether each client needs a login.
-    pub(crate) needs_login: bool,
+    pub(crate) needs_login: AtomicBool,
     /// The prefix of every route, such as `/cache`.
     pub(crate) prefix: String,
     pub(crate) compress: Compress,
@@ -40,9 +42,9 @@ pub(crate) struct Context {
     pub(crate) encoders: Budget,
     pub(crate) compressed_nars: Option<CompressedNarCache>,
     /// The text of `/nix-cache-info`.
-    pub(crate) cache_info: Arc<str>,
+    pub(crate) cache_info: RwLock<Arc<str>>,
     /// The text of `/`.
-    pub(crate) landing_page: Arc<str>,
+    pub(crate) landing_page: RwLock<Arc<str>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Readiness,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,

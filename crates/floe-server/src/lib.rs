@@ -40,6 +40,7 @@ mod metrics;
 mod net;
 mod readiness;
 pub mod receive;
+mod reload;
 mod server;
 mod tls;
 mod trusted_proxies;
@@ -47,8 +48,9 @@ mod workers;
 
 pub use config::{
     CertificateFiles, Compress, CompressedCacheOptions, Config, Limits, Listen, LogFormat,
-    TlsOptions, address,
+    PassedSocket, TlsOptions, address,
 };
 pub use error::{ServeError, TlsError};
-pub use server::{AccessLogHandle, ReloadHandle, Server, ShutdownHandle};
+pub use reload::ReloadHandle;
+pub use server::{AccessLogHandle, HealthHandle, Server, ShutdownHandle};
 pub use trusted_proxies::{NoProxy, TrustedProxies, TrustedProxy};

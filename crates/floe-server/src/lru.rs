@@ -51,6 +51,12 @@ impl<K: Hash + Eq + Clone, V: Clone> LruCache<K, V> {
         self.young.insert(key, (value, weight));
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+        self.young_weight = 0;
+    }
+
     pub(crate) fn remove(&mut self, key: &K) {
         if let Some((_, weight)) = self.young.remove(key) {
             self.young_weight -= weight;

@@ -9,7 +9,7 @@ mod process;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use process::ProcessFigures;
 pub(crate) struct Metrics {
     threads: Mutex<Vec<Arc<Cells>>>,
     /// How many connections may be open at once.
-    connections_max: usize,
+    connections_max: AtomicUsize,
     workers: usize,
     /// `None` if the server needs no login.
     logins: Option<Arc<LoginCounters>>,
@@ -42,13 +42,18 @@ impl Metrics {
     ) -> Arc<Metrics> {
         Arc::new(Metrics {
             threads: Mutex::default(),
-            connections_max,
+            connections_max: AtomicUsize::new(connections_max),
             workers,
             logins,
             encoder_limit: AtomicU64::new(0),
             certificates: Mutex::default(),
             process: ProcessFigures::new(),
         })
+    }
+
+    /// Sets how many connections may be open at once.
+    pub(crate) fn set_connections_max(&self, max: usize) {
+        self.connections_max.store(max, Ordering::Relaxed);
     }
 
     /// Replaces the times since 1970 at which the certificates for TLS expire, by their files.

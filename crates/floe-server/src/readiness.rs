@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_format::HashPart;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Readiness {
     /// The number of secret keys, which are loaded before the server listens.
-    keys: usize,
+    keys: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -52,13 +53,18 @@ impl Readiness {
         let layout = store.layout().clone();
         let report = report(&layout, keys, query(store));
         Readiness {
-            keys,
+            keys: AtomicUsize::new(keys),
             state: Mutex::new(State {
                 latest: Arc::new(report),
                 checked_at: Instant::now(),
                 running_since: None,
             }),
         }
+    }
+
+    /// Sets the number of secret keys, for the next check.
+    pub(crate) fn set_keys(&self, keys: usize) {
+        self.keys.store(keys, Ordering::Relaxed);
     }
 
     /// Decides about a request without waiting.
@@ -91,7 +97,7 @@ impl Readiness {
         query: impl FnOnce() -> Result<(), StoreError>,
     ) -> Arc<Report> {
         let _running = Running(self);
-        let report = Arc::new(report(layout, self.keys, query()));
+        let report = Arc::new(report(layout, self.keys.load(Ordering::Relaxed), query()));
         let mut state = self.state.lock();
         state.latest = report.clone();
         state.checked_at = Instant::now();
@@ -196,7 +202,7 @@ mod tests {
     /// Returns a state whose latest check was at `now` and found everything good.
     fn readiness(now: Instant) -> Readiness {
         Readiness {
-            keys: 2,
+            keys: AtomicUsize::new(2),
             state: Mutex::new(State {
                 latest: Arc::new(Report::new(true, &json!({}))),
                 checked_at: now,

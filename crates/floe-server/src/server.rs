@@ -4,12 +4,12 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, SystemTime};
 
 use floe_store::{DamagedRow, LiveStore};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::auth::logins::Logins;
 use crate::body::budget::Budget;
@@ -17,7 +17,7 @@ use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
 use crate::caches::narinfo_cache::NarInfoCache;
-use crate::config::{self, Config, Listen};
+use crate::config::{self, Config, Listen, PassedSocket};
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
@@ -36,6 +36,7 @@ use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
 use crate::net::warning::RepeatedWarning;
 use crate::readiness::Readiness;
+use crate::reload::ReloadHandle;
 use crate::tls::TlsAcceptor;
 use crate::workers;
 
@@ -63,32 +64,17 @@ impl AccessLogHandle {
     }
 }
 
-/// Reads the files of a running server anew that may change while it runs.
+/// Tells whether a running server responds.
 #[derive(Clone)]
-pub struct ReloadHandle {
+pub struct HealthHandle {
     shared: Arc<ServerShared>,
 }
 
-impl ReloadHandle {
-    /// Reads certificates and keys anew, for new connections, and the logins, for new requests.
-    /// Present connections continue.
-    ///
-    /// Errors: [`ServeError`], if a file cannot be used. Then nothing changes.
-    pub fn reload(&self) -> Result<(), ServeError> {
-        let tls = self.shared.tls.as_ref();
-        let tls = tls.map(|tls| Ok::<_, ServeError>((tls, tls.read_again()?)));
-        let tls = tls.transpose()?;
-        if let Some(queue) = &self.shared.login_queue {
-            let has_new_authorities = tls
-                .as_ref()
-                .is_some_and(|(tls, settings)| tls.has_other_authorities(settings));
-            queue.logins().reload(has_new_authorities)?;
-        }
-        if let Some((tls, settings)) = tls {
-            tls.replace(settings);
-        }
-        self.shared.note_certificates();
-        Ok(())
+impl HealthHandle {
+    /// Whether all network threads were active within a time, which must be longer than a second.
+    pub fn is_active_within(&self, time: Duration) -> bool {
+        let oldest = self.shared.oldest_beat();
+        oldest.is_some_and(|beat| beat.elapsed() <= time)
     }
 }
 
@@ -123,9 +109,11 @@ impl Server {
         let tls = config.tls.map(acceptor).transpose()?;
         let open_logins = |path: PathBuf| {
             let logins = Logins::open(&path, config.warn.clone())?;
-            Ok::<_, ServeError>(logins.with_public_reading(config.public_read))
+            logins.set_public_reading(config.public_read);
+            Ok::<_, ServeError>(logins)
         };
         let logins = config.auth_file.map(open_logins).transpose()?;
+        let needs_login = logins.as_ref().is_some_and(Logins::are_needed_to_read);
         let login_counters = logins.as_ref().map(|logins| logins.counters.clone());
         let signal = Arc::new(Signal::new(config.threads.get())?);
         let mut store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
@@ -135,8 +123,8 @@ impl Server {
         config.pins.as_deref().map_or(Ok(()), check_pins)?;
         let compressed_nars = config.compressed_cache.map(CompressedNarCache::open);
         let context = Context {
-            cache_info: cache_info_text(dir, config.priority).into(),
-            landing_page: landing_page_text(dir, &config.secret_keys).into(),
+            cache_info: RwLock::new(cache_info_text(dir, config.priority).into()),
+            landing_page: RwLock::new(landing_page_text(dir, &config.secret_keys).into()),
             metrics: Metrics::new(config.limits.connections_max.get(), workers, login_counters),
             readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,
@@ -146,7 +134,7 @@ impl Server {
             encoders: Budget::new(encoders_max as u64),
             compressed_nars: compressed_nars.transpose()?,
             compress: config.compress,
-            needs_login: logins.as_ref().is_some_and(Logins::are_needed_to_read),
+            needs_login: AtomicBool::new(needs_login),
             prefix: config.path_prefix,
             log_dir: config.log_dir,
             pins: config.pins,
@@ -157,22 +145,35 @@ impl Server {
         if let Some(rows) = DamagedRow::describe(&store.skipped_rows()) {
             (context.warn)(&format!("skipping {rows}; try floe verify"));
         }
-        let routes = if config.metrics_listen.is_empty() {
+        let has_passed_monitoring = config.passed_sockets.iter().any(|it| it.is_for_monitoring);
+        let routes = if config.metrics_listen.is_empty() && !has_passed_monitoring {
             RouteSet::All
         } else {
             RouteSet::WithoutMetrics
         };
         let backlog = config.backlog;
-        let mut listeners = open_listeners(&config.listen, routes, backlog)?;
+        let (passed_monitoring, passed): (Vec<PassedSocket>, Vec<PassedSocket>) = config
+            .passed_sockets
+            .into_iter()
+            .partition(|passed| passed.is_for_monitoring);
+        let mut listeners = if passed.is_empty() {
+            open_listeners(&config.listen, routes, backlog)?
+        } else {
+            adopt(passed, routes)?
+        };
         let addresses = addresses_of(&listeners);
-        let monitoring = open_listeners(&config.metrics_listen, RouteSet::Monitoring, backlog)?;
+        let monitoring = if passed_monitoring.is_empty() {
+            open_listeners(&config.metrics_listen, RouteSet::Monitoring, backlog)?
+        } else {
+            adopt(passed_monitoring, RouteSet::Monitoring)?
+        };
         let metrics_addresses = addresses_of(&monitoring);
         listeners.extend(monitoring);
         let listeners = listeners.into_iter().map(Arc::new).collect();
         let shared = ServerShared {
             context,
             peers: PeerCounts::new(config.limits.connections_per_address_max),
-            limits: config.limits,
+            limits: RwLock::new(Arc::new(config.limits)),
             listeners: Mutex::new(listeners),
             tls,
             queue: JobQueue::default(),
@@ -248,9 +249,14 @@ impl Server {
         }
     }
 
-    /// Returns a handle that reads certificates and keys anew.
+    /// Returns a handle that exchanges settings, and reads files anew.
     pub fn reload_handle(&self) -> ReloadHandle {
-        ReloadHandle {
+        ReloadHandle::new(self.shared.clone())
+    }
+
+    /// Returns a handle that tells whether the server responds.
+    pub fn health_handle(&self) -> HealthHandle {
+        HealthHandle {
             shared: self.shared.clone(),
         }
     }
@@ -370,6 +376,16 @@ impl<'scope> Threads<'scope, '_> {
             }
         }
     }
+}
+
+/// Takes over sockets that another process has opened.
+fn adopt(sockets: Vec<PassedSocket>, routes: RouteSet) -> Result<Vec<Listener>, ServeError> {
+    let adopted = sockets.into_iter().map(|passed| {
+        let mut listener = listen::adopt(passed.socket)?;
+        listener.routes = routes;
+        Ok(listener)
+    });
+    adopted.collect()
 }
 
 fn open_listeners(

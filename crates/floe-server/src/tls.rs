@@ -30,7 +30,7 @@ use stream::TlsStream;
 
 /// Begins the TLS connections of a server.
 pub(crate) struct TlsAcceptor {
-    options: TlsOptions,
+    options: Mutex<TlsOptions>,
     warn: Warn,
     current: Mutex<Arc<Settings>>,
 }
@@ -55,7 +55,7 @@ impl TlsAcceptor {
         let settings = Arc::new(Settings::read(&options, None, &warn)?);
         let current = Mutex::new(settings);
         Ok(TlsAcceptor {
-            options,
+            options: Mutex::new(options),
             warn,
             current,
         })
@@ -73,11 +73,15 @@ impl TlsAcceptor {
         self.current.lock().clone()
     }
 
-    /// Reads all files anew, for [`TlsAcceptor::replace`]. The settings in use do not change.
+    /// Reads all files anew, or those of other options, for [`TlsAcceptor::replace`]. The settings
+    /// in use do not change.
     ///
     /// Errors: [`TlsError`], which names the file.
-    pub(crate) fn read_again(&self) -> Result<Settings, TlsError> {
-        Settings::read(&self.options, Some(&self.settings()), &self.warn)
+    pub(crate) fn read_again(&self, other: Option<&TlsOptions>) -> Result<Settings, TlsError> {
+        let options = other
+            .cloned()
+            .unwrap_or_else(|| self.options.lock().clone());
+        Settings::read(&options, Some(&self.settings()), &self.warn)
     }
 
     /// Whether settings accept the certificates of other clients than the present ones.
@@ -86,7 +90,10 @@ impl TlsAcceptor {
     }
 
     /// Uses other settings for new connections. Present connections keep theirs.
-    pub(crate) fn replace(&self, settings: Settings) {
+    pub(crate) fn replace(&self, settings: Settings, other: Option<&TlsOptions>) {
+        if let Some(options) = other {
+            *self.options.lock() = options.clone();
+        }
         *self.current.lock() = Arc::new(settings);
     }
 }

@@ -128,7 +128,7 @@ impl Worker<'_> {
             Ok(BodyProgress::Incomplete) => {
                 // The deadline begins anew with each byte.
                 if came > 0 {
-                    connection.deadline = Instant::now() + self.shared.limits.read_timeout;
+                    connection.deadline = Instant::now() + self.shared.limits().read_timeout;
                 }
                 connection.state = State::Receiving(receiving);
                 return Outcome::Partial;
@@ -266,7 +266,7 @@ impl Worker<'_> {
             }
         }
         connection.output.compact();
-        connection.deadline = Instant::now() + self.shared.limits.write_timeout;
+        connection.deadline = Instant::now() + self.shared.limits().write_timeout;
         connection.state = State::Sending(Some(streaming));
         Ok(Outcome::Partial)
     }

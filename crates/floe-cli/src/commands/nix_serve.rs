@@ -61,7 +61,8 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
         has_default_address: false,
         starman_signals: true,
     };
-    process::run(config(*options)?, &process)
+    // starman starts its workers anew at SIGHUP. floe has none.
+    process::run(config(*options)?, &process, |_, _| Box::new(|| ()))
 }
 
 fn config(options: Options) -> anyhow::Result<Config> {

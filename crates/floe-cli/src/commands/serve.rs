@@ -12,6 +12,8 @@ mod pid_file;
 pub(super) mod process;
 mod receive;
 mod receive_options;
+mod reload;
+pub(super) mod service_manager;
 mod settings;
 mod signals;
 pub(super) mod warnings;
@@ -50,11 +52,19 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let format = settings.access_log_format.value_or(AccessLogFormat::Quiet);
     let file = settings.access_log.value().map(PathBuf::as_path);
     config.access_log = access_log::open(format, file)?;
+    config.passed_sockets = service_manager::take_sockets()?;
     let process = ProcessOptions {
-        has_default_address: settings.has_default_address(),
+        has_default_address: settings.has_default_address() && config.passed_sockets.is_empty(),
         ..ProcessOptions::default()
     };
-    process::run(config, &process)
+    let origin = reload::Origin {
+        args: args.clone(),
+        environment,
+        open_files,
+    };
+    process::run(config, &process, |server, log| {
+        reload::task(origin, settings, (server, log))
+    })
 }
 
 /// Returns the configuration without the access log.

@@ -78,6 +78,7 @@ mod serve_clients;
 mod serve_concurrent_nix;
 mod serve_differential;
 mod serve_hostile;
+mod serve_lifecycle;
 mod serve_logins;
 mod serve_monitoring;
 mod serve_options;

@@ -17,6 +17,8 @@ pub struct ServeOption {
     pub(super) kind: KeyKind,
     /// The keys that must not stand beside this one. For flags, the same is true.
     pub excludes: &'static [&'static str],
+    /// Whether a running server takes over another value.
+    pub(super) is_live: bool,
     /// The key before which it is printed. Others are printed in the order of the table.
     pub(super) printed_before: Option<&'static str>,
 }
@@ -39,8 +41,15 @@ impl ServeOption {
             usage,
             kind: KeyKind::Flag,
             excludes: &[],
+            is_live: false,
             printed_before: None,
         }
+    }
+
+    /// Marks an option of which a running server takes over another value.
+    pub(super) const fn live(mut self) -> ServeOption {
+        self.is_live = true;
+        self
     }
 
     pub(super) const fn kind(mut self, kind: KeyKind) -> ServeOption {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -32,7 +32,7 @@ pub(crate) struct Logins {
     /// The logins as they were read last.
     file: Mutex<LoginFile>,
     /// Whether clients without a login may read the cache.
-    is_reading_public: bool,
+    is_reading_public: AtomicBool,
     current: RwLock<Generation>,
     /// The number of the current generation, which every request compares without a lock.
     generation: AtomicU64,
@@ -113,23 +113,20 @@ impl Logins {
             warn,
             counters: Arc::default(),
             file: Mutex::new(file.clone()),
-            is_reading_public: false,
+            is_reading_public: AtomicBool::new(false),
         };
         logins.warn_of(&file);
         Ok(logins)
     }
 
     /// Sets whether clients without a login may read the cache.
-    pub(crate) fn with_public_reading(self, is_reading_public: bool) -> Logins {
-        Logins {
-            is_reading_public,
-            ..self
-        }
+    pub(crate) fn set_public_reading(&self, is_public: bool) {
+        self.is_reading_public.store(is_public, Ordering::Relaxed);
     }
 
     /// Whether clients need a login to read the cache.
     pub(crate) fn are_needed_to_read(&self) -> bool {
-        !self.is_reading_public
+        !self.is_reading_public.load(Ordering::Relaxed)
     }
 
     /// Reads the file again. If it has changed, or if the authorities of the clients' certificates
@@ -156,7 +153,7 @@ impl Logins {
         if scopes.is_empty() {
             return Access::Granted;
         }
-        let is_public = self.is_reading_public && scopes.contains(&Scope::Read);
+        let is_public = !self.are_needed_to_read() && scopes.contains(&Scope::Read);
         let Some(field) = request.authorization.map(|field| field.0) else {
             return if is_public {
                 Access::Granted

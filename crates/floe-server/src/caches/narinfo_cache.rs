@@ -39,7 +39,7 @@ use crate::lru::LruCache;
 #[derive(Debug)]
 pub(crate) struct NarInfoCache {
     dir: StoreDir,
-    keys: Vec<SecretKey>,
+    keys: RwLock<Vec<SecretKey>>,
     index: RwLock<HashPartIndex>,
     narinfos: Mutex<LruCache<HashPart, Arc<CachedNarInfo>>>,
     /// See the module's documentation.
@@ -102,7 +102,7 @@ impl NarInfoCache {
     pub(crate) fn new(store: &LiveStore, keys: Vec<SecretKey>) -> Result<NarInfoCache, StoreError> {
         Ok(NarInfoCache {
             dir: store.layout().store_dir.clone(),
-            keys,
+            keys: RwLock::new(keys),
             index: RwLock::new(HashPartIndex::load(store)?),
             narinfos: Mutex::new(LruCache::new(NARINFOS_BUDGET)),
             epoch: AtomicU64::new(1),
@@ -147,10 +147,20 @@ impl NarInfoCache {
             self.forget(hash);
             return Err(missing);
         }
-        let rendered = Arc::new(self.render(hash, info, epoch));
+        // Held until the narinfo is in the cache, which new keys empty.
+        let keys = self.keys.read();
+        let rendered = Arc::new(self.render(hash, (info, &keys), epoch));
         let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
         self.narinfos.lock().put(hash, rendered.clone(), weight);
+        drop(keys);
         Ok(Some((rendered, CacheUse::Miss)))
+    }
+
+    /// Signs with other keys from now on.
+    pub(crate) fn replace_keys(&self, new: Vec<SecretKey>) {
+        let mut keys = self.keys.write();
+        *keys = new;
+        self.narinfos.lock().clear();
     }
 
     /// Removes a narinfo whose path has lost its files. The next lookup examines the files.
@@ -200,6 +210,10 @@ impl NarInfoCache {
 
     /// Returns the signed narinfo of a path, without the fields that only a local store has.
     pub(crate) fn narinfo(&self, hash: HashPart, info: &PathInfo) -> NarInfo {
+        self.signed_narinfo(hash, info, &self.keys.read())
+    }
+
+    fn signed_narinfo(&self, hash: HashPart, info: &PathInfo, keys: &[SecretKey]) -> NarInfo {
         let mut signed = PathInfo {
             registration_time: None,
             ultimate: false,
@@ -207,7 +221,7 @@ impl NarInfoCache {
         };
         // No client accepts a signature over an unknown size.
         if info.nar_size != 0 {
-            for key in &self.keys {
+            for key in keys {
                 signed.sign(&self.dir, key);
             }
         }
@@ -224,13 +238,18 @@ impl NarInfoCache {
 
     /// Adds the signatures by the keys of the server to a realisation.
     pub(crate) fn sign_realisation(&self, realisation: &mut Realisation) {
-        for key in &self.keys {
+        for key in &*self.keys.read() {
             realisation.sign(key);
         }
     }
 
-    fn render(&self, hash: HashPart, info: PathInfo, epoch: u64) -> CachedNarInfo {
-        let text = self.narinfo(hash, &info).to_text(&self.dir);
+    fn render(
+        &self,
+        hash: HashPart,
+        (info, keys): (PathInfo, &[SecretKey]),
+        epoch: u64,
+    ) -> CachedNarInfo {
+        let text = self.signed_narinfo(hash, &info, keys).to_text(&self.dir);
         let digest = floe_hash::sha256(text.as_bytes());
         let etag = format!("\"{}\"", floe_format::nix32::encode(&digest[..ETAG_LEN]));
         let fields = format!(

@@ -1,5 +1,7 @@
 //! The header fields of NARs.
 
+use std::sync::atomic::Ordering;
+
 use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::NarTarget;
@@ -21,7 +23,8 @@ pub(super) fn fields(context: &Context, nar: &NarTarget, content_type: &str) -> 
 /// Returns how long a client may keep a NAR. With logins, `public` would let a shared cache keep it
 /// for every client.
 pub(super) fn cache_control(context: &Context, nar: &NarTarget) -> &'static str {
-    match (nar.is_immutable, context.needs_login) {
+    let needs_login = context.needs_login.load(Ordering::Relaxed);
+    match (nar.is_immutable, needs_login) {
         (true, false) => "Cache-Control: public, max-age=31536000, immutable\r\n",
         (true, true) => "Cache-Control: max-age=31536000, immutable\r\n",
         (false, _) => "Cache-Control: max-age=3600\r\n",

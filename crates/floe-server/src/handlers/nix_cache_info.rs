@@ -31,11 +31,15 @@ pub(crate) fn landing_page_text(store_dir: &StoreDir, keys: &[SecretKey]) -> Str
 }
 
 pub(crate) fn respond(context: &Context) -> Response {
-    Response::text(200, CACHE_INFO_FIELDS, context.cache_info.clone())
+    Response::text(200, CACHE_INFO_FIELDS, context.cache_info.read().clone())
 }
 
 pub(crate) fn landing_page(context: &Context) -> Response {
-    Response::text(200, LANDING_PAGE_FIELDS, context.landing_page.clone())
+    Response::text(
+        200,
+        LANDING_PAGE_FIELDS,
+        context.landing_page.read().clone(),
+    )
 }
 
 const CACHE_INFO_FIELDS: &str =

@@ -120,7 +120,7 @@ fn add_connections(families: &mut Families, metrics: &Metrics) {
     families.single_gauge(
         "floe_connections_max",
         "Connections that may be open at once.",
-        metrics.connections_max as f64,
+        metrics.connections_max.load(Ordering::Relaxed) as f64,
     );
     families.single_counter(
         "floe_connections_sent_bytes_total",

@@ -46,6 +46,7 @@ mod login;
 mod peer;
 pub(crate) mod receiving;
 pub(crate) mod state;
+mod stop;
 mod unanswered;
 mod upload;
 
@@ -83,6 +84,8 @@ pub(crate) struct Connection {
     login: ConnectionLogin,
     read_side: ReadSide,
     after_response: AfterResponse,
+    /// Whether a request is read although the server stops: it may be on its way.
+    reads_last_request: bool,
     /// How many requests were processed.
     requests: usize,
     /// Whether the event loop will resume the connection without an event.
@@ -125,6 +128,7 @@ impl Connection {
             login: ConnectionLogin::default(),
             read_side: ReadSide::Ready,
             after_response: AfterResponse::KeepAlive,
+            reads_last_request: false,
             requests: 0,
             is_queued: false,
             deadline: now + limits.read_timeout,
@@ -152,7 +156,8 @@ impl Connection {
                 }
                 State::Idle | State::ReadingHead => {
                     // A stopping server closes a connection that was lent at that moment here.
-                    if self.after_response != AfterResponse::KeepAlive || thread.is_stopping {
+                    let is_over = thread.is_stopping && !self.reads_last_request;
+                    if self.after_response != AfterResponse::KeepAlive || is_over {
                         return self.finish(thread.now);
                     }
                     if self.transport.has_proxied_client() {
@@ -198,19 +203,6 @@ impl Connection {
         self.note_event(event);
         if self.is_receiving() && self.read_side != ReadSide::Eof {
             self.receive();
-        }
-    }
-
-    /// Closes an idle connection when the server stops. Others are closed after their response.
-    pub(crate) fn stop(&mut self) -> NextStep {
-        if self.after_response == AfterResponse::KeepAlive {
-            self.after_response = AfterResponse::Close;
-        }
-        match self.state {
-            State::Idle | State::ReadingHead | State::Draining => NextStep::Close,
-            State::Verifying(_) | State::Deferred(_) | State::Receiving(_) | State::Sending(_) => {
-                NextStep::AwaitSocket
-            }
         }
     }
 

@@ -35,6 +35,7 @@ use super::listen::Listener;
 use super::shared::{Phase, Returned, ServerShared};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
+use crate::config::Limits;
 use crate::error::ServeError;
 use crate::finish::Finisher;
 use crate::http::route::RouteSet;
@@ -53,6 +54,8 @@ pub(crate) struct EventLoop<'s> {
     session: StoreSession,
     clock: Clock,
     finisher: Finisher,
+    /// The limits of this turn.
+    limits: Arc<Limits>,
     now: Instant,
     phase: Phase,
     stopping_since: Option<Instant>,
@@ -92,6 +95,7 @@ impl<'s> EventLoop<'s> {
             session: StoreSession::new(store),
             clock: Clock::new(),
             finisher: Finisher::new(shared.context.metrics.register(), shared.log.clone()),
+            limits: shared.limits(),
             now: Instant::now(),
             phase: Phase::Running,
             stopping_since: None,
@@ -142,6 +146,8 @@ impl<'s> EventLoop<'s> {
         self.now = Instant::now();
         self.clock.tick(self.now);
         self.session.begin_batch();
+        self.limits = self.shared.limits();
+        self.shared.mailbox(self.number).beat(self.now);
     }
 
     fn turn(&mut self, events: &[epoll::Event]) {
@@ -199,7 +205,7 @@ impl<'s> EventLoop<'s> {
     fn advance(&mut self, slot: usize, mut connection: Box<Connection>) {
         let mut thread = ThreadContext {
             context: &self.shared.context,
-            limits: &self.shared.limits,
+            limits: &self.limits,
             logins: self.shared.login_queue.as_ref().map(|it| &**it.logins()),
             session: &mut self.session,
             clock: &self.clock,
@@ -293,7 +299,7 @@ impl<'s> EventLoop<'s> {
     /// connections are in use, it also closes idle ones and those of slow clients. If all decoders
     /// for build logs are in use, it closes the connections of slow clients that hold one.
     fn sweep(&mut self) {
-        let limits = &self.shared.limits;
+        let limits = self.limits.clone();
         let shortage = Shortage {
             connections: !self.has_room(),
             log_decoders: self.shared.context.log_decoders.is_exhausted(),
@@ -301,21 +307,23 @@ impl<'s> EventLoop<'s> {
         let (mut closed_for_room, mut closed_for_decoder) = (0usize, 0usize);
         for slot in 0..self.slots.len() {
             match self.take(slot) {
-                Slot::Open(mut connection) => match connection.expiry(self.now, limits, shortage) {
-                    Expiry::None => {
-                        let counters = &mut self.finisher.counters;
-                        counters.count_sent(connection.take_uncounted_sent());
-                        self.put(slot, Slot::Open(connection));
-                    }
-                    expiry => {
-                        closed_for_room += usize::from(expiry == Expiry::ForRoom);
-                        closed_for_decoder += usize::from(expiry == Expiry::ForLogDecoder);
-                        if expiry == Expiry::Timeout {
-                            connection.finish_late_head(&mut self.finisher, &self.clock);
+                Slot::Open(mut connection) => {
+                    match connection.expiry(self.now, &limits, shortage) {
+                        Expiry::None => {
+                            let counters = &mut self.finisher.counters;
+                            counters.count_sent(connection.take_uncounted_sent());
+                            self.put(slot, Slot::Open(connection));
                         }
-                        self.close(slot, connection);
+                        expiry => {
+                            closed_for_room += usize::from(expiry == Expiry::ForRoom);
+                            closed_for_decoder += usize::from(expiry == Expiry::ForLogDecoder);
+                            if expiry == Expiry::Timeout {
+                                connection.finish_late_head(&mut self.finisher, &self.clock);
+                            }
+                            self.close(slot, connection);
+                        }
                     }
-                },
+                }
                 other => self.put(slot, other),
             }
         }
@@ -335,7 +343,7 @@ impl<'s> EventLoop<'s> {
             (self.shared.context.warn)(&format!(
                 "closing {for_room} idle or slow connections: all {} connections are in use; \
                  raise --max-connections",
-                self.shared.limits.connections_max.get()
+                self.limits.connections_max.get()
             ));
         }
         if for_decoder > 0 && self.shared.log_decoder_warning.is_due(self.now) {
@@ -355,7 +363,7 @@ impl<'s> EventLoop<'s> {
             RouteSet::All | RouteSet::WithoutMetrics => 0,
             RouteSet::Monitoring => MONITORING_RESERVE,
         };
-        let max = self.shared.limits.connections_max.get() + reserve;
+        let max = self.limits.connections_max.get() + reserve;
         self.shared.open.load(Ordering::Relaxed) < max
     }
 
@@ -368,7 +376,7 @@ impl<'s> EventLoop<'s> {
         for slot in 0..self.slots.len() {
             match self.take(slot) {
                 Slot::Open(mut connection) => {
-                    let next = connection.stop();
+                    let next = connection.stop(self.now);
                     self.apply(slot, connection, next);
                 }
                 other => self.put(slot, other),
@@ -378,7 +386,7 @@ impl<'s> EventLoop<'s> {
 
     fn is_overdue(&self) -> bool {
         self.stopping_since
-            .is_some_and(|since| self.now.duration_since(since) >= SHUTDOWN_GRACE)
+            .is_some_and(|since| self.now.duration_since(since) >= self.limits.stop_timeout)
     }
 
     fn is_empty(&self) -> bool {
@@ -420,6 +428,3 @@ const EVENTS_MAX: usize = 256;
 
 /// How often deadlines are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-
-/// How long responses may take to finish when the server stops.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);

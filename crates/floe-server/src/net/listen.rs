@@ -1,14 +1,17 @@
 //! Opens listening sockets.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::io::ioctl_fionbio;
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr, socket_acceptconn};
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
     getsockname, listen, socket_with,
@@ -83,6 +86,39 @@ pub(crate) fn open(address: &Listen, backlog: u16) -> Result<Vec<Listener>, Serv
         address: address.to_string(),
         source,
     })
+}
+
+/// Takes over a socket that another process, such as systemd, listens on.
+///
+/// Errors: [`ServeError::Listen`], if it is no socket on which a server can listen.
+pub(crate) fn adopt(socket: OwnedFd) -> Result<Listener, ServeError> {
+    let adopted = || -> io::Result<Listen> {
+        if !socket_acceptconn(&socket)? {
+            return Err(io::Error::other("nothing listens on it"));
+        }
+        ioctl_fionbio(&socket, true)?;
+        let bound = getsockname(&socket)?;
+        match SocketAddrUnix::try_from(bound.clone()) {
+            Ok(unix) => {
+                let path = unix.path_bytes().unwrap_or_default();
+                Ok(Listen::Unix(Path::new(OsStr::from_bytes(path)).into()))
+            }
+            Err(_) => Ok(listen_address(SocketAddr::try_from(bound)?)),
+        }
+    };
+    match adopted() {
+        Ok(address) => Ok(Listener {
+            socket,
+            address,
+            routes: RouteSet::All,
+            // Its owner removes the file.
+            _file: None,
+        }),
+        Err(source) => Err(ServeError::Listen {
+            address: "a socket of the service manager".into(),
+            source,
+        }),
+    }
 }
 
 fn open_tcp(host: &str, port: u16, backlog: u16) -> io::Result<Vec<Listener>> {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct PeerCounts {
     /// How many connections one address may have, however many are free.
-    max: usize,
+    max: AtomicUsize,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -31,9 +32,14 @@ impl PeerCounts {
     /// Makes the counts. `max` is the limit that the operator sets.
     pub(crate) fn new(max: Option<NonZeroUsize>) -> Arc<PeerCounts> {
         Arc::new(PeerCounts {
-            max: max.map_or(usize::MAX, NonZeroUsize::get),
+            max: AtomicUsize::new(or_any(max)),
             counts: Mutex::default(),
         })
+    }
+
+    /// Sets another limit, for new connections.
+    pub(crate) fn set_max(&self, max: Option<NonZeroUsize>) {
+        self.max.store(or_any(max), Ordering::Relaxed);
     }
 
     /// Counts a connection while so many are free.
@@ -48,7 +54,7 @@ impl PeerCounts {
         let share = (free * SHARE_OF_FREE).max(PEER_CONNECTIONS_MIN);
         let mut counts = self.counts.lock();
         let count = counts.entry(network).or_default();
-        if *count >= share.min(self.max) {
+        if *count >= share.min(self.max.load(Ordering::Relaxed)) {
             return Err(*count);
         }
         *count += 1;
@@ -58,6 +64,10 @@ impl PeerCounts {
             network,
         })
     }
+}
+
+fn or_any(max: Option<NonZeroUsize>) -> usize {
+    max.map_or(usize::MAX, NonZeroUsize::get)
 }
 
 impl Drop for CountedPeer {

@@ -3,8 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::Connection;
@@ -22,7 +23,7 @@ use crate::tls::TlsAcceptor;
 /// The state that all threads of a server share.
 pub(crate) struct ServerShared {
     pub(crate) context: Context,
-    pub(crate) limits: Limits,
+    pub(crate) limits: RwLock<Arc<Limits>>,
     /// Each network thread has its own references. A listener is closed with the last of them.
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
     /// For the listeners on TCP, if they use TLS.
@@ -62,6 +63,8 @@ pub(crate) struct Mailbox {
     returned: Mutex<Vec<Returned>>,
     /// An event descriptor, which the thread waits for together with its sockets.
     wake: OwnedFd,
+    /// When the thread ended its last wait.
+    beat: Mutex<Instant>,
 }
 
 /// A connection that is no longer lent to a worker.
@@ -83,6 +86,12 @@ pub(crate) enum Phase {
 }
 
 impl ServerShared {
+    /// Returns when the slowest network thread ended its last wait. It waits half a second at most.
+    pub(crate) fn oldest_beat(&self) -> Option<Instant> {
+        let mailboxes = self.signal.mailboxes.iter();
+        mailboxes.map(|mailbox| *mailbox.beat.lock()).min()
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         match self.signal.phase.load(Ordering::Acquire) {
             0 => Phase::Running,
@@ -91,10 +100,17 @@ impl ServerShared {
         }
     }
 
-    /// Returns how many connections are free.
-    pub(crate) fn free_connections(&self) -> usize {
-        let open = self.open.load(Ordering::Relaxed);
-        self.limits.connections_max.get().saturating_sub(open)
+    /// Returns the limits that count from now on.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.limits.read().clone()
+    }
+
+    /// Sets other limits. Each network thread uses them after its next wait.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.peers.set_max(limits.connections_per_address_max);
+        let max = limits.connections_max.get();
+        self.context.metrics.set_connections_max(max);
+        *self.limits.write() = Arc::new(limits);
     }
 
     /// Tells the metrics when the certificates expire.
@@ -160,7 +176,13 @@ impl Mailbox {
         Ok(Mailbox {
             returned: Mutex::new(Vec::new()),
             wake,
+            beat: Mutex::new(Instant::now()),
         })
+    }
+
+    /// Notes that the thread has ended a wait.
+    pub(crate) fn beat(&self, now: Instant) {
+        *self.beat.lock() = now;
     }
 
     pub(crate) fn wake(&self) -> &OwnedFd {

@@ -18,6 +18,8 @@ pub(crate) const CLIENT_CA_ALONE: &str = "cannot demand certificates of clients:
 pub(crate) const RECEIVE_WITHOUT_LOGINS: &str = "cannot receive uploads: the server has no logins, \
      so that everyone could write; add --auth-file FILE, and a login with --scope push";
 
+pub(crate) const PASSED_SOCKETS: &str = "cannot take the sockets of systemd";
+
 // Process
 
 pub(crate) fn listening(url: impl Display) -> String {
@@ -32,10 +34,25 @@ pub(crate) fn serving_metrics(url: impl Display) -> String {
 }
 
 pub(crate) const STOPPED: &str = "the server has ended";
-pub(crate) const RELOADED: &str = "reloaded certificates, keys and logins";
+
+/// `changed` are the keys of settings with new values.
+pub(crate) fn reloaded(changed: &[&str]) -> String {
+    let mut text = "reloaded certificates, keys and logins".to_owned();
+    if !changed.is_empty() {
+        text += &format!("; changed {}", changed.join(", "));
+    }
+    text
+}
+
+pub(crate) fn needs_restart(keys: &[&str]) -> String {
+    format!(
+        "cannot change {} while the server runs; restart it",
+        keys.join(", ")
+    )
+}
 
 pub(crate) fn reload_failed(cause: impl Display) -> String {
-    format!("{cause}; keeping the earlier certificates, keys and logins")
+    format!("{cause}; keeping the earlier settings, certificates, keys and logins")
 }
 
 pub(crate) fn open_files(limit: u64, needed: u64) -> String {

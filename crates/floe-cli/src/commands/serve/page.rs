@@ -11,8 +11,8 @@ pub(crate) const PAGES: &[Page] = &[
                  binary cache, for Nix, floe and other clients. Paths that appear in the store \
                  are served at once. It needs no Nix, no daemon and no root, and changes nothing \
                  in the store, unless --receive-into-store lets clients add paths.",
-            "SIGHUP reads certificates and logins again, SIGTERM ends the server after the \
-                 running responses.",
+            "SIGHUP reads the configuration, keys, certificates and logins again, SIGTERM ends the \
+                 server after the running responses.",
         ],
         examples: &[
             Example::new(

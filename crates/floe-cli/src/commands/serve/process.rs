@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use floe_config::{Environment, read_secret_keys};
 use floe_format::SecretKey;
-use floe_server::{Config, Server};
+use floe_server::{AccessLogHandle, Config, ReloadHandle, Server};
 use serde_json::json;
 
 use super::access_log;
 use super::identity::Identity;
 use super::messages;
 use super::pid_file::PidFile;
+use super::service_manager;
 use super::signals::{self, TaskSignal};
 use super::warnings;
 use crate::display::{Level, eprint_line, is_json, json_event, warn, write_event};
@@ -35,13 +36,22 @@ pub(crate) struct ProcessOptions {
     pub(crate) starman_signals: bool,
 }
 
+/// The task of SIGHUP.
+pub(crate) type ReloadTask = Box<dyn Fn() + Send>;
+
 /// Listens, announces the addresses on stderr, and serves until a signal ends it.
-pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()> {
+///
+/// `reload` gets the handles of the server, and returns the task of SIGHUP.
+pub(crate) fn run(
+    config: Config,
+    process: &ProcessOptions,
+    reload: impl FnOnce(ReloadHandle, AccessLogHandle) -> ReloadTask,
+) -> anyhow::Result<()> {
     let log = |file: &PathBuf| access_log::append_to(file, "error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
     let reopen = TaskSignal::reopen()?;
     // starman does something else at SIGHUP.
-    let reload = if process.starman_signals {
+    let reload_signal = if process.starman_signals {
         None
     } else {
         Some(TaskSignal::reload()?)
@@ -49,10 +59,10 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     let mut server = Server::bind(config)?;
     signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
     let log = server.access_log_handle();
+    let task = reload(server.reload_handle(), log.clone());
     reopen.run(move || log.reopen())?;
-    if let Some(reload) = reload {
-        let server = server.reload_handle();
-        reload.run(move || signals::reload(&server))?;
+    if let Some(signal) = reload_signal {
+        signal.run(task)?;
     }
     let pid_file = process.pid_file.as_deref();
     let _pid_file = pid_file.map(PidFile::write).transpose()?;
@@ -62,6 +72,8 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     // The store must be open before the addresses are announced, as the user that will serve.
     server.prepare()?;
     announce(&server);
+    service_manager::notify_ready(&server.urls());
+    service_manager::start_watchdog(server.health_handle())?;
     if process.has_default_address {
         eprint_line(messages::ONLY_THIS_MACHINE);
     }

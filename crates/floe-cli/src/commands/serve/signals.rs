@@ -8,12 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_server::{ReloadHandle, ShutdownHandle};
+use floe_server::ShutdownHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
-use super::messages;
-use crate::display::{report_event, warn};
+use super::{messages, service_manager};
 
 /// Makes the first SIGINT or SIGTERM stop the server, and the second one drop unfinished responses.
 /// [`END_GRACE`] after the second one, or at the third one, the process dies of SIGTERM: a worker
@@ -48,6 +47,7 @@ pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> 
                 if receiver.read_exact(&mut byte).is_err() {
                     return;
                 }
+                service_manager::notify_stopping();
                 server.shutdown();
             }
             // Both a third signal and the end of the grace end this wait.
@@ -74,7 +74,7 @@ impl TaskSignal {
         TaskSignal::catch(SIGUSR1)
     }
 
-    /// SIGHUP, which reads certificates, keys and logins anew.
+    /// SIGHUP, which reads settings and files anew.
     ///
     /// Errors: the system refuses the handler.
     pub(crate) fn reload() -> anyhow::Result<TaskSignal> {
@@ -104,15 +104,6 @@ impl TaskSignal {
             })
             .context(messages::SIGNAL_HANDLERS)?;
         Ok(())
-    }
-}
-
-/// Reads certificates, keys and logins anew. If a file cannot be used, the server keeps all earlier
-/// ones.
-pub(crate) fn reload(server: &ReloadHandle) {
-    match server.reload() {
-        Ok(()) => report_event("reloaded", messages::RELOADED),
-        Err(error) => warn(messages::reload_failed(error)),
     }
 }
 

@@ -72,7 +72,7 @@ impl EventLoop<'_> {
 
     /// Begins a connection, or refuses it.
     fn begin(&mut self, socket: OwnedFd, address: Option<IpAddr>, listener: &Listener) {
-        let limits = &self.shared.limits;
+        let limits = self.limits.clone();
         let is_proxy = limits.trusted_proxies.contains(address);
         // The address of a monitoring program may be that of a proxy with many connections.
         let is_limited = !is_proxy && listener.routes != RouteSet::Monitoring;
@@ -99,7 +99,7 @@ impl EventLoop<'_> {
             transport = transport.after_proxy_header();
         }
         let peer = Peer::new(client, counted, is_proxy, listener.routes);
-        self.add(Connection::new(transport, peer, limits, self.now));
+        self.add(Connection::new(transport, peer, &limits, self.now));
     }
 
     /// Decides whether the client that a proxy has named may connect.
@@ -107,9 +107,9 @@ impl EventLoop<'_> {
         match connection.transport.take_proxied_client() {
             Some(Some(address)) => {
                 let client = Client::new(Some(address), self.shared.log.is_some());
-                let is_proxy = self.shared.limits.trusted_proxies.contains(client.address);
+                let is_proxy = self.limits.trusted_proxies.contains(client.address);
                 match self.count(client.address.filter(|_| !is_proxy)) {
-                    Ok(counted) => connection.set_client(client, counted, &self.shared.limits),
+                    Ok(counted) => connection.set_client(client, counted, &self.limits),
                     Err(refusal) => {
                         self.refuse(&mut connection.transport, &client.name, refusal);
                         return self.close(slot, connection);
@@ -127,10 +127,9 @@ impl EventLoop<'_> {
         let Some(address) = address else {
             return Ok(None);
         };
-        let counted = self
-            .shared
-            .peers
-            .count(address, self.shared.free_connections());
+        let open = self.shared.open.load(Ordering::Relaxed);
+        let free = self.limits.connections_max.get().saturating_sub(open);
+        let counted = self.shared.peers.count(address, free);
         counted.map(Some).map_err(|connections| {
             self.warn_of_greedy_address(connections);
             Refusal::AddressLimit
@@ -154,7 +153,7 @@ impl EventLoop<'_> {
 
     fn warn_of_full_server(&self) {
         if self.shared.full_warning.is_due(self.now) {
-            let max = self.shared.limits.connections_max.get();
+            let max = self.limits.connections_max.get();
             (self.shared.context.warn)(&format!(
                 "refusing new clients: all {max} connections are in use; raise --max-connections"
             ));
