@@ -83,6 +83,8 @@ option::serve_settings! {
     auth_file: PathBuf => auth_file, ServeOption::new("--auth-file FILE");
     /// Let clients without a login read; those that push still need one
     public_read: bool => public_read, ServeOption::new("--public-read").live();
+    /// Do not tell people at / how to use the cache
+    no_landing_page: bool => no_landing_page, ServeOption::new("--no-landing-page").live();
     /// Serve the pins of the binary cache in this directory, which floe pin --to file://DIR writes
     pins: PathBuf => pins, ServeOption::new("--pins DIR");
     /// Receive paths that clients with a login of the scope push upload into a binary cache in this

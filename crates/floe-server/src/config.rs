@@ -63,6 +63,10 @@ pub struct Config {
     pub auth_file: Option<PathBuf>,
     /// Whether clients without a login may read the cache although there are logins.
     pub public_read: bool,
+    /// Whether there is no page at `/`, which tells people how to use the cache.
+    pub no_landing_page: bool,
+    /// Whether browsers get this page as text, too.
+    pub plain_landing_page: bool,
     /// The directory of a binary cache whose pins are served. Without it, there are none.
     pub pins: Option<PathBuf>,
     /// The place that receives uploads. Without it, the server receives none.
@@ -166,6 +170,8 @@ impl Config {
             access_log: None,
             auth_file: None,
             public_read: false,
+            no_landing_page: false,
+            plain_landing_page: false,
             pins: None,
             receiver: None,
             warn: Arc::new(|_| {}),

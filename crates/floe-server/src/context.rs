@@ -16,6 +16,7 @@ use crate::caches::nar_cache::NarCache;
 use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::Compress;
 use crate::http::response::Response;
+use crate::landing_page::LandingPage;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::receive::Receiver;
@@ -43,8 +44,10 @@ pub(crate) struct Context {
     pub(crate) compressed_nars: Option<CompressedNarCache>,
     /// The text of `/nix-cache-info`.
     pub(crate) cache_info: RwLock<Arc<str>>,
-    /// The text of `/`.
-    pub(crate) landing_page: RwLock<Arc<str>>,
+    /// The page at `/`, if there is one.
+    pub(crate) landing_page: RwLock<Option<Arc<LandingPage>>>,
+    /// Whether clients on TCP use TLS.
+    pub(crate) uses_tls: bool,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Readiness,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,

@@ -13,7 +13,8 @@ use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
 use crate::handlers::{
-    file, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation, received,
+    file, landing_page, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation,
+    received,
 };
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
@@ -50,7 +51,7 @@ pub(crate) fn try_respond(
             .and_then(|narinfo| Ok(nar::target(context, narinfo, nar_hash.as_deref())?))
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
         Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
-        Route::Root => Ok(Some(nix_cache_info::landing_page(context))),
+        Route::Root => Ok(Some(landing_page::respond(context, request))),
         Route::Health => Ok(Some(monitoring::health())),
         Route::Ready => Ok(monitoring::try_ready(context)),
         Route::Version => Ok(Some(monitoring::version(context))),

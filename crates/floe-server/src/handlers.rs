@@ -2,6 +2,7 @@
 
 mod compressed_nar;
 pub(crate) mod file;
+pub(crate) mod landing_page;
 pub(crate) mod listing;
 pub(crate) mod log;
 pub(crate) mod monitoring;

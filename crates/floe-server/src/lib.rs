@@ -34,6 +34,7 @@ mod error;
 mod finish;
 mod handlers;
 pub mod http;
+mod landing_page;
 mod login_worker;
 mod lru;
 mod metrics;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::config::Config;
 use crate::error::ServeError;
-use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
+use crate::handlers::nix_cache_info::cache_info_text;
+use crate::landing_page::LandingPage;
 use crate::net::shared::ServerShared;
 
 /// Exchanges settings of a running server, and reads its files anew.
@@ -53,7 +54,7 @@ impl ReloadHandle {
         let context = &self.shared.context;
         let (dir, keys) = (&context.layout.store_dir, &config.secret_keys);
         *context.cache_info.write() = cache_info_text(dir, config.priority).into();
-        *context.landing_page.write() = landing_page_text(dir, keys).into();
+        *context.landing_page.write() = LandingPage::of(config);
         context.narinfos.replace_keys(keys.clone());
         context.readiness.set_keys(keys.len());
         if let Some(queue) = &self.shared.login_queue {

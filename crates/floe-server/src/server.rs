@@ -23,9 +23,10 @@ use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
 use crate::finish::access_log::writer::LogWriter;
 use crate::handlers::log::DECODERS_MAX;
-use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
+use crate::handlers::nix_cache_info::cache_info_text;
 use crate::handlers::pin::check_pins;
 use crate::http::route::RouteSet;
+use crate::landing_page::LandingPage;
 use crate::login_worker;
 use crate::metrics::Metrics;
 use crate::net::event_loop::EventLoop;
@@ -98,6 +99,7 @@ impl Server {
     /// Errors: [`ServeError`].
     pub fn bind(config: Config) -> Result<Server, ServeError> {
         config.check()?;
+        let landing_page = LandingPage::of(&config);
         let log = match config.access_log {
             Some((format, output)) => {
                 let writer = LogWriter::start(output, config.warn.clone())?;
@@ -124,7 +126,8 @@ impl Server {
         let compressed_nars = config.compressed_cache.map(CompressedNarCache::open);
         let context = Context {
             cache_info: RwLock::new(cache_info_text(dir, config.priority).into()),
-            landing_page: RwLock::new(landing_page_text(dir, &config.secret_keys).into()),
+            landing_page: RwLock::new(landing_page),
+            uses_tls: tls.is_some(),
             metrics: Metrics::new(config.limits.connections_max.get(), workers, login_counters),
             readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,

@@ -83,6 +83,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
     config.secret_keys = process::secret_keys(&key_files, &environment)?;
     config.priority = options.priority.unwrap_or(config.priority);
     config.path_prefix = options.path;
+    config.plain_landing_page = true;
     let own = &mut config.limits;
     own.connections_max = limits::connections(None, open_files);
     own.keep_alive = !options.disable_keep_alive;

@@ -2,6 +2,7 @@
 
 mod compressed_nars;
 mod files;
+mod landing_page;
 pub(crate) mod logs;
 mod protocol;
 mod ranges;

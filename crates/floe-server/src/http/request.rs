@@ -57,6 +57,12 @@ pub struct Request<'b> {
     pub range: Option<&'b str>,
     /// The field `If-Range`.
     pub if_range: Option<&'b str>,
+    /// The field `Host`.
+    pub host: Option<&'b str>,
+    /// Whether the client wants HTML, as browsers do.
+    pub accepts_html: bool,
+    /// Whether a proxy says that its client uses HTTPS (`X-Forwarded-Proto`).
+    pub is_forwarded_https: bool,
     /// The field `If-None-Match`.
     pub if_none_match: Option<&'b str>,
     /// The field `If-Match`.
@@ -154,6 +160,9 @@ impl<'b> Request<'b> {
             keep_alive: !is_http10,
             range: None,
             if_range: None,
+            host: None,
+            accepts_html: false,
+            is_forwarded_https: false,
             if_none_match: None,
             if_match: None,
             authorization: None,
@@ -208,7 +217,12 @@ impl<'b> Request<'b> {
         // Compared by length first, because most fields are none of these.
         match field.name.len() {
             6 if is("expect") => self.expects_continue = value.eq_ignore_ascii_case("100-continue"),
-            4 if is("host") => framing.hosts += 1,
+            4 if is("host") => {
+                framing.hosts += 1;
+                self.host = Some(value);
+            }
+            6 if is("accept") => self.accepts_html |= value.contains("text/html"),
+            17 if is("x-forwarded-proto") => self.is_forwarded_https = value == "https",
             5 if is("range") => self.range = Some(value),
             7 if is("referer") => self.referer = Some(value),
             8 if is("if-range") => self.if_range = Some(value),

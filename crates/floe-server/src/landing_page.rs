@@ -1,0 +1,194 @@
+//! The page for people: how to use this cache, as HTML and as text.
+//!
+//! The page says nothing about the contents of the store, and has no scripts.
+
+use std::sync::Arc;
+
+use floe_format::StoreDir;
+
+use crate::config::Config;
+
+/// The facts on the page, apart from the address.
+#[derive(Debug)]
+pub(crate) struct LandingPage {
+    store_dir: StoreDir,
+    /// The public keys of the server.
+    keys: Vec<String>,
+    /// Whether browsers get it as text, too.
+    pub(crate) is_plain: bool,
+}
+
+impl LandingPage {
+    /// Returns the page of a server, unless it has none.
+    pub(crate) fn of(config: &Config) -> Option<Arc<LandingPage>> {
+        let keys = config
+            .secret_keys
+            .iter()
+            .map(|key| key.public().to_string());
+        let page = || LandingPage {
+            store_dir: config.store.store_dir.clone(),
+            keys: keys.collect(),
+            is_plain: config.plain_landing_page,
+        };
+        (!config.no_landing_page).then(|| Arc::new(page()))
+    }
+
+    /// Returns the page as text.
+    pub(crate) fn text(&self, url: &str) -> String {
+        let dir = &self.store_dir;
+        let mut text = format!("This is a binary cache for Nix, of the store directory {dir}.\n");
+        text.push_str("To use it, add this to nix.conf");
+        if !self.keys.is_empty() {
+            text.push_str(", if you trust who runs it");
+        }
+        text.push_str(":\n\n");
+        for line in self.nix_conf(url).lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+        text
+    }
+
+    /// Returns the page as HTML.
+    pub(crate) fn html(&self, url: &str) -> String {
+        let (keys, conf, nixos) = (&self.keys, self.nix_conf(url), self.nixos(url));
+        let trust = match keys.len() {
+            0 => {
+                "The server signs nothing. Clients accept a path if they trust another key that \
+                  has signed it."
+            }
+            1 => "Clients that trust this key accept every path of this cache.",
+            _ => "Clients that trust one of these keys accept every path of this cache.",
+        };
+        let mut page = String::with_capacity(4096);
+        page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+        page.push_str(
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>Nix binary cache</title>\n",
+        );
+        page.push_str(&format!(
+            "<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        ));
+        page.push_str(&format!(
+            "<h1>Nix binary cache</h1>\n<p>This server has paths of <code>{}</code>, ready to be \
+             installed by Nix, floe and other clients.</p>\n",
+            escaped(self.store_dir.as_str())
+        ));
+        let block = |title: &str, words: &str, text: &str| {
+            let text = escaped(text);
+            format!("<h2>{title}</h2>\n<p>{words}</p>\n{PRE}{text}</code></pre>\n")
+        };
+        page.push_str(&block(
+            "With Nix",
+            "Add this to <code>nix.conf</code>.",
+            &conf,
+        ));
+        page.push_str(&block(
+            "With NixOS",
+            "Add this to the configuration.",
+            &nixos,
+        ));
+        page.push_str(&block(
+            "With floe",
+            "Install a path with everything that it needs, also on a machine without Nix.",
+            &self.floe(url),
+        ));
+        page.push_str(&format!("<h2>Signatures</h2>\n<p>{trust}</p>\n"));
+        if !keys.is_empty() {
+            let keys: String = keys
+                .iter()
+                .map(|key| format!("{}\n", escaped(key)))
+                .collect();
+            page.push_str(&format!("{PRE}{keys}</code></pre>\n"));
+        }
+        page.push_str("</main>\n</body>\n</html>\n");
+        page
+    }
+
+    fn nix_conf(&self, url: &str) -> String {
+        let mut text = format!("extra-substituters = {url}\n");
+        if !self.keys.is_empty() {
+            let keys = self.keys.join(" ");
+            text.push_str(&format!("extra-trusted-public-keys = {keys}\n"));
+        }
+        text
+    }
+
+    fn nixos(&self, url: &str) -> String {
+        let mut text = format!("nix.settings = {{\n  substituters = [ \"{url}\" ];\n");
+        if !self.keys.is_empty() {
+            let keys: Vec<String> = self.keys.iter().map(|key| format!("\"{key}\"")).collect();
+            text.push_str(&format!(
+                "  trusted-public-keys = [ {} ];\n",
+                keys.join(" ")
+            ));
+        }
+        text.push_str("};\n");
+        text
+    }
+
+    fn floe(&self, url: &str) -> String {
+        let keys = self.keys.join(" ");
+        let keys = if self.keys.is_empty() {
+            String::new()
+        } else {
+            format!(" \\\n    --trusted-public-keys '{keys}'")
+        };
+        format!(
+            "floe install --from {url}{keys} \\\n    {}/HASH-NAME\n",
+            self.store_dir
+        )
+    }
+}
+
+/// Replaces the characters that have a meaning in HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            char => escaped.push(char),
+        }
+    }
+    escaped
+}
+
+/// The style sheet in the page.
+pub(crate) const STYLE: &str = include_str!("landing_page.css");
+
+const PRE: &str = "<pre><code>";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_has_no_untrusted_text() {
+        let page = LandingPage {
+            store_dir: StoreDir::default(),
+            keys: vec!["<script>\"a\"&'b'-1:AAAA".into()],
+            is_plain: false,
+        };
+        let html = page.html("https://h/<b>");
+        assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+        let escaped = "&lt;script&gt;&quot;a&quot;&amp;&#39;b&#39;-1:AAAA";
+        assert!(html.matches(escaped).count() >= 3, "{html}");
+        assert!(html.contains("extra-substituters = https://h/&lt;b&gt;"));
+    }
+
+    #[test]
+    fn page_without_keys_names_none() {
+        let page = LandingPage {
+            store_dir: StoreDir::default(),
+            keys: Vec::new(),
+            is_plain: false,
+        };
+        for text in [page.html("http://h"), page.text("http://h")] {
+            assert!(!text.contains("trusted-public-keys"), "{text}");
+        }
+    }
+}
