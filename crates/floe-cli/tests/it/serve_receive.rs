@@ -318,6 +318,21 @@ fn server_needs_logins_to_receive() {
         .expect(2)
         .stderr_contains("add --auth-file FILE");
     assert!(!Path::new(&cache).exists());
+    // A check makes nothing either, and finds out what the server could not use.
+    let logins = receiving.logins.display().to_string();
+    let file = receiving.scratch.join("file").display().to_string();
+    for (option, place, code) in [
+        ("--receive", &cache, 0),
+        ("--receive-into-store", &cache, 0),
+        ("--receive", &file, 1),
+    ] {
+        let args = ["serve", "--check", "--port", "0", "--root", &root];
+        let mut check = floe(args);
+        check.args(["--auth-file", &logins, option, place]);
+        let ran = run(&mut check).expect(code);
+        assert_eq!(ran.stdout.contains(&format!("{} {cache}", &option[2..])), code == 0);
+    }
+    assert!(!Path::new(&cache).exists());
     // A server that does not receive allows no upload.
     let server = ServerProcess::start(&root, &[]);
     let response = put(&mut server.connect(), "x", "/nar/x.nar", b"x");

@@ -9,6 +9,10 @@ pub(crate) fn compressed_cache(dir: &Path) -> String {
     format!("cannot use the compressed NAR cache {}", dir.display())
 }
 
+pub(crate) fn uploads(dir: &Path) -> String {
+    format!("cannot receive uploads into {}", dir.display())
+}
+
 pub(crate) const TLS_PAIRS: &str =
     "cannot use TLS: certificates and keys do not match; give --tls-cert and --tls-key in pairs";
 
