@@ -1,4 +1,4 @@
-//! A thousand busy connections while Nix changes the store.
+//! A thousand busy connections while Nix changes the store, and the server reloads each second.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use floe_testkit::http_client::{Client, narinfo_of};
 use floe_testkit::{Corpus, XorShift, corpus, nixes, skip, wait_until};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::{DESCRIPTOR_TOLERANCE, descriptors, memory};
 use crate::serve_concurrent_nix::NixStore;
@@ -117,6 +117,14 @@ fn change_store(store: &NixStore<'_>, corpus: &Corpus, is_over: &AtomicBool, rou
     }
 }
 
+fn reload_each_second(serve: &ServerProcess, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        serve.signal(Signal::HUP);
+        // Nothing but the time decides about the next one.
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// Tells the other threads to end, even if this thread panics.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
@@ -170,6 +178,7 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
             }
             let ending = StopOnDrop(is_over);
             scope.spawn(move || change_store(store, corpus, is_over, &counts.rounds));
+            scope.spawn(move || reload_each_second(serve, is_over));
             // The load lasts for a given time.
             thread::sleep(Duration::from_secs(all / 2));
             wait_for("too few requests", counts, || counts.is_sufficient());
@@ -210,6 +219,8 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
             assert_eq!(serve.get(&narinfo_of(path)).status, 200, "{path}");
         }
         let stderr = serve.stop();
+        let reloads = stderr.matches("reloaded certificates").count() as u64;
+        assert!(reloads >= all / 2, "{reloads} reloads in {all} s");
         assert!(
             !stderr.contains("panic") && !stderr.contains("too many open"),
             "{stderr}"
