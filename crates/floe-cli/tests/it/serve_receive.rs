@@ -330,7 +330,10 @@ fn server_needs_logins_to_receive() {
         let mut check = floe(args);
         check.args(["--auth-file", &logins, option, place]);
         let ran = run(&mut check).expect(code);
-        assert_eq!(ran.stdout.contains(&format!("{} {cache}", &option[2..])), code == 0);
+        assert_eq!(
+            ran.stdout.contains(&format!("{} {cache}", &option[2..])),
+            code == 0
+        );
     }
     assert!(!Path::new(&cache).exists());
     // A server that does not receive allows no upload.
