@@ -211,8 +211,8 @@ impl TempRootsFile {
         Ok(())
     }
 
-    /// Returns the number of the last time that floe sent roots to a collector, unless the end of
-    /// that collection was seen since.
+    /// Returns the number of the last time that floe sent roots to a collector. None once floe has
+    /// seen the end of that collection.
     pub(crate) fn notified_gc(&self) -> Option<u64> {
         self.gc_notified
     }

@@ -155,7 +155,7 @@ fn tidy_up(shared: &Weak<Shared>, (closed, interval): (&mpsc::Receiver<()>, Dura
     }
 }
 
-/// A look at the roots takes nothing.
+/// A pass that finds only young roots reads their ages and removes nothing.
 const TIDY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Short beside the time after which uploads are deleted.
