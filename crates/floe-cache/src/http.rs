@@ -28,4 +28,4 @@ pub use uri::HttpCacheUri;
 pub(crate) use put::{PlainPut, object_headers};
 pub(crate) use reply_guard::ReplyGuard;
 pub(crate) use shared::HttpCacheShared;
-pub(crate) use upload::{PutObject, Upload};
+pub(crate) use upload::{DeleteObjects, Deletion, PutObject, Upload};

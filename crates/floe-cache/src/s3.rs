@@ -2,12 +2,13 @@
 //!
 //! Objects are read and written by the HTTP storage. S3 is a [`Dialect`](crate::request::Dialect)
 //! of it, with a signature for each attempt. The crate object_store makes the signatures, fetches
-//! credentials, lists buckets and writes objects in parts. Its requests go through the same client
-//! and the same retries. The modules `connector`, `list` and `multipart` serve any store of that
-//! crate.
+//! credentials, lists buckets, writes objects in parts and deletes many at once. Its requests go
+//! through the same client and the same retries. The modules `connector`, `deletion`, `list` and
+//! `multipart` serve any store of that crate.
 
 pub(crate) mod connector;
 mod credentials;
+pub(crate) mod deletion;
 pub(crate) mod list;
 mod message;
 pub(crate) mod multipart;

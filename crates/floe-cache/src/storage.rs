@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use floe_format::lease::{GC_FOLDER, LEASES_FOLDER};
+use floe_format::pin::{PIN_GENERATIONS_FOLDER, PINS_FOLDER};
 use floe_transfer::{
     Body, CachePolicy, Cancel, Error, HttpServer, NamedObjects, NarRequest, RetryPolicy,
 };
@@ -119,8 +120,8 @@ impl Folder {
         match self {
             Folder::Top => "",
             Folder::Nars => "nar/",
-            Folder::Pins => "pins/",
-            Folder::PinGenerations => "pin-generations/",
+            Folder::Pins => PINS_FOLDER,
+            Folder::PinGenerations => PIN_GENERATIONS_FOLDER,
             Folder::Leases => LEASES_FOLDER,
             Folder::Gc => GC_FOLDER,
             Folder::Logs => "log/",
@@ -244,11 +245,15 @@ pub trait WriteStorage: ReadStorage {
     /// Waits until the names of all objects are on disk.
     fn sync(&self) -> Result<(), Error>;
 
-    /// Deletes an object. An absent object is not an error. Calls `reply` exactly once, perhaps
+    /// Deletes objects, usually at most [`WriteStorage::deletion_batch`] of them. An absent object
+    /// is not an error. After an error, some may be left. Calls `reply` exactly once, perhaps
     /// before it returns.
     ///
     /// A storage behind a network must not block here.
-    fn delete(&self, name: &str, reply: WriteCallback);
+    fn delete(&self, names: Vec<String>, reply: WriteCallback);
+
+    /// Returns how many objects the storage deletes by one request.
+    fn deletion_batch(&self) -> usize;
 
     /// Returns the interface to small objects beside the paths, such as pins.
     fn as_objects(&self) -> &dyn NamedObjects;
@@ -388,7 +393,7 @@ pub(crate) fn put_and_wait(
 /// Deletes an object and waits for the end. An absent object is not an error.
 pub(crate) fn delete_and_wait(storage: &dyn WriteStorage, name: &str) -> Result<(), Error> {
     let mut replies = Replies::new(&Cancel::default());
-    storage.delete(name, replies.callback(|done| done));
+    storage.delete(vec![name.to_owned()], replies.callback(|done| done));
     replies.only()?
 }
 

@@ -247,12 +247,17 @@ impl WriteStorage for MemoryStorage {
         Ok(())
     }
 
-    fn delete(&self, name: &str, reply: WriteCallback) {
-        let name = name.to_owned();
+    fn delete(&self, names: Vec<String>, reply: WriteCallback) {
         self.reply(move |storage| {
-            storage.0.lock().objects.remove(&name);
+            for name in names {
+                storage.0.lock().objects.remove(&name);
+            }
             reply(Ok(()));
         });
+    }
+
+    fn deletion_batch(&self) -> usize {
+        2
     }
 
     fn as_objects(&self) -> &dyn NamedObjects {

@@ -273,8 +273,12 @@ impl WriteStorage for FileStorage {
         sync_directory(&self.directory)
     }
 
-    fn delete(&self, name: &str, reply: WriteCallback) {
-        reply(self.delete_now(name));
+    fn delete(&self, names: Vec<String>, reply: WriteCallback) {
+        reply(names.iter().try_for_each(|name| self.delete_now(name)));
+    }
+
+    fn deletion_batch(&self) -> usize {
+        1
     }
 
     fn as_objects(&self) -> &dyn NamedObjects {

@@ -180,7 +180,15 @@ impl HttpCacheShared {
         *self.writes_disabled_by.lock() = None;
     }
 
-    pub(super) async fn delete(&self, name: &str) -> Result<(), Error> {
+    /// Deletes objects, one after another.
+    pub(super) async fn delete_each(&self, names: Vec<String>) -> Result<(), Error> {
+        for name in names {
+            self.delete(&name).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), Error> {
         let reply = self.write(name, Method::DELETE.into()).await?;
         match reply.status {
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),

@@ -21,7 +21,7 @@ use super::network_body::{Chunk, NetworkBody};
 use super::put::PlainPut;
 use super::reply_guard::ReplyGuard;
 use super::shared::HttpCacheShared;
-use super::upload::PutObject;
+use super::upload::{DeleteObjects, PutObject};
 use crate::binary_cache::CACHE_INFO;
 use crate::error::CacheError;
 use crate::network::limiter::RequestPermits;
@@ -40,6 +40,8 @@ pub struct HttpStorage {
     pub(super) server: Arc<dyn PutObject>,
     /// Lists objects, if the kind of server can.
     list: Option<Arc<dyn ListStorage>>,
+    /// Deletes many objects at once, if the kind of server can.
+    pub(super) deletion: Option<Arc<dyn DeleteObjects>>,
 }
 
 impl HttpStorage {
@@ -83,6 +85,7 @@ impl HttpStorage {
             )),
             shared,
             list: None,
+            deletion: None,
         })
     }
 
@@ -95,16 +98,18 @@ impl HttpStorage {
         }
     }
 
-    /// Replaces the ways of writing and listing by those of an object store.
+    /// Replaces the ways of writing, listing and deleting by those of an object store.
     pub(crate) fn with_object_store(
         self,
         server: Arc<dyn PutObject>,
         list: Arc<dyn ListStorage>,
+        deletion: Arc<dyn DeleteObjects>,
     ) -> HttpStorage {
         HttpStorage {
             shared: self.shared,
             server,
             list: Some(list),
+            deletion: Some(deletion),
         }
     }
 

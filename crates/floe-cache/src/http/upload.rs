@@ -38,6 +38,18 @@ pub(crate) trait PutObject: Debug + Send + Sync {
     }
 }
 
+/// The way in which a kind of server deletes many objects by one request.
+pub(crate) trait DeleteObjects: Debug + Send + Sync {
+    /// Deletes objects, and returns those that the server did not delete.
+    fn delete(&self, names: Vec<String>) -> Deletion;
+
+    /// Returns the number of objects of one request.
+    fn batch_len(&self) -> usize;
+}
+
+/// A running deletion.
+pub(crate) type Deletion = Pin<Box<dyn Future<Output = Vec<String>> + Send>>;
+
 /// A running upload.
 pub(crate) type Upload = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 

@@ -38,11 +38,20 @@ impl WriteStorage for HttpStorage {
         Ok(())
     }
 
-    fn delete(&self, name: &str, reply: WriteCallback) {
-        let (shared, name) = (self.shared.clone(), name.to_owned());
+    fn delete(&self, names: Vec<String>, reply: WriteCallback) {
+        let (shared, deletion) = (self.shared.clone(), self.deletion.clone());
         let reply = ReplyGuard::new(reply);
-        self.shared
-            .spawn(async move { reply.send(shared.delete(&name).await) });
+        self.shared.spawn(async move {
+            let rest = match deletion {
+                Some(deletion) if names.len() > 1 => deletion.delete(names).await,
+                _ => names,
+            };
+            reply.send(shared.delete_each(rest).await);
+        });
+    }
+
+    fn deletion_batch(&self) -> usize {
+        self.deletion.as_ref().map_or(1, |it| it.batch_len())
     }
 
     fn as_objects(&self) -> &dyn NamedObjects {

@@ -17,6 +17,7 @@ use object_store::{ClientOptions, RetryConfig};
 use reqwest::Url;
 use tokio::time::timeout;
 
+use super::deletion::names_requested_keys;
 use super::message::explain;
 use crate::http::write_failure;
 use crate::request::{CacheClient, Message, RequestBody, exchange};
@@ -71,6 +72,10 @@ impl Connector {
         let is_metadata = url
             .host_str()
             .is_some_and(|host| host.starts_with(LINK_LOCAL));
+        let deletion = match &message.body {
+            RequestBody::Whole(body) if is_deletion(&url) => Some(body.clone()),
+            _ => None,
+        };
         let sent = exchange(&self.0, url.clone(), message);
         let reply = if is_metadata {
             // On most machines nothing answers there.
@@ -89,6 +94,10 @@ impl Connector {
         if is_metadata && has_line(&url) && !is_word(&reply.body) {
             let reason = "the service of credentials sent something else than a name or a token";
             return Err(Error::fetch(url.as_str(), reason, false));
+        }
+        if deletion.is_some_and(|request| !names_requested_keys(&request, &reply.body)) {
+            let reason = "the reply to a deletion names other objects";
+            return Err(Error::fetch(&redact(&url), reason, false));
         }
         let mut response = http::Response::new(reply.body.into());
         *response.status_mut() = reply.status;
@@ -153,6 +162,11 @@ impl From<object_store::Error> for Cause {
 fn has_line(url: &Url) -> bool {
     let path = url.path();
     path.ends_with('/') || path.ends_with("/token")
+}
+
+/// Whether a request to this URL deletes many objects.
+fn is_deletion(url: &Url) -> bool {
+    url.query() == Some("delete")
 }
 
 /// Whether a text can be a part of a URL and of a header.

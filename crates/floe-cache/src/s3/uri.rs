@@ -15,6 +15,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::connector::{Connector, no_retries};
 use super::credentials::Credentials;
+use super::deletion::BucketDeletion;
 use super::list::BucketList;
 use super::multipart::BucketPut;
 use super::options::S3Options;
@@ -154,11 +155,12 @@ impl S3CacheUri {
             chunk_len: self.s3.chunk_len,
         };
         let list = BucketList {
-            store,
+            store: store.clone(),
             prefix: self.prefix.clone(),
             shared,
         };
-        Ok(storage.with_object_store(Arc::new(put), Arc::new(list)))
+        let deletion = BucketDeletion::new(store, self.prefix.clone());
+        Ok(storage.with_object_store(Arc::new(put), Arc::new(list), Arc::new(deletion)))
     }
 }
 

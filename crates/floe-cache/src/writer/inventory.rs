@@ -122,17 +122,20 @@ impl CacheInventory for BinaryCacheWriter {
     fn delete(&self, names: &[String], check: &dyn Fn() -> Result<(), Error>) -> Result<(), Error> {
         let mut replies = Replies::new(&Cancel::default());
         let mut failure = None;
-        let mut unsent = names.iter();
+        let mut unsent = names;
         loop {
-            while failure.is_none()
-                && replies.pending() < REQUESTS_MAX
-                && let Some(name) = unsent.next()
-            {
+            // A server may turn out not to delete many at once.
+            let batch_len = self.storage.deletion_batch();
+            let pending_max = (REQUESTS_MAX / batch_len).max(DELETION_BATCHES);
+            while failure.is_none() && replies.pending() < pending_max && !unsent.is_empty() {
                 if let Err(error) = check() {
                     failure = Some(error);
                     break;
                 }
-                self.storage.delete(name, replies.callback(|done| done));
+                let (batch, rest) = unsent.split_at(batch_len.min(unsent.len()));
+                unsent = rest;
+                let reply = replies.callback(|done| done);
+                self.storage.delete(batch.to_vec(), reply);
             }
             // The deletions in flight end before the function does.
             match replies.next()? {
@@ -234,6 +237,9 @@ impl BinaryCacheWriter {
         Ok(narinfo)
     }
 }
+
+/// How many requests that delete many objects run at once.
+const DELETION_BATCHES: usize = 4;
 
 fn fact(object: ListedObject) -> (String, CacheObject) {
     let facts = CacheObject {

@@ -401,8 +401,10 @@ impl Shared {
     /// Removes the lease. A user who may not delete objects writes that it has ended.
     fn end(&self, name: &str) {
         let (sender, replies) = std::sync::mpsc::channel();
-        self.storage
-            .delete(name, Box::new(move |done| _ = sender.send(done)));
+        self.storage.delete(
+            vec![name.to_owned()],
+            Box::new(move |done| _ = sender.send(done)),
+        );
         if let Ok(Err(error)) = replies.recv_timeout(END_WAIT_MAX)
             && is_refusal(&error)
         {

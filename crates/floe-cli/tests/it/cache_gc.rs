@@ -2,6 +2,7 @@
 
 mod races;
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -209,6 +210,46 @@ fn bucket_is_collected() {
     for folder in ["leases", "gc"] {
         let left = fs::read_dir(server.bucket("team").join(folder));
         assert_eq!(left.map_or(0, Iterator::count), 0, "{folder}");
+    }
+}
+
+/// Not all services that speak S3 know the request that deletes many objects.
+#[test]
+fn objects_of_a_bucket_are_deleted_at_once_if_the_server_can() {
+    let (Some(corpus), Some(server)) = (corpus("jq"), s3_server("team")) else {
+        return;
+    };
+    let uri = server.uri("team");
+    let root = source_root(&corpus);
+    for refused in [false, true] {
+        let mut push = floe_with_keys(&server, &["push", "--to", &uri, "--root", &root]);
+        run(push.arg(&corpus.root)).expect(0);
+        let before = server.request_count();
+        let proxy = FaultProxy::start(server.address(), move |_, line| {
+            if refused && line.starts_with("POST") && line.contains("?delete") {
+                ProxyFault::StatusBefore(501)
+            } else {
+                ProxyFault::None
+            }
+        });
+        let through = format!("s3://team?endpoint={}", proxy.url());
+        let gc = ["cache", "gc", "--json", "--grace", "0s", &through];
+        // Without pins, an age says what stays.
+        let gc = [&gc[..], &["--keep-since", "0s"]].concat();
+        let report = run(&mut floe_with_keys(&server, &gc)).expect(0);
+        assert_eq!(deleted(&report).len(), corpus.paths.len());
+        // The server removes the directory of the NARs with the last of them.
+        assert!(!server.bucket("team").join("nar").exists());
+        let left = fs::read_dir(server.bucket("team")).unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name());
+        let is_narinfo = |name: &OsString| name.to_string_lossy().ends_with(".narinfo");
+        assert_eq!(left.filter(is_narinfo).count(), 0);
+        let log = server.log();
+        let sent = log.lines().skip(before);
+        let bulk = sent.filter(|line| line.contains(" s3_DeleteObjects "));
+        assert_eq!(bulk.count() > 0, !refused);
+        // One refusal is enough.
+        assert_eq!(proxy.fault_count(), usize::from(refused));
     }
 }
 

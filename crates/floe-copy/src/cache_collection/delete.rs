@@ -155,12 +155,12 @@ fn unused_files(
     let used = marked
         .graph
         .files_used_without(garbage, &names.link_targets);
-    let is_unused = |name: &&String| {
-        let (before, now) = (marked.names.nars.get(*name), names.nars.get(*name));
-        let is_unchanged = before.zip(now).is_some_and(|(before, now)| before == now);
+    let is_unused = |(name, before): &(&String, &CacheObject)| {
+        let is_unchanged = names.nars.get(*name) == Some(*before);
         is_unchanged && !used.contains(file_name(name)) && !needs.contains(object_key(name))
     };
-    marked.files.iter().filter(is_unused).cloned().collect()
+    let unused = marked.files.iter().filter(is_unused);
+    unused.map(|(name, _)| name.clone()).collect()
 }
 
 /// Returns the path of a realisation.

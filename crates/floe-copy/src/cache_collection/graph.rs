@@ -49,8 +49,12 @@ impl CacheGraph {
         });
         self.unusable.clear();
         self.unusable_files.clear();
-        let known: HashSet<String> = self.nodes.values().map(Node::object_name).collect();
-        let mut unread = listed.keys().filter(|name| !known.contains(*name)).cloned();
+        let is_known = |name: &&String| {
+            let part = name.split('.').next().and_then(HashPart::parse);
+            part.is_some_and(|part| self.nodes.contains_key(&part))
+        };
+        let unread: Vec<&String> = listed.keys().filter(|it| !is_known(it)).collect();
+        let mut unread = unread.into_iter().cloned();
         let modified = |name: &str| listed.get(name).and_then(|found| found.modified);
         let mut unreadable = None;
         cache.read_narinfos(&mut unread, cancel, &mut |name, found| match found {

@@ -1,11 +1,11 @@
 //! Finds what a collection may delete.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
 use floe_format::lease::{is_key, object_key};
 use floe_format::{HashPart, StorePath, sum_of_sizes};
-use floe_transfer::{CacheNames, CacheObject, Error};
+use floe_transfer::{CacheObject, Error};
 
 use super::graph::{CacheGraph, Node};
 use super::plan::not_collected;
@@ -16,13 +16,12 @@ use super::{CacheCollection, CollectionEvent, CollectionReport};
 #[derive(Debug)]
 pub struct Marked {
     pub(super) graph: CacheGraph,
-    pub(super) names: CacheNames,
     /// The paths.
     pub(super) garbage: HashSet<HashPart>,
     /// Their listings, and those without a path.
     pub(super) listings: Vec<String>,
     /// The files that only they use, and those that no path uses.
-    pub(super) files: BTreeSet<String>,
+    pub(super) files: BTreeMap<String, CacheObject>,
     pub(super) pins: Pins,
 }
 
@@ -59,7 +58,7 @@ impl CacheCollection<'_> {
             let is_unused = !used.contains(file_name(name)) && is_old(facts);
             is_file && is_unused && is_key(object_key(name))
         });
-        let files = files.map(|(name, _)| name.clone()).collect();
+        let files = files.map(|(name, facts)| (name.clone(), *facts)).collect();
         let listings = names.listings.iter().filter(|(name, facts)| {
             let part = name.split('.').next().and_then(HashPart::parse);
             let is_used = part.is_some_and(|part| graph.nodes.contains_key(&part));
@@ -77,7 +76,6 @@ impl CacheCollection<'_> {
             files,
             garbage,
             graph,
-            names,
             pins,
         })
     }
@@ -133,10 +131,7 @@ impl Marked {
     pub fn report(&self) -> CollectionReport {
         let mut paths: Vec<StorePath> = self.garbage_nodes().map(|it| it.path.clone()).collect();
         paths.sort_unstable();
-        let sizes = self
-            .files
-            .iter()
-            .filter_map(|name| self.names.nars.get(name)?.len);
+        let sizes = self.files.values().filter_map(|facts| facts.len);
         CollectionReport {
             paths,
             files: self.files.len(),
@@ -158,7 +153,7 @@ impl Marked {
         let listings = self.listings.iter().map(String::as_str);
         parts
             .chain(listings)
-            .chain(self.files.iter().map(String::as_str))
+            .chain(self.files.keys().map(String::as_str))
     }
 }
 

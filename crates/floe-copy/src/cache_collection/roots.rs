@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use floe_format::HashPart;
-use floe_format::pin::Pin;
+use floe_format::pin::{PIN_GENERATIONS_FOLDER, PINS_FOLDER, Pin};
 use floe_transfer::{Cancel, Error, NamedObjects};
 
 use super::plan::not_collected;
@@ -29,8 +29,8 @@ impl Pins {
     ) -> Result<Pins, Error> {
         let mut pins = Pins::default();
         // A pin that is written meanwhile is read, and its generation is not.
-        let found = read_folder(objects, PIN_GENERATIONS, cancel)?;
-        for (_, pin) in read_folder(objects, PINS, cancel)? {
+        let found = read_folder(objects, PIN_GENERATIONS_FOLDER, cancel)?;
+        for (_, pin) in read_folder(objects, PINS_FOLDER, cancel)? {
             pins.kept.push((pin.name, pin.path.hash_part()));
         }
         let mut generations: BTreeMap<String, BTreeMap<u64, (String, HashPart)>> = BTreeMap::new();
@@ -83,6 +83,3 @@ fn read_folder(
     }
     Ok(pins)
 }
-
-const PINS: &str = "pins/";
-const PIN_GENERATIONS: &str = "pin-generations/";

@@ -65,6 +65,23 @@ pub fn check_writer(storage: &dyn WriteStorage) {
         assert_eq!(get(storage, "a.narinfo").unwrap(), None);
     }
     assert_eq!(len(storage, "a.narinfo"), None);
+    many_objects_are_deleted_at_once(storage);
+}
+
+fn many_objects_are_deleted_at_once(storage: &dyn WriteStorage) {
+    let names: Vec<String> = (0..9).map(|number| format!("nar/a&b-{number}")).collect();
+    let (deleted, kept) = names.split_at(6);
+    for name in &names {
+        put(storage, name, b"contents", Durability::Unsynced);
+    }
+    let mut with_absent = deleted.to_vec();
+    with_absent.insert(3, "nar/absent".into());
+    for _ in 0..2 {
+        delete_all(storage, with_absent.clone());
+        let lens = |names: &[String]| names.iter().map(|it| len(storage, it)).collect::<Vec<_>>();
+        assert_eq!(lens(deleted), [None; 6]);
+        assert_eq!(lens(kept), [Some(8); 3]);
+    }
 }
 
 fn new_object_appears_whole(storage: &dyn WriteStorage) {
@@ -145,8 +162,12 @@ fn put(storage: &dyn WriteStorage, name: &str, contents: &[u8], durability: Dura
 }
 
 fn delete(storage: &dyn WriteStorage, name: &str) {
+    delete_all(storage, vec![name.to_owned()]);
+}
+
+fn delete_all(storage: &dyn WriteStorage, names: Vec<String>) {
     let (sender, replies) = channel();
-    storage.delete(name, Box::new(move |done| sender.send(done).unwrap()));
+    storage.delete(names, Box::new(move |done| sender.send(done).unwrap()));
     replies.recv_timeout(TIMEOUT).unwrap().unwrap();
 }
 
