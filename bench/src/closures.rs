@@ -238,9 +238,9 @@ const UPLOAD: &str = "\
 Costs are medians; ratios are medians of the ratios of single rounds. Client and server are in two
 network namespaces; the packets between them are delayed by half of the round trip in each
 direction. S3 is versitygw, which keeps objects in memory here, and its bucket is open to all,
-because this Nix cannot sign requests; floe signs. PUT is nginx. floe serve reads and
-hashes each NAR that it receives before it publishes the narinfo. All programs compress with zstd.
-Nix 2.35 uploads in any order; it is not measured here.
+because this Nix cannot sign requests; floe signs. PUT is nginx. floe serve reads and hashes each
+NAR that it receives before it publishes the narinfo. All programs compress with zstd. Nix 2.35
+uploads in any order; it is not measured here.
 ";
 
 const REMOTE: &str = "\

@@ -59,9 +59,9 @@ impl Fixture {
     /// Returns the file of floe.
     ///
     /// Errors: no variant is floe.
-    pub(super) fn floe(&self) -> Result<PathBuf> {
+    pub(super) fn floe(&self) -> Result<&Program> {
         let floe = self.programs.iter().find(|it| it.name == FLOE);
-        Ok(floe.context("there is no floe")?.path.clone())
+        floe.context("there is no floe")
     }
 
     /// Builds floe and finds the programs to compare it with: `before`, if given, or else Nix.

@@ -18,7 +18,7 @@ use floe_bench::{BenchError, Variant};
 
 use super::chains::PATHS;
 use super::fixture::{Fixture, Kind, NIX, Program};
-use super::link::{Link, LinkOptions};
+use super::link::{ClientEnd, Link, LinkOptions};
 use super::rows::{Group, PreparedRow, RowPlan, tmpfs};
 use super::servers::{Running, start_at};
 use super::variants::{self, Sizes, strings};
@@ -151,9 +151,14 @@ fn beside_versitygw(fixture: &Fixture) -> Result<PreparedRow<'_>> {
         }
     }
     row.guards.extend(other.guards);
+    Ok(on_link(row, link, end))
+}
+
+/// Keeps the link of a row as long as its servers, and this thread at its near end.
+fn on_link<'a>(mut row: PreparedRow<'a>, link: Rc<Link>, end: ClientEnd) -> PreparedRow<'a> {
     row.guards.insert(0, Box::new(end));
     row.guards.push(Box::new(link));
-    Ok(row)
+    row
 }
 
 fn new_link(millis: u64) -> Result<Rc<Link>> {
@@ -235,10 +240,8 @@ fn prepare_with<'a>(
 ) -> Result<PreparedRow<'a>> {
     let link = new_link(work.millis)?;
     let end = link.enter()?;
-    let mut row = prepare_on(fixture, work, &link, rclone)?;
-    row.guards.insert(0, Box::new(end));
-    row.guards.push(Box::new(link));
-    Ok(row)
+    let row = prepare_on(fixture, work, &link, rclone)?;
+    Ok(on_link(row, link, end))
 }
 
 /// Prepares a row whose client is at the near end of a link.
@@ -365,8 +368,7 @@ fn push<'a>(
 }
 
 fn push_with_floe(fixture: &Fixture, corpus: &Corpus, url: &str) -> Result<()> {
-    let floe = fixture.programs.iter().find(|it| it.name == FLOE);
-    let floe = floe.context("there is no floe")?;
+    let floe = fixture.floe()?;
     let push = push(fixture, corpus, (floe, url));
     let mut command = fixture
         .settings

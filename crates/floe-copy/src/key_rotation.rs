@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use floe_format::pin::Pin;
+use floe_format::pin::{PIN_GENERATIONS_FOLDER, PINS_FOLDER, Pin};
 use floe_format::{
     DrvOutput, PathInfo, PublicKey, Realisation, SecretKey, Signature, StoreDir, StorePath,
 };
@@ -58,7 +58,7 @@ impl KeyRotation<'_> {
             }
         }
         self.sign_realisations(&mut rotated)?;
-        for folder in [PINS, PIN_GENERATIONS] {
+        for folder in [PINS_FOLDER, PIN_GENERATIONS_FOLDER] {
             self.sign_pins(folder, &mut rotated)?;
         }
         Ok(rotated)
@@ -253,6 +253,3 @@ const PATHS_AT_ONCE: usize = 1000;
 
 /// The longest object, in bytes: that of a realisation.
 const OBJECT_LEN_MAX: usize = floe_format::realisation::REALISATION_LEN_MAX;
-
-const PINS: &str = "pins/";
-const PIN_GENERATIONS: &str = "pin-generations/";

@@ -183,6 +183,12 @@ pub fn is_cache_id(text: &str) -> bool {
     text.len() == CACHE_ID_LEN && text.bytes().all(is_digit)
 }
 
+/// The folder of the pins in a cache.
+pub const PINS_FOLDER: &str = "pins/";
+
+/// The folder with the generations of the pins in a cache.
+pub const PIN_GENERATIONS_FOLDER: &str = "pin-generations/";
+
 /// The largest pin in bytes.
 pub const PIN_LEN_MAX: usize = 16 * 1024;
 

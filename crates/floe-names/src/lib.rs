@@ -32,7 +32,7 @@ pub use name_spec::NameSpec;
 pub use package::{Candidate, Origin, PinFacts};
 pub use pins::{
     NewPin, PINS_INFO, PinError, PinPolicy, PinRefusal, Pinned, PinsUri, SeenPin, SeenPins,
-    check_pin, generation_object, pin, pin_object, unpin,
+    check_pin, expected_version, generation_object, parse_info, pin, pin_object, unpin,
 };
 pub use resolver::{ResolveOptions, ResolvedName, Resolver};
 pub use search::{FoundPackage, FoundPackages, search};

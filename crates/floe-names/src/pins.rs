@@ -9,11 +9,12 @@ use std::fmt;
 use std::time::Duration;
 
 use floe_format::TrustedKeys;
+use floe_format::pin::{PIN_GENERATIONS_FOLDER, PINS_FOLDER};
 use floe_transfer::url::{parse_url, redact_credentials};
 
 use crate::cache_file::now;
 pub use check::{PinRefusal, check_pin};
-pub use publish::{NewPin, PinError, Pinned, pin, unpin};
+pub use publish::{NewPin, PinError, Pinned, expected_version, parse_info, pin, unpin};
 pub(crate) use query::{query, seen_reply};
 pub use seen::{SeenPin, SeenPins};
 
@@ -98,12 +99,12 @@ impl PinPolicy {
 
 /// Returns the name of the object of a pin.
 pub fn pin_object(name: &str) -> String {
-    format!("pins/{name}")
+    format!("{PINS_FOLDER}{name}")
 }
 
 /// Returns the name of the object that records a generation of a pin.
 pub fn generation_object(name: &str, serial: u64) -> String {
-    format!("pin-generations/{name}@{serial}")
+    format!("{PIN_GENERATIONS_FOLDER}{name}@{serial}")
 }
 
 /// The object with the identifier of the cache.

@@ -212,7 +212,7 @@ impl From<io::Error> for ReceiveError {
     fn from(error: io::Error) -> ReceiveError {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                ReceiveError::new(ReceiveErrorKind::Full, "the disk of the cache is full")
+                ReceiveError::new(ReceiveErrorKind::Full, "the disk of the server is full")
             }
             _ => ReceiveError::new(ReceiveErrorKind::System, error.to_string()),
         }

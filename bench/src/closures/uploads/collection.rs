@@ -10,7 +10,7 @@ use floe_format::nix32;
 use super::super::fixture::Fixture;
 use super::super::rows::PreparedRow;
 use super::super::variants::{self, strings};
-use super::{BUCKET, KEYS, Place, bucket_url, new_link, serve};
+use super::{BUCKET, KEYS, Place, bucket_url, new_link, on_link, serve};
 use crate::aims::FLOE;
 
 /// The paths of the cache. A pin keeps a tree of the first [`LIVE`] ones.
@@ -31,7 +31,7 @@ pub(super) fn prepare(fixture: &Fixture) -> Result<PreparedRow<'_>> {
     fs::write(cache.join("nix-cache-info"), info).context("cannot write nix-cache-info")?;
     write_paths(&cache, 0..LIVE).context("cannot write the cache")?;
     pin_root(fixture, &scratch)?;
-    let floe = fixture.floe()?.display().to_string();
+    let floe = fixture.floe()?.path.display().to_string();
     let arguments = strings(&[&floe, "cache", "gc", "--grace", "0s", &bucket_url()]);
     let mut variant = variants::variant(fixture, FLOE, arguments, None);
     let keys = KEYS.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
@@ -41,15 +41,17 @@ pub(super) fn prepare(fixture: &Fixture) -> Result<PreparedRow<'_>> {
         write_paths(&dead, LIVE..PATHS).map_err(|error| BenchError::Result(error.to_string()))
     });
     variant.check = Box::new(move || check(&cache));
-    Ok(PreparedRow {
-        guards: vec![Box::new(end), Box::new(server), Box::new(link)],
+    let row = PreparedRow {
+        guards: vec![Box::new(server)],
         ..PreparedRow::new(vec![variant])
-    })
+    };
+    Ok(on_link(row, link, end))
 }
 
 /// Signs a pin of the root of the tree.
 fn pin_root(fixture: &Fixture, scratch: &Path) -> Result<()> {
-    let floe = || fixture.settings.command(fixture.floe().unwrap_or_default());
+    let program = fixture.floe()?;
+    let floe = || fixture.settings.command(program.path.clone());
     let key = floe().args(["key", "generate", "bench-1"]).output()?;
     let file = scratch.join("key");
     fs::write(&file, key.stdout).context("cannot write a key")?;

@@ -16,7 +16,7 @@ pub(super) fn start(
     (link, (address, port)): (&Link, (Ipv4Addr, u16)),
     (cache, scratch): (&Path, &Path),
 ) -> Result<Running> {
-    let floe = fixture.floe()?;
+    let floe = &fixture.floe()?.path;
     let run = |args: &[&str]| -> Result<String> {
         let output = fixture.settings.command(floe.clone()).args(args).output();
         let output = output.context("cannot run floe")?;

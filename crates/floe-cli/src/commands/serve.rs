@@ -31,6 +31,7 @@ use crate::stdout::print;
 use args::ServeArgs;
 use auth::args::ServeCommand;
 use process::ProcessOptions;
+use receive_options::ReceivePlace;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if let Some(ServeCommand::Auth(command)) = &args.command {
@@ -97,7 +98,7 @@ fn config(
     let requires_signatures = store.requires_signatures;
     config.receiver = receive_options::open((settings, &config), requires_signatures, is_check)?;
     if config.receiver.is_some() && config.pins.is_none() {
-        config.pins = receive_options::directory(settings).cloned();
+        config.pins = ReceivePlace::of(settings).map(|place| place.directory().to_owned());
     }
     Ok(config)
 }

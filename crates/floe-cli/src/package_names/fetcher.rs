@@ -10,6 +10,7 @@ use floe_cache::{DocumentRequest, Fetched, Network, NetworkOptions, fetch_docume
 use floe_copy::{SourceOrder, Sources, resolve_store_uri};
 use floe_format::elf::{HEAD_LEN, system_of_file};
 use floe_format::nar::read::NarEvent;
+use floe_format::pin::PINS_FOLDER;
 use floe_format::{NarInfo, StorePath};
 use floe_names::{Access, pin_object};
 use floe_transfer::{Cancel, Error, Events, NamedObjects, PathSpec, Session, Source, StoreConfig};
@@ -145,7 +146,8 @@ impl Access for Fetcher<'_> {
     }
 
     fn pin_names(&self, cache: &str) -> Result<Option<Vec<String>>, Error> {
-        self.objects(cache)?.list("pins/", &self.session().cancel)
+        self.objects(cache)?
+            .list(PINS_FOLDER, &self.session().cancel)
     }
 
     fn system(&self, narinfo: &NarInfo) -> Result<Option<String>, Error> {

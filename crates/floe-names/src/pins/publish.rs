@@ -150,7 +150,7 @@ fn write_pin(
             pin.sign(key);
         }
         let text = pin.to_string();
-        let expected = expected(current);
+        let expected = expected_version(current);
         // The reply to the first attempt may be lost, or the server may know no conditions. So the
         // writer looks at the objects of the cache again.
         let (Written::Yes | Written::Conflict) = objects.put(&name, text.as_bytes(), &expected)?;
@@ -212,22 +212,25 @@ pub fn unpin(objects: &dyn NamedObjects, name: &str, cancel: &Cancel) -> Result<
             return Err(PinError::Absent);
         }
         // A pin that another writer has moved meanwhile is the one to delete.
-        if objects.delete(&name, &expected(found))? == Written::Yes {
+        if objects.delete(&name, &expected_version(found))? == Written::Yes {
             return Ok(());
         }
     }
     Err(PinError::Busy)
 }
 
-fn expected(current: Option<NamedObject>) -> Expected {
+/// Returns the condition by which a write replaces the version that the writer knows.
+pub fn expected_version(current: Option<NamedObject>) -> Expected {
     match current {
         None => Expected::Absent,
         Some(current) => current.version.map_or(Expected::Any, Expected::Version),
     }
 }
 
-/// Returns the identifier of a cache from its object.
-fn parse_info(contents: &[u8]) -> Result<String, PinError> {
+/// Returns the identifier of a cache from its object [`PINS_INFO`].
+///
+/// Errors: [`PinError::Object`].
+pub fn parse_info(contents: &[u8]) -> Result<String, PinError> {
     let text = std::str::from_utf8(contents).unwrap_or_default();
     let id = text.lines().find_map(|line| line.strip_prefix("CacheId: "));
     match id.filter(|id| is_cache_id(id)) {

@@ -196,17 +196,13 @@ impl TempRootsFile {
     }
 
     /// Waits for the end of the collection to which floe sent roots. Paths that are valid
-    /// afterwards stay valid. A wait that times out is not an error: after such a time, floe
-    /// assumes that the collector has deleted the garbage that it had found before its reply.
+    /// afterwards stay valid. A wait that times out is not an error.
     pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
         if self.gc_notified.is_none() {
             return Ok(());
         }
-        let gc_lock = &self.gc_lock;
-        match gc_lock.wait(lock_wait, || Ok(gc_lock.is_free()?.then_some(()))) {
-            Ok(()) => self.gc_notified = None,
-            Err(StoreError::LockTimeout { .. }) => {}
-            Err(error) => return Err(error),
+        if !self.gc_lock.wait_for_collector(lock_wait)? {
+            self.gc_notified = None;
         }
         Ok(())
     }

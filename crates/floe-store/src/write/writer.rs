@@ -136,12 +136,8 @@ impl StoreWriter {
             return Ok(());
         };
         let gc_lock = GcLock::open(self.layout())?;
-        let lock_wait = &self.store.lock_wait;
-        match gc_lock.wait(lock_wait, || Ok(gc_lock.is_free()?.then_some(()))) {
-            Ok(()) => self.temp_roots.file.lock().forget_gc(notified),
-            // As in `TempRootsFile::wait_for_gc`.
-            Err(StoreError::LockTimeout { .. }) => {}
-            Err(error) => return Err(error),
+        if !gc_lock.wait_for_collector(&self.store.lock_wait)? {
+            self.temp_roots.file.lock().forget_gc(notified);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `floe pins`: shows the pins of a cache.
 
 use floe_format::TrustedKeys;
-use floe_format::pin::{Pin, is_pin_name};
+use floe_format::pin::{PINS_FOLDER, Pin, is_pin_name};
 use floe_names::pin_object;
 use floe_transfer::NamedObject;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &PinsArgs) -> anyhow::Result<()> {
     let cache = PinnedCache::open(&settings, args.from.as_deref())?;
     let cancel = &cache.session.cancel;
     let names = if args.names.is_empty() {
-        let listed = cache.objects.list("pins/", cancel)?;
+        let listed = cache.objects.list(PINS_FOLDER, cancel)?;
         let listed = listed.ok_or_else(|| {
             anyhow::anyhow!(
                 "cannot list the pins of {}: the server has no list of them; give their names",

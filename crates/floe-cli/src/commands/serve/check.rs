@@ -10,7 +10,8 @@ use floe_server::{Compress, Config, Server};
 use httpdate::fmt_http_date;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::{messages, receive_options};
+use super::messages;
+use super::receive_options::ReceivePlace;
 use crate::stdout::print;
 
 /// Opens the store, reads the keys and listens, as the server does. For the files of the server,
@@ -39,14 +40,10 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
     if cache.is_some() {
         check_dir(dir).with_context(|| messages::compressed_cache(dir))?;
     }
-    if let Some(dir) = receive_options::directory(settings) {
+    if let Some(place) = ReceivePlace::of(settings) {
+        let dir = place.directory();
         check_dir(dir).with_context(|| messages::uploads(dir))?;
-        let place = if settings.receive.is_set() {
-            "receive"
-        } else {
-            "receive-into-store"
-        };
-        lines.push(format!("{place} {}", dir.display()));
+        lines.push(format!("{} {}", place.setting(), dir.display()));
     }
     let is_quiet = settings.access_log_format.value() == Some(&AccessLogFormat::Quiet);
     let log = settings.access_log.value().map(PathBuf::as_path);

@@ -36,7 +36,7 @@ use store::{ReceivingStore, delete_unused_nars, warn_of};
 #[derive(Debug)]
 pub(super) struct UploadReceiver {
     shared: Arc<Shared>,
-    /// Its end ends the thread that tidies up.
+    /// Its end ends the maintenance thread.
     _open: Option<mpsc::Sender<()>>,
 }
 
@@ -130,7 +130,7 @@ impl UploadReceiver {
         let (open, closed) = mpsc::channel();
         let weak = Arc::downgrade(&shared);
         thread::Builder::new()
-            .name("floe-tidy".into())
+            .name("floe-uploads".into())
             .spawn(move || tidy_up(&weak, (&closed, interval)))
             .context("cannot start a thread")?;
         Ok(UploadReceiver {
@@ -155,7 +155,7 @@ fn tidy_up(shared: &Weak<Shared>, (closed, interval): (&mpsc::Receiver<()>, Dura
     }
 }
 
-/// A pass that finds only young roots reads their ages and removes nothing.
+/// Short even beside a short time to keep received paths.
 const TIDY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Short beside the time after which uploads are deleted.

@@ -27,40 +27,62 @@ pub(super) fn open(
     requires_signatures: Option<bool>,
     is_check: bool,
 ) -> anyhow::Result<Option<Arc<dyn Receiver>>> {
-    let (cache, uploads) = (
-        settings.receive.value(),
-        settings.receive_into_store.value(),
-    );
-    if cache.is_none() && uploads.is_none() {
+    let Some(place) = ReceivePlace::of(settings) else {
         return Ok(None);
-    }
+    };
     if config.auth_file.is_none() {
         bail!(UsageError(messages::RECEIVE_WITHOUT_LOGINS.into()));
     }
     if is_check {
         return Ok(None);
     }
-    let limits = limits(settings);
-    Ok(Some(Arc::new(match (cache, uploads) {
-        (Some(directory), _) => {
+    let limits = limits(settings, place);
+    Ok(Some(Arc::new(match place {
+        ReceivePlace::Cache(directory) => {
             let store = (config.store.clone(), config.secret_keys.clone());
             UploadReceiver::of_cache(directory, store, limits)?
         }
-        (None, uploads) => {
+        ReceivePlace::Store(directory) => {
             let store = store_options((settings, config), requires_signatures)?;
-            let directory = uploads.map_or(Path::new(""), |directory| directory);
             UploadReceiver::of_store(directory, store, limits)?
         }
     })))
 }
 
-/// Returns the directory that receives uploads.
-pub(super) fn directory(settings: &ServeSettings) -> Option<&PathBuf> {
-    let cache = settings.receive.value();
-    cache.or(settings.receive_into_store.value())
+/// The place that receives uploads, with its directory.
+#[derive(Clone, Copy)]
+pub(super) enum ReceivePlace<'a> {
+    /// The cache in the directory.
+    Cache(&'a Path),
+    /// The store. The directory has what is not registered yet.
+    Store(&'a Path),
 }
 
-fn limits(settings: &ServeSettings) -> ReceiveLimits {
+impl<'a> ReceivePlace<'a> {
+    /// Returns the place in the settings, of which at most one is set.
+    pub(super) fn of(settings: &'a ServeSettings) -> Option<ReceivePlace<'a>> {
+        let cache = settings.receive.value().map(PathBuf::as_path);
+        let uploads = settings.receive_into_store.value().map(PathBuf::as_path);
+        let cache = cache.map(ReceivePlace::Cache);
+        cache.or(uploads.map(ReceivePlace::Store))
+    }
+
+    pub(super) fn directory(self) -> &'a Path {
+        match self {
+            ReceivePlace::Cache(directory) | ReceivePlace::Store(directory) => directory,
+        }
+    }
+
+    /// Returns the name of its setting.
+    pub(super) fn setting(self) -> &'static str {
+        match self {
+            ReceivePlace::Cache(_) => "receive",
+            ReceivePlace::Store(_) => "receive-into-store",
+        }
+    }
+}
+
+fn limits(settings: &ServeSettings, place: ReceivePlace<'_>) -> ReceiveLimits {
     ReceiveLimits {
         nar_len_max: settings
             .receive_max_size
@@ -71,7 +93,7 @@ fn limits(settings: &ServeSettings) -> ReceiveLimits {
         may_pin: settings
             .pins
             .value()
-            .is_none_or(|pins| Some(pins) == directory(settings)),
+            .is_none_or(|pins| pins == place.directory()),
     }
 }
 

@@ -154,7 +154,7 @@ fn full_disk_is_reported() {
     mount(&["umount"]);
     assert_eq!(refused.status, 507);
     assert!(
-        refused.text().contains("the disk of the cache is full"),
+        refused.text().contains("the disk of the server is full"),
         "{}",
         refused.text()
     );

@@ -11,7 +11,7 @@ pub(super) fn failed(error: Error) -> ReceiveError {
             ReceiveError::new(ReceiveErrorKind::Stopping, "the server stops; try again")
         }
         ErrorKind::NoSpace => {
-            ReceiveError::new(ReceiveErrorKind::Full, "the disk of the cache is full")
+            ReceiveError::new(ReceiveErrorKind::Full, "the disk of the server is full")
         }
         _ => ReceiveError::new(ReceiveErrorKind::System, error.to_string()),
     }

@@ -5,9 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use floe_cache::BinaryCacheWriter;
 use floe_format::StorePath;
-use floe_format::pin::{Pin, is_cache_id, is_pin_name};
-use floe_names::{PINS_INFO, generation_object, pin_object};
+use floe_format::pin::{PINS_FOLDER, Pin, is_pin_name};
+use floe_names::{PINS_INFO, expected_version, generation_object, parse_info, pin_object};
 use floe_server::receive::{Condition, PushScope, ReceiveError, ReceiveErrorKind};
 use floe_store::list_directory;
 use floe_transfer::{Cancel, Expected, NamedObject, NamedObjects as _, Target as _, Written};
@@ -42,20 +43,16 @@ impl PinUpload<'_> {
             // Another identifier would let it replace the pins of others.
             return Err(self.forbidden("the login may push only some paths"));
         }
-        let text = std::str::from_utf8(bytes).unwrap_or_default();
-        let id = text.strip_prefix("CacheId: ").map(str::trim_end);
-        if !id.is_some_and(is_cache_id) {
-            return Err(invalid("the object has no field CacheId"));
-        }
+        parse_info(bytes).map_err(|error| invalid(error.to_string()))?;
         let storage = &self.shared.storage;
         let written = storage.put(PINS_INFO, bytes, &Expected::Absent);
-        self.check_written(written.map_err(failed)?)
+        check_written(written.map_err(failed)?)
     }
 
     fn put(&self, bytes: &[u8]) -> Result<(), ReceiveError> {
         let pin = Pin::parse(bytes).map_err(|error| invalid(error.to_string()))?;
         self.check_pin(&pin)?;
-        // The lease keeps the path from a collection until the pin is there.
+        // A lease or a temporary root keeps the path from a collection until the pin is there.
         let lease = self.keep(&pin.path)?;
         let name = pin_object(self.name);
         let _lock = self.shared.lock_name(&name);
@@ -82,10 +79,10 @@ impl PinUpload<'_> {
         Ok(())
     }
 
-    /// Keeps a path from collections until the end of the result.
+    /// Keeps a path from collections. In a cache, the result does so until its end.
     ///
     /// Errors: the path is not here.
-    fn keep(&self, path: &StorePath) -> Result<Box<dyn std::any::Any>, ReceiveError> {
+    fn keep(&self, path: &StorePath) -> Result<Option<BinaryCacheWriter>, ReceiveError> {
         let shared = self.shared;
         let absent = || conflict(format!("cannot pin {path}: it is not here; push it first"));
         match &shared.destination {
@@ -98,13 +95,13 @@ impl PinUpload<'_> {
                 if !shared.exists(&narinfo) && !shared.is_in_store(path) {
                     return Err(absent());
                 }
-                Ok(Box::new(writer))
+                Ok(Some(writer))
             }
             Destination::Store(store) => {
                 if !store.keep(path)? {
                     return Err(absent());
                 }
-                Ok(Box::new(()))
+                Ok(None)
             }
         }
     }
@@ -119,8 +116,11 @@ impl PinUpload<'_> {
         }
         self.check_condition(current.as_ref())?;
         self.check_before(current.as_ref())?;
-        let deleted = self.shared.storage.delete(&name, &expected(current));
-        self.check_written(deleted.map_err(failed)?)?;
+        let deleted = self
+            .shared
+            .storage
+            .delete(&name, &expected_version(current));
+        check_written(deleted.map_err(failed)?)?;
         self.set_root(None)
     }
 
@@ -178,12 +178,11 @@ impl PinUpload<'_> {
         }
         check_name(self.may_push, &pin.path)?;
         let info = self.get(PINS_INFO)?;
-        let info = info.map(|info| info.contents).unwrap_or_default();
-        let id = format!("CacheId: {}", pin.cache_id);
-        if String::from_utf8_lossy(&info).trim_end() != id {
-            return Err(conflict("the pin is one of another cache"));
+        let id = info.and_then(|info| parse_info(&info.contents).ok());
+        if id.as_ref() == Some(&pin.cache_id) {
+            return Ok(());
         }
-        Ok(())
+        Err(conflict("the pin is one of another cache"))
     }
 
     fn check_condition(&self, current: Option<&NamedObject>) -> Result<(), ReceiveError> {
@@ -194,21 +193,7 @@ impl PinUpload<'_> {
             Condition::Absent => version.is_none(),
             Condition::Version(expected) => version == Some(expected),
         };
-        self.check_written(if is_met {
-            Written::Yes
-        } else {
-            Written::Conflict
-        })
-    }
-
-    fn check_written(&self, written: Written) -> Result<(), ReceiveError> {
-        match written {
-            Written::Yes => Ok(()),
-            Written::Conflict => {
-                let message = "the cache has another version than the client expects";
-                Err(ReceiveError::new(ReceiveErrorKind::Outdated, message))
-            }
-        }
+        if is_met { Ok(()) } else { Err(outdated()) }
     }
 
     fn write(
@@ -217,8 +202,11 @@ impl PinUpload<'_> {
         bytes: &[u8],
         current: Option<NamedObject>,
     ) -> Result<(), ReceiveError> {
-        let written = self.shared.storage.put(name, bytes, &expected(current));
-        self.check_written(written.map_err(failed)?)
+        let written = self
+            .shared
+            .storage
+            .put(name, bytes, &expected_version(current));
+        check_written(written.map_err(failed)?)
     }
 
     fn current(&self) -> Result<Option<NamedObject>, ReceiveError> {
@@ -262,12 +250,12 @@ pub(super) fn repair_roots(shared: &Shared) -> Result<(), ReceiveError> {
             .filter(|name| name.as_ref().is_ok_and(|it| is_pin_name(it)))
             .collect()
     };
-    let pins = names("pins")?;
+    let pins = names(PINS_FOLDER)?;
     for name in names(ROOTS)?.iter().filter(|name| !pins.contains(*name)) {
         remove_root(shared, name)?;
     }
     for name in &pins {
-        let text = fs::read(shared.directory.join("pins").join(name)).unwrap_or_default();
+        let text = fs::read(shared.directory.join(PINS_FOLDER).join(name)).unwrap_or_default();
         let Ok(pin) = Pin::parse(&text) else {
             continue;
         };
@@ -301,11 +289,16 @@ fn check_serial(pin: &Pin, before: Option<u64>) -> Result<(), ReceiveError> {
     Ok(())
 }
 
-fn expected(current: Option<NamedObject>) -> Expected {
-    match current.and_then(|current| current.version) {
-        Some(version) => Expected::Version(version),
-        None => Expected::Absent,
+fn check_written(written: Written) -> Result<(), ReceiveError> {
+    match written {
+        Written::Yes => Ok(()),
+        Written::Conflict => Err(outdated()),
     }
+}
+
+fn outdated() -> ReceiveError {
+    let message = "the cache has another version than the client expects";
+    ReceiveError::new(ReceiveErrorKind::Outdated, message)
 }
 
 /// How far the clock of a client may be ahead, in milliseconds: a day.
