@@ -50,5 +50,6 @@ pub use storage::{
     WriteCallback, WriteStorage,
 };
 pub use writer::{
-    BinaryCacheWriter, CacheWriteOptions, PublishError, VerifiedNarInfo, read_secret_key,
+    BinaryCacheWriter, CacheWriteOptions, PublishError, SIGNATURES_LEN_MAX, VerifiedNarInfo,
+    read_secret_key,
 };

@@ -47,7 +47,7 @@ use examine::Presence;
 use lease::LeaseHolder;
 use nar_file::{StagedNar, reuse_nar_file};
 pub use options::CacheWriteOptions;
-pub use received::{PublishError, VerifiedNarInfo};
+pub use received::{PublishError, SIGNATURES_LEN_MAX, VerifiedNarInfo};
 
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]

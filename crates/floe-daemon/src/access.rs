@@ -20,6 +20,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// Whether the client may add what has no signature.
+    pub(crate) fn accepts_unsigned(&self) -> bool {
+        self.is_trusted || !self.requires_signatures
+    }
+
     /// Checks whether the client may add a path with this description. `is_trusted` tells whether
     /// the client is trusted and wants no check. Returns whether only the content address makes the
     /// path trusted.

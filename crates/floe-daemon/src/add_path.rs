@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use floe_format::{PathInfo, Realisation, Signature, StorePath};
 use floe_store::{IndirectGcRoot, StoreReader};
@@ -17,11 +18,11 @@ impl HostedStore {
     /// closed, no collection deletes the path.
     ///
     /// Errors: [`HostError::Forbidden`] and [`HostError::Transfer`] for a path that the client may
-    /// not add; [`HostError::MissingReferences`]; [`HostError::Different`]; those of `read`, of the
-    /// store, and of a NAR that does not match.
+    /// not add; [`HostError::MissingReferences`]; [`HostError::Different`]; [`HostError::Busy`];
+    /// those of `read`, of the store, and of a NAR that does not match.
     pub fn add_path(&self, info: PathInfo, read: &mut ReadNar<'_>) -> Result<(), HostError> {
         let writer = self.writer("add paths")?;
-        let (access, dir) = (&self.access, self.store_dir());
+        let (access, dir) = (self.access(), self.store_dir());
         access.check_path(&info, dir, access.is_trusted)?;
         // Refused paths must not fill the file of the roots.
         self.check_references(&info)?;
@@ -34,6 +35,7 @@ impl HostedStore {
         self.check_references(&info)?;
         let path = info.path.clone();
         let mut receiver = Receiver::new(self)?;
+        receiver.limit_busy_wait(BUSY_WAIT_MAX);
         let received = receiver.receive_skipping(info.clone(), access.is_trusted, read);
         match received.and_then(|()| receiver.commit()) {
             // Another client of the same path was faster, and its NAR is gone.
@@ -87,7 +89,7 @@ impl HostedStore {
             });
         }
         let fingerprint = info.fingerprint(self.store_dir());
-        let keys = &self.access.trusted_keys;
+        let keys = &self.access().trusted_keys;
         let new = info.signatures.iter().filter(|signature| {
             !present.signatures.contains(signature)
                 && keys.verify(fingerprint.as_bytes(), signature)
@@ -103,16 +105,17 @@ impl HostedStore {
     /// store is closed.
     ///
     /// Errors: [`HostError::Forbidden`] without a signature by a trusted key; those of the store.
-    pub fn add_realisation(&self, realisation: Realisation) -> Result<(), HostError> {
+    pub fn add_realisation(&self, mut realisation: Realisation) -> Result<(), HostError> {
         let writer = self.writer("add realisations")?;
-        let access = &self.access;
-        let needs_none = access.is_trusted || !access.requires_signatures;
-        if !needs_none && !realisation.is_signed_by(&access.trusted_keys) {
+        let access = self.access();
+        let is_signed = realisation.is_signed_by(&access.trusted_keys);
+        if !is_signed && !access.accepts_unsigned() {
             return Err(HostError::Forbidden {
                 action: format!("add the realisation {}", realisation.id),
                 reason: "no trusted key has signed it".into(),
             });
         }
+        realisation.drop_junk_signatures(&access.trusted_keys);
         writer.add_temp_roots([&realisation.out_path].into_iter())?;
         writer.wait_for_gc()?;
         Ok(writer.register_realisations(&[realisation])?)
@@ -140,3 +143,6 @@ impl HostedStore {
         Ok(!kept.is_empty())
     }
 }
+
+/// How long an addition waits for another process that builds or adds the path.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(20);

@@ -133,9 +133,10 @@ impl ArrivingPaths {
         // Another connection has registered them, or has failed to.
         for path in gone {
             if writer.path_info(&path)?.is_none() {
-                let error = HostError::Forbidden {
-                    action: format!("add {path}"),
-                    reason: LOST.into(),
+                let reason = LOST;
+                let error = HostError::Busy {
+                    path: path.clone(),
+                    reason,
                 };
                 result.failures.insert(path, error);
             }
@@ -257,8 +258,7 @@ const PROGRESS_TIME: Duration = Duration::from_millis(200);
 /// a slow network.
 const PROGRESS_LEN: u64 = 4 * 1024 * 1024;
 
-const LOST: &str = "another client sent it at the same moment, and it could not be registered; \
-                    try again";
+const LOST: &str = "another client sent it at the same moment, and it could not be registered";
 
 #[cfg(test)]
 mod tests {

@@ -42,6 +42,14 @@ pub enum HostError {
         /// Why not, and what would help.
         reason: String,
     },
+    /// The path cannot be added at this moment.
+    #[error("cannot add {path}: {reason}; try again later")]
+    Busy {
+        /// The path.
+        path: StorePath,
+        /// The cause.
+        reason: &'static str,
+    },
     /// The path is not valid.
     #[error("path '{0}' is not valid")]
     NotValid(String),

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
+use floe_format::{NarInfo, PathInfo, StoreDir, StorePath, TrustedKeys};
 use floe_store::{GcSettings, Progress, StoreLayout, StoreReader, StoreWriter, WriteOptions};
 use floe_transfer::Cancel;
 use floe_wire::worker::CLOSURE_LEN_MAX;
+use parking_lot::RwLock;
 
 use crate::access::Access;
 use crate::arriving_paths::ArrivingPaths;
@@ -14,7 +15,7 @@ use crate::error::HostError;
 
 /// A store and the rights of its client.
 pub struct HostedStore {
-    pub(crate) access: Access,
+    access: RwLock<Arc<Access>>,
     /// Protects paths from collections until the connection ends.
     writer: Option<StoreWriter>,
     reader: StoreReader,
@@ -58,7 +59,7 @@ impl HostedStore {
             .then(|| StoreWriter::open_with(layout.clone(), options))
             .transpose()?;
         let store = HostedStore {
-            access,
+            access: RwLock::new(Arc::new(access)),
             writer,
             reader: StoreReader::open_with(layout, options.lock_wait.clone())?,
             substituter: None,
@@ -99,14 +100,27 @@ impl HostedStore {
         self.gc_settings = settings;
     }
 
+    /// Exchanges the keys that may have signed paths, for requests that follow.
+    pub fn set_trusted_keys(&self, trusted_keys: TrustedKeys) {
+        let mut access = self.access.write();
+        *access = Arc::new(Access {
+            trusted_keys,
+            ..Access::clone(&access)
+        });
+    }
+
+    pub(crate) fn access(&self) -> Arc<Access> {
+        self.access.read().clone()
+    }
+
     /// Whether paths need a signature if the client is not trusted.
     pub fn requires_signatures(&self) -> bool {
-        self.access.requires_signatures
+        self.access().requires_signatures
     }
 
     /// Whether the client is trusted.
     pub fn is_trusted(&self) -> bool {
-        self.access.is_trusted
+        self.access().is_trusted
     }
 
     /// The store directory.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, ContentAddress, Hash, HashAlgorithm, NarInfo, PathInfo, StorePath};
@@ -29,9 +29,10 @@ pub(crate) struct Receiver<'s> {
     arriving: &'s ArrivingPaths,
     /// The number of this connection.
     connection: u64,
-    /// The paths that the client has sent since the last registration.
-    /// With their fingerprints.
+    /// The paths that the client has sent since the last registration, with their fingerprints.
     unregistered: BTreeMap<StorePath, String>,
+    /// How long a registration waits for other processes that hold the locks of paths.
+    busy_wait_max: Duration,
 }
 
 impl<'s> Receiver<'s> {
@@ -52,7 +53,14 @@ impl<'s> Receiver<'s> {
             arriving,
             connection: arriving.new_connection(),
             unregistered: BTreeMap::new(),
+            busy_wait_max: Duration::MAX,
         })
+    }
+
+    /// Limits the time that a registration waits for other processes, which hold the lock of a path
+    /// while they build it. Then it fails with [`HostError::Busy`].
+    pub(crate) fn limit_busy_wait(&mut self, max: Duration) {
+        self.busy_wait_max = max;
     }
 
     /// Whether enough paths have arrived for one registration.
@@ -98,7 +106,7 @@ impl<'s> Receiver<'s> {
         read: &mut ReadNar<'_>,
     ) -> Result<bool, HostError> {
         let dir = self.store.store_dir();
-        let access = &self.store.access;
+        let access = self.store.access();
         let relies_on_content_address = access.check_path(&info, dir, is_trusted)?;
         if !is_trusted {
             info.ultimate = false;
@@ -158,7 +166,7 @@ impl<'s> Receiver<'s> {
         read: &mut ReadNar<'_>,
         read_info: &mut dyn FnMut() -> Result<ImportedPath, HostError>,
     ) -> Result<StorePath, HostError> {
-        if !self.store.access.is_trusted && self.store.access.requires_signatures {
+        if !self.store.access().accepts_unsigned() {
             return Err(HostError::Forbidden {
                 action: "import paths".into(),
                 reason: "they have no signatures, and you are not a trusted user; use nix copy"
@@ -300,15 +308,24 @@ impl<'s> Receiver<'s> {
     /// register the paths of both.
     fn commit_all(&mut self, is_away: bool) -> Result<BTreeMap<StorePath, HostError>, HostError> {
         let mut paths = std::mem::take(&mut self.unregistered);
-        let mut failures = BTreeMap::new();
-        while !paths.is_empty() {
+        let (mut failures, began) = (BTreeMap::new(), Instant::now());
+        loop {
             let (writer, connection) = (self.writer, (self.connection, is_away));
             let result = self.arriving.register(writer, &paths, connection)?;
             failures.extend(result.failures);
             paths.retain(|path, _| result.busy.contains(path));
-            if !paths.is_empty() {
-                thread::sleep(BUSY_POLL);
+            if paths.is_empty() {
+                return Ok(failures);
             }
+            if began.elapsed() >= self.busy_wait_max || self.store.check_cancelled().is_err() {
+                break;
+            }
+            thread::sleep(BUSY_POLL);
+        }
+        for (path, fingerprint) in paths {
+            self.arriving.abandon(&fingerprint, self.connection);
+            let reason = "another process builds or adds it";
+            failures.insert(path.clone(), HostError::Busy { path, reason });
         }
         Ok(failures)
     }

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use crate::base64;
 use crate::content_address::ContentAddress;
 use crate::hash::Hash;
-use crate::signature::{SIGNATURE_LEN, SecretKey, Signature, TrustedKeys};
+use crate::signature::{SecretKey, Signature, TrustedKeys, drop_junk};
+
+pub use crate::signature::OTHER_SIGNATURES_LEN_MAX;
 use crate::store_path::{StoreDir, StorePath};
 
 /// The metadata of a valid store path, like Nix's `ValidPathInfo`.
@@ -115,28 +117,10 @@ impl PathInfo {
     /// those by trusted keys, and the first [`OTHER_SIGNATURES_LEN_MAX`] bytes of others that could
     /// be genuine. Returns the number of dropped signatures.
     pub fn drop_junk_signatures(&mut self, dir: &StoreDir, keys: &TrustedKeys) -> usize {
-        let is_plausible = |signature: &Signature| {
-            signature.bytes().len() == SIGNATURE_LEN
-                && signature.key_name().len() <= KEY_NAME_LEN_MAX
-        };
-        let len = |signature: &Signature| signature.to_string().len();
-        let is_short = self.signatures.iter().map(len).sum::<usize>() <= OTHER_SIGNATURES_LEN_MAX;
-        if is_short && self.signatures.iter().all(is_plausible) {
-            return 0;
-        }
-        let fingerprint = self.fingerprint(dir);
-        let (mut others_len, before) = (0, self.signatures.len());
-        self.signatures.retain(|signature| {
-            if keys.verify(fingerprint.as_bytes(), signature) {
-                return true;
-            }
-            if !is_plausible(signature) {
-                return false;
-            }
-            others_len += len(signature);
-            others_len <= OTHER_SIGNATURES_LEN_MAX
-        });
-        before - self.signatures.len()
+        let mut signatures = std::mem::take(&mut self.signatures);
+        let dropped = drop_junk(&mut signatures, keys, || self.fingerprint(dir));
+        self.signatures = signatures;
+        dropped
     }
 
     /// Returns the value that `nix path-info --json` prints for a path in a local store, in the
@@ -202,14 +186,6 @@ impl JsonFormat {
         }
     }
 }
-
-/// The length of all signatures together that a copy keeps although no trusted key made them, in
-/// bytes of their text. A client of the target may trust other keys. Real paths have one to three
-/// signatures of about 110 bytes.
-pub const OTHER_SIGNATURES_LEN_MAX: usize = 4 * 1024;
-
-/// The longest name of an unknown key that a copy keeps, in bytes.
-const KEY_NAME_LEN_MAX: usize = 256;
 
 /// Returns the sum of sizes in bytes, at most [`u64::MAX`]. A cache or a damaged row may state any
 /// size.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::signature::{SecretKey, Signature, SignatureError, TrustedKeys};
+use crate::signature::{SecretKey, Signature, SignatureError, TrustedKeys, drop_junk};
 use crate::store_path::{StorePath, StorePathError};
 pub use drv_output::{DrvKey, DrvOutput, DrvOutputError, is_output_name};
 
@@ -82,6 +82,16 @@ impl Realisation {
     pub fn sign(&mut self, key: &SecretKey) {
         let signature = key.sign(self.fingerprint().as_bytes());
         self.signatures.insert(signature);
+    }
+
+    /// Drops signatures that no client needs, as
+    /// [`PathInfo::drop_junk_signatures`](crate::PathInfo::drop_junk_signatures) does. Returns the
+    /// number of dropped signatures.
+    pub fn drop_junk_signatures(&mut self, keys: &TrustedKeys) -> usize {
+        let mut signatures = std::mem::take(&mut self.signatures);
+        let dropped = drop_junk(&mut signatures, keys, || self.fingerprint());
+        self.signatures = signatures;
+        dropped
     }
 
     /// Whether a trusted key has signed the realisation.

@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use crate::base64;
 
+mod junk;
 mod keys;
 mod trusted_keys;
 
+pub use junk::OTHER_SIGNATURES_LEN_MAX;
+pub(crate) use junk::drop_junk;
 pub use keys::{PublicKey, SecretKey};
 pub use trusted_keys::TrustedKeys;
 

@@ -20,13 +20,13 @@ pub(crate) struct LandingPage {
 
 impl LandingPage {
     /// Returns the page of a server, unless it has none.
-    pub(crate) fn of(config: &Config) -> Option<Arc<LandingPage>> {
+    pub(crate) fn of(config: &Config, store_dir: &StoreDir) -> Option<Arc<LandingPage>> {
         let keys = config
             .secret_keys
             .iter()
             .map(|key| key.public().to_string());
         let page = || LandingPage {
-            store_dir: config.store.store_dir.clone(),
+            store_dir: store_dir.clone(),
             keys: keys.collect(),
             is_plain: config.plain_landing_page,
         };
@@ -39,7 +39,7 @@ impl LandingPage {
         let mut text = format!("This is a binary cache for Nix, of the store directory {dir}.\n");
         text.push_str("To use it, add this to nix.conf");
         if !self.keys.is_empty() {
-            text.push_str(", if you trust who runs it");
+            text.push_str(", if you trust its operator");
         }
         text.push_str(":\n\n");
         for line in self.nix_conf(url).lines() {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use floe_format::pin::PIN_LEN_MAX;
-use floe_format::{DrvOutput, HashPart, StorePath};
+use floe_format::{DrvOutput, HashPart, SecretKey, StorePath, nix32};
 
 /// A binary cache that a server receives and serves beside its store. Workers call it, so it may
 /// wait for disks.
@@ -20,6 +20,10 @@ pub trait Receiver: Debug + Send + Sync {
     ///
     /// Errors: [`ReceiveError`] of the system.
     fn open(&self, object: &Object) -> Result<Option<File>, ReceiveError>;
+
+    /// Replaces the keys of the server: those that sign what it receives, or that may have signed
+    /// it.
+    fn replace_keys(&self, keys: &[SecretKey]);
 
     /// Ends all uploads, because the server stops.
     fn stop(&self);
@@ -69,7 +73,7 @@ pub enum Condition {
     Version(String),
 }
 
-/// An object of a binary cache that a server receives.
+/// An object that a server receives, by its name in a binary cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// `HASH.narinfo`
@@ -111,6 +115,14 @@ impl Object {
             Object::Listing(_) | Object::Log(_) => Some(64 * 1024 * 1024),
         }
     }
+}
+
+/// Returns the SHA-256 hash in base 32 that the name of the file of a NAR states, as those of Nix
+/// and floe do. Nothing else has such a name.
+pub fn stated_hash(name: &str) -> Option<&str> {
+    let (stem, _) = name.split_once('.')?;
+    let is_hash = stem.len() == nix32::encoded_len(32) && stem.chars().all(nix32::is_digit);
+    is_hash.then_some(stem)
 }
 
 /// The names of the paths that a login may push.
@@ -160,7 +172,7 @@ pub enum ReceiveErrorKind {
     Conflict,
     /// The object to delete does not exist.
     Absent,
-    /// The cache has not the object that the client expects.
+    /// The cache does not have the object that the client expects.
     Outdated,
     /// The object is too large.
     TooLarge,
@@ -168,8 +180,8 @@ pub enum ReceiveErrorKind {
     TooMany,
     /// The cache or its disk is full.
     Full,
-    /// The server stops.
-    Stopping,
+    /// The server stops, or another process uses the object.
+    Busy,
     /// The system has failed. The message is for the operator alone.
     System,
 }
@@ -185,7 +197,7 @@ impl ReceiveErrorKind {
             ReceiveErrorKind::Outdated => 412,
             ReceiveErrorKind::TooLarge => 413,
             ReceiveErrorKind::TooMany => 429,
-            ReceiveErrorKind::Stopping => 503,
+            ReceiveErrorKind::Busy => 503,
             ReceiveErrorKind::Full => 507,
             ReceiveErrorKind::System => 500,
         }

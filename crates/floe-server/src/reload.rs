@@ -54,9 +54,12 @@ impl ReloadHandle {
         let context = &self.shared.context;
         let (dir, keys) = (&context.layout.store_dir, &config.secret_keys);
         *context.cache_info.write() = cache_info_text(dir, config.priority).into();
-        *context.landing_page.write() = LandingPage::of(config);
+        *context.landing_page.write() = LandingPage::of(config, dir);
         context.narinfos.replace_keys(keys.clone());
         context.readiness.set_keys(keys.len());
+        if let Some(receiver) = &context.receiver {
+            receiver.replace_keys(keys);
+        }
         if let Some(queue) = &self.shared.login_queue {
             let needs_login = !config.public_read;
             queue.logins().set_public_reading(config.public_read);

@@ -99,7 +99,7 @@ impl Server {
     /// Errors: [`ServeError`].
     pub fn bind(config: Config) -> Result<Server, ServeError> {
         config.check()?;
-        let landing_page = LandingPage::of(&config);
+        let landing_page = LandingPage::of(&config, &config.store.store_dir);
         let log = match config.access_log {
             Some((format, output)) => {
                 let writer = LogWriter::start(output, config.warn.clone())?;
@@ -285,20 +285,15 @@ impl Server {
         thread::scope(|scope| {
             let mut threads = Threads {
                 scope,
-                started: 0,
                 refused: None,
             };
-            for _ in 0..config::workers(loops.len()) {
-                threads.start(|| workers::work(shared, &shared.queue));
-            }
+            let mut queues = vec![&shared.queue];
             if shared.context.receiver.is_some() {
-                for _ in 0..config::workers(loops.len()) {
-                    threads.start(|| workers::work(shared, &shared.upload_queue));
-                }
+                queues.push(&shared.upload_queue);
             }
-            if threads.started > 0 {
-                // The server works with fewer workers too.
-                threads.refused = None;
+            for queue in queues {
+                let workers = config::workers(loops.len());
+                threads.start_some(workers, || move || workers::work(shared, queue));
             }
             if let Some(queue) = &shared.login_queue {
                 threads.start(|| login_worker::work(shared, queue));
@@ -357,22 +352,28 @@ impl Server {
 /// The threads of a server.
 struct Threads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    started: usize,
     /// The error of the system about a thread that it has refused.
     refused: Option<io::Error>,
 }
 
 impl<'scope> Threads<'scope, '_> {
+    /// Starts several threads that do the same. The server works with fewer of them too, but not
+    /// with none.
+    fn start_some<R: FnOnce() + Send + 'scope>(&mut self, count: usize, run: impl Fn() -> R) {
+        let before = self.refused.take();
+        let started = (0..count).filter(|_| self.start(run()).is_some());
+        if started.count() > 0 {
+            self.refused = before;
+        }
+    }
+
     /// Starts a thread, unless the system refuses it.
     fn start<T: Send + 'scope>(
         &mut self,
         run: impl FnOnce() -> T + Send + 'scope,
     ) -> Option<ScopedJoinHandle<'scope, T>> {
         match thread::Builder::new().spawn_scoped(self.scope, run) {
-            Ok(thread) => {
-                self.started += 1;
-                Some(thread)
-            }
+            Ok(thread) => Some(thread),
             Err(error) => {
                 self.refused = Some(error);
                 None

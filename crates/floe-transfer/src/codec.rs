@@ -21,7 +21,7 @@ use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 
 pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
-pub use decode::{DecodeError, decode};
+pub use decode::{DecodeError, acquire_window, decode};
 pub use window::window_len;
 pub(crate) use xz_blocks::{XzBlocks, XzThreads};
 pub use xz_blocks::{XzBlocksEncoder, xz_block_len};

@@ -44,7 +44,7 @@ pub(super) fn of_reply(
     (explanation, has_directories): (Option<Explanation>, bool),
 ) -> Error {
     let reason = match plain_text(reply) {
-        // They have the advice of the server itself.
+        // The text of the server has its own advice.
         Some(words) if explanation.is_none() => {
             format!("the server answered {}: {words}", reply.status)
         }

@@ -225,7 +225,9 @@ fn decode_file(
 ) -> Result<(), Error> {
     match codec::decode(compression, &mut *body, write) {
         Ok(()) | Err(DecodeError::Unsupported) => {}
-        Err(DecodeError::Body(error)) => return Err(file_error("read", path)(error)),
+        Err(DecodeError::Read(error) | DecodeError::Damaged(error)) => {
+            return Err(file_error("read", path)(error));
+        }
         Err(DecodeError::Receiver(error)) => return Err(error),
     }
     // The hash of the file covers every byte.

@@ -1,12 +1,13 @@
 //! Narinfos that other programs have made, and the NARs that they have uploaded before.
 
 use std::io;
+use std::path::Path;
 
 use floe_format::nar::read::NarReader;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::{Compression, Hash, NarInfo, SecretKey, Signature, StorePath, TrustedKeys};
 use floe_hash::Sha256;
-use floe_transfer::codec::{self, DecodeError};
+use floe_transfer::codec::{self, DecodeError, DecoderBudget};
 use floe_transfer::{Body, Cancel, Error, NarRequest};
 
 use super::examine::Presence;
@@ -44,6 +45,7 @@ impl BinaryCacheWriter {
         &self,
         mut narinfo: NarInfo,
         is_elsewhere: &dyn Fn(&StorePath) -> bool,
+        budget: &DecoderBudget,
     ) -> Result<VerifiedNarInfo, PublishError> {
         let path = narinfo.info.path.clone();
         check_facts(&narinfo, self)?;
@@ -60,7 +62,7 @@ impl BinaryCacheWriter {
                 )));
             }
         }
-        self.verify_nar(&mut narinfo)?;
+        self.verify_nar(&mut narinfo, budget)?;
         narinfo.info.ultimate = false;
         Ok(VerifiedNarInfo(narinfo))
     }
@@ -139,7 +141,11 @@ impl BinaryCacheWriter {
     }
 
     /// Reads the NAR of a narinfo to its end. Completes the facts about its file.
-    fn verify_nar(&self, narinfo: &mut NarInfo) -> Result<(), PublishError> {
+    fn verify_nar(
+        &self,
+        narinfo: &mut NarInfo,
+        budget: &DecoderBudget,
+    ) -> Result<(), PublishError> {
         let (path, url) = (narinfo.info.path.clone(), narinfo.url.clone());
         let refuse = |reason: String| {
             PublishError::Invalid(format!("cannot receive {path}: its NAR {url} {reason}"))
@@ -151,7 +157,7 @@ impl BinaryCacheWriter {
             )));
         };
         let mut file = HashedFile::new(file);
-        let contents = read_nar(narinfo, &mut file, &self.cancel)?;
+        let contents = read_nar(narinfo, (&mut file, &place), (budget, &self.cancel))?;
         let (nar_hash, nar_size) = contents.map_err(&refuse)?;
         if (nar_hash, nar_size) != (narinfo.info.nar_hash, narinfo.info.nar_size) {
             return Err(refuse(format!(
@@ -207,8 +213,8 @@ fn check_facts(narinfo: &NarInfo, cache: &BinaryCacheWriter) -> Result<(), Publi
 /// NAR.
 fn read_nar(
     narinfo: &NarInfo,
-    file: &mut HashedFile,
-    cancel: &Cancel,
+    (file, place): (&mut HashedFile, &Path),
+    (budget, cancel): (&DecoderBudget, &Cancel),
 ) -> Result<Result<(Hash, u64), String>, Error> {
     let (mut reader, mut hasher, mut size) = (NarReader::new(), Sha256::new(), 0);
     let mut receive = |bytes: &[u8]| -> Result<(), Refusal> {
@@ -232,13 +238,19 @@ fn read_nar(
         {}
         Ok(())
     };
+    let window = (narinfo.info.nar_size, budget);
+    let permit = codec::acquire_window(narinfo.compression, file, window);
+    let _permit = permit.map_err(|error| read_error("read", place)(error))?;
     let decoded = codec::decode(narinfo.compression, file, &mut receive);
     let refusal = match decoded {
         Ok(()) => None,
         Err(DecodeError::Receiver(Refusal::Cancelled)) => return Err(Error::Cancelled),
         Err(DecodeError::Receiver(Refusal::Contents(reason))) => Some(reason),
         Err(DecodeError::Unsupported) => Some("has a compression that floe does not know".into()),
-        Err(DecodeError::Body(error)) => Some(format!("cannot be decompressed: {error}")),
+        Err(DecodeError::Read(error)) => {
+            return Err(read_error("read", place)(error));
+        }
+        Err(DecodeError::Damaged(error)) => Some(format!("cannot be decompressed: {error}")),
     };
     if let Some(reason) = refusal {
         return Ok(Err(reason));
@@ -255,6 +267,6 @@ enum Refusal {
     Contents(String),
 }
 
-/// The longest signatures of a narinfo to which a client may add some, in bytes: those of about 80
-/// keys.
-const SIGNATURES_LEN_MAX: usize = 8 * 1024;
+/// The longest signatures of a narinfo or a realisation to which a client may add some, in bytes:
+/// those of about 80 keys.
+pub const SIGNATURES_LEN_MAX: usize = 8 * 1024;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_testkit::{Scratch, corpus, scratch, wait_until};
+use floe_testkit::{Scratch, corpus, create_certificates, find_tool, scratch, wait_until};
 use rustix::process::Signal;
 
 use crate::push::key_named;
@@ -118,6 +118,25 @@ fn reload_takes_over_settings() {
     );
     // The same settings again are no change.
     configured.reload(&second, "reloaded certificates, keys and logins\n");
+    configured.server.stop();
+}
+
+/// A server that runs without TLS cannot begin to use it.
+#[test]
+fn reload_does_not_begin_tls() {
+    let (Some(openssl), Some(configured)) = (
+        find_tool("openssl", "openssl"),
+        Configured::start(scratch(), "priority = 20\n"),
+    ) else {
+        return;
+    };
+    let [certificate, key] = create_certificates(&openssl, configured.scratch.path()).server_files;
+    let text = format!("priority = 30\ntls_cert = '{certificate}'\ntls_key = '{key}'\n");
+    let message = "cannot change tls_cert, tls_key while the server runs; restart it\n";
+    configured.reload(&text, message);
+    let stderr = configured.server.stderr();
+    assert!(stderr.contains("changed priority\n"), "{stderr}");
+    assert_eq!(configured.priority(), "Priority: 30");
     configured.server.stop();
 }
 

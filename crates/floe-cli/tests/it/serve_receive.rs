@@ -3,6 +3,7 @@
 mod into_store;
 mod limits;
 mod pins;
+mod realisations;
 mod uploads;
 
 use std::fs;
@@ -10,13 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_testkit::http_client::{Client, Response};
-use floe_testkit::{Corpus, Scratch, corpus, nixes, run, scratch};
+use floe_testkit::{Corpus, Scratch, corpus, nixes, run, scratch, wait_until};
+use rustix::process::Signal;
 
 use crate::push::{key, key_named, source_root};
 use crate::serve_logins::{add_token, bearer};
 use crate::serve_options::serve as server_command;
 use crate::server_process::ServerProcess;
 use crate::support::floe;
+use uploads::{hash, nar, narinfo, part};
 
 /// A server with a small store that receives uploads.
 struct Receiving {
@@ -99,6 +102,19 @@ impl Receiving {
         }
         names.sort();
         names
+    }
+
+    /// Replaces the key of the server by another one, and lets the server read it. Returns the
+    /// public key.
+    fn replace_key(&self, name: &str) -> String {
+        let (file, public) = key_named(&self.scratch, name);
+        fs::copy(file, self.scratch.join("server-1.sec")).unwrap();
+        let before = self.server.stderr().len();
+        self.server.signal(Signal::HUP);
+        wait_until("the reload", || {
+            self.server.stderr()[before..].contains("reloaded")
+        });
+        public
     }
 
     fn verify(&self) {
@@ -340,4 +356,22 @@ fn server_needs_logins_to_receive() {
     let server = ServerProcess::start(&root, &[]);
     let response = put(&mut server.connect(), "x", "/nar/x.nar", b"x");
     assert_eq!(response.status, 405);
+}
+
+#[test]
+fn replaced_keys_sign_uploads() {
+    let receiving = Receiving::start(&[]);
+    let contents = nar("one");
+    let upload = |letter: &str| {
+        let nar = receiving.put(&format!("/nar/{}.nar", hash(&contents)), &contents);
+        assert_eq!(nar.status, 201);
+        let target = format!("/{}.narinfo", part(letter));
+        let text = narinfo(letter, "web", &contents, "");
+        assert_eq!(receiving.put(&target, text.as_bytes()).status, 201);
+        let text = receiving.get(&target).text().to_owned();
+        ["server-1", "server-2"].map(|name| text.contains(&format!("Sig: {name}:")))
+    };
+    assert_eq!(upload("a"), [true, false]);
+    receiving.replace_key("server-2");
+    assert_eq!(upload("b"), [false, true]);
 }

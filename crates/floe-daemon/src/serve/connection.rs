@@ -141,7 +141,7 @@ impl<'s> Connection<'s> {
                 reason: "the client does not know the size of its NAR".into(),
             });
         }
-        let is_trusted = self.store.access.is_trusted;
+        let is_trusted = self.store.access().is_trusted;
         self.with_receiver(|connection, receiver| {
             receiver.receive(info, is_trusted, &mut |sink| {
                 connection.read_nar(sink, &path)

@@ -197,7 +197,7 @@ impl<'s> Connection<'s> {
         (repair, dont_check_sigs): (bool, bool),
     ) -> Result<(), HostError> {
         let path = info.path.clone();
-        let is_trusted = self.store.access.is_trusted && dont_check_sigs;
+        let is_trusted = self.store.access().is_trusted && dont_check_sigs;
         if info.nar_size > LARGE_NAR_LEN {
             // The client may wait for the replies of the paths before.
             self.commit()?;
@@ -227,7 +227,7 @@ impl<'s> Connection<'s> {
         repair: bool,
         dont_check_sigs: bool,
     ) -> Result<(), HostError> {
-        let is_trusted = self.store.access.is_trusted && dont_check_sigs;
+        let is_trusted = self.store.access().is_trusted && dont_check_sigs;
         self.with_receiver(|connection, receiver| {
             refuse_repair(repair)?;
             let mut paths = PathStream::default();

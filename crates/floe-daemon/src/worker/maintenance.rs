@@ -75,7 +75,7 @@ pub(super) fn execute(store: &HostedStore, request: &Request) -> Result<Option<R
         } => verify(store, *check_contents, *repair)?,
         Request::AddSignatures { path, signatures } => {
             let writer = store.writer("add signatures")?;
-            if !store.access.is_trusted {
+            if !store.access().is_trusted {
                 check_signatures(store, path, signatures)?;
             }
             match writer.add_signatures(path, signatures)? {
@@ -90,7 +90,7 @@ pub(super) fn execute(store: &HostedStore, request: &Request) -> Result<Option<R
 }
 
 fn require_trust(store: &HostedStore, action: &str) -> Result<(), HostError> {
-    if store.access.is_trusted {
+    if store.access().is_trusted {
         return Ok(());
     }
     Err(HostError::Forbidden {
@@ -110,8 +110,8 @@ fn check_signatures(
 ) -> Result<(), HostError> {
     let mut info = store.valid_path_info(path)?;
     info.signatures.extend(signatures.iter().cloned());
-    let keys = &store.access.trusted_keys;
-    if info.drop_junk_signatures(store.store_dir(), keys) == 0 {
+    let access = store.access();
+    if info.drop_junk_signatures(store.store_dir(), &access.trusted_keys) == 0 {
         return Ok(());
     }
     Err(HostError::Forbidden {
@@ -126,7 +126,7 @@ fn check_signatures(
 fn find_roots(store: &HostedStore) -> Result<Reply, HostError> {
     let found = store.reader().find_roots(store.gc_settings.runtime_roots)?;
     let roots = found.roots.into_iter().map(|root| {
-        let is_shown = store.access.is_trusted || matches!(root.place, RootPlace::Link(_));
+        let is_shown = store.access().is_trusted || matches!(root.place, RootPlace::Link(_));
         let place = if is_shown {
             root.place.to_string()
         } else {

@@ -3,14 +3,12 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 
-use floe_format::nix32;
-
 use super::range_response::{Version, applicable_range, file_response};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::http::response::{Response, etag_matches};
 use crate::http::route::{LogQuery, Route};
-use crate::receive::Object;
+use crate::receive::{Object, stated_hash};
 
 /// Returns the object that a route names, if it is one that a server may receive.
 pub(crate) fn object_of(route: &Route) -> Option<Object> {
@@ -76,7 +74,7 @@ fn file_of(
 fn caching(object: &Object) -> &'static str {
     match object {
         // Such a name is a hash of the contents.
-        Object::Nar(name) if name.find('.') == Some(nix32::encoded_len(32)) => {
+        Object::Nar(name) if stated_hash(name).is_some() => {
             "Accept-Ranges: bytes\r\nCache-Control: max-age=31536000, immutable\r\n"
         }
         _ => "Accept-Ranges: bytes\r\nCache-Control: no-cache\r\n",

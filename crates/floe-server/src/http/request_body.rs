@@ -21,7 +21,7 @@ pub enum Framing {
 #[derive(Debug)]
 pub struct BodyReader {
     state: BodyState,
-    /// The bytes of trailers, which mean nothing.
+    /// The length of the trailers so far, which the server ignores.
     trailers_len: usize,
 }
 

@@ -28,8 +28,9 @@
 //!   request stays in the input, and is processed again with the result.
 //! - `Deferred` lends the connection to a worker, which computes the response, begins to send it,
 //!   and returns the connection in `Sending`.
-//! - `Receiving` takes the body of a `PUT`. It lends the connection to a worker whenever bytes have
-//!   come. The worker passes them on, and sends the response after the last one.
+//! - `Receiving` takes the body of a `PUT`, or a `DELETE`. It lends the connection to a worker
+//!   whenever bytes have come. The worker passes them on, and sends the response after the last
+//!   one.
 //! - `Sending` without a body is sent by the network thread. With a body, the network thread
 //!   empties the write buffer, waits until the socket takes bytes, and lends the connection to a
 //!   worker again.

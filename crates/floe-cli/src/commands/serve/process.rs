@@ -61,9 +61,6 @@ pub(crate) fn run(
     let log = server.access_log_handle();
     let task = reload(server.reload_handle(), log.clone());
     reopen.run(move || log.reopen())?;
-    if let Some(signal) = reload_signal {
-        signal.run(task)?;
-    }
     let pid_file = process.pid_file.as_deref();
     let _pid_file = pid_file.map(PidFile::write).transpose()?;
     if let Some(identity) = &process.identity {
@@ -74,6 +71,10 @@ pub(crate) fn run(
     announce(&server);
     service_manager::notify_ready(&server.urls());
     service_manager::start_watchdog(server.health_handle())?;
+    // The end of a reload tells systemd that the server is ready.
+    if let Some(signal) = reload_signal {
+        signal.run(task)?;
+    }
     if process.has_default_address {
         eprint_line(messages::ONLY_THIS_MACHINE);
     }

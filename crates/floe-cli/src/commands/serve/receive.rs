@@ -7,6 +7,7 @@ mod pin_upload;
 mod small_upload;
 mod store;
 
+use std::fmt;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -19,18 +20,20 @@ use std::time::Duration;
 use anyhow::Context as _;
 use floe_cache::{BinaryCacheWriter, CacheWriteOptions, FileStorage, WriteStorage};
 use floe_format::{SecretKey, StoreDir, StorePath};
+use floe_server::config::Warn;
 use floe_server::receive::{Object, ReceiveError, Receiver, Upload, UploadRequest};
 use floe_store::{StoreLayout, StoreReader, open_regular_file};
+use floe_transfer::codec::DecoderBudget;
 use floe_transfer::{Cancel, Error, Target as _};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub(super) use limits::ReceiveLimits;
 use limits::{Memory, Rate, Usage, check_len};
 use nar_upload::NarUpload;
 use small_upload::SmallUpload;
 pub(super) use store::StoreOptions;
-use store::{ReceivingStore, delete_unused_nars, warn_of};
+use store::{ReceivingStore, delete_unused_nars};
 
 /// Receives uploads, into a binary cache or into the live store.
 #[derive(Debug)]
@@ -41,7 +44,6 @@ pub(super) struct UploadReceiver {
 }
 
 /// The parts that all uploads share.
-#[derive(Debug)]
 struct Shared {
     directory: PathBuf,
     storage: Arc<FileStorage>,
@@ -50,6 +52,7 @@ struct Shared {
     store: StoreLayout,
     destination: Destination,
     limits: ReceiveLimits,
+    warn: Warn,
     usage: Usage,
     rate: Rate,
     /// Held while an object gets its name, so that of two clients the second one finds it. One of
@@ -57,6 +60,8 @@ struct Shared {
     naming: [Mutex<()>; NAMING_LOCKS],
     /// The memory of small objects.
     memory: Memory,
+    /// The memory of the decoders of NARs.
+    decoder_budget: DecoderBudget,
     /// Ends the verification of NARs.
     cancel: Cancel,
 }
@@ -65,8 +70,9 @@ struct Shared {
 #[derive(Debug)]
 enum Destination {
     /// Into the cache in the directory. The server signs them with these keys.
-    Cache(Vec<SecretKey>),
-    /// Into the live store. The directory has the NARs whose narinfos have not come.
+    Cache(RwLock<Arc<[SecretKey]>>),
+    /// Into the live store. The directory has the NARs whose narinfos have not come, logs, pins,
+    /// and the roots of pins.
     Store(Box<ReceivingStore>),
 }
 
@@ -77,9 +83,13 @@ impl UploadReceiver {
     pub(super) fn of_cache(
         directory: &Path,
         (store, keys): (StoreLayout, Vec<SecretKey>),
-        limits: ReceiveLimits,
+        (limits, warn): (ReceiveLimits, Warn),
     ) -> anyhow::Result<UploadReceiver> {
-        let shared = Shared::new(directory, store, (Destination::Cache(keys), limits))?;
+        let shared = Shared::new(
+            directory,
+            store,
+            (Destination::Cache(RwLock::new(keys.into())), limits, warn),
+        )?;
         let writer = shared.writer()?;
         if *writer.store_dir() != shared.store_dir {
             anyhow::bail!(
@@ -104,7 +114,7 @@ impl UploadReceiver {
     pub(super) fn of_store(
         directory: &Path,
         store: StoreOptions,
-        limits: ReceiveLimits,
+        (limits, warn): (ReceiveLimits, Warn),
     ) -> anyhow::Result<UploadReceiver> {
         if directory.join("nix-cache-info").exists() {
             // Its NARs would be deleted.
@@ -114,13 +124,13 @@ impl UploadReceiver {
             );
         }
         let (layout, cancel) = (store.layout.clone(), Cancel::default());
-        let interval = store.keep.clamp(TIDY_INTERVAL_MIN, TIDY_INTERVAL_MAX);
+        let interval = store.keep.clamp(MAINTENANCE_MIN, MAINTENANCE_MAX);
         let opened = ReceivingStore::open(store, &cancel)
             .with_context(|| format!("cannot receive into {}", layout.real_store_dir.display()))?;
         let mut shared = Shared::new(
             directory,
             layout,
-            (Destination::Store(Box::new(opened)), limits),
+            (Destination::Store(Box::new(opened)), limits, warn),
         )?;
         shared.cancel = cancel;
         shared.storage.create()?;
@@ -131,7 +141,7 @@ impl UploadReceiver {
         let weak = Arc::downgrade(&shared);
         thread::Builder::new()
             .name("floe-uploads".into())
-            .spawn(move || tidy_up(&weak, (&closed, interval)))
+            .spawn(move || maintain(&weak, (&closed, interval)))
             .context("cannot start a thread")?;
         Ok(UploadReceiver {
             shared,
@@ -141,13 +151,18 @@ impl UploadReceiver {
 }
 
 /// Deletes unused uploads and old roots from time to time, until the receiver is closed.
-fn tidy_up(shared: &Weak<Shared>, (closed, interval): (&mpsc::Receiver<()>, Duration)) {
+fn maintain(shared: &Weak<Shared>, (closed, interval): (&mpsc::Receiver<()>, Duration)) {
     loop {
         if let Some(shared) = shared.upgrade()
             && let Destination::Store(store) = &shared.destination
         {
-            warn_of(store.tidy_up(&shared.cancel));
-            warn_of(delete_unused_nars(&shared));
+            let closed = store.close_old_roots(&shared.cancel);
+            let closed = closed.map_err(|error| format!("cannot let old uploads go: {error}"));
+            let deleted = delete_unused_nars(&shared);
+            let deleted = deleted.map_err(|error| format!("cannot delete old uploads: {error}"));
+            for problem in [closed, deleted].into_iter().filter_map(Result::err) {
+                (shared.warn)(&problem);
+            }
         }
         if closed.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -156,10 +171,10 @@ fn tidy_up(shared: &Weak<Shared>, (closed, interval): (&mpsc::Receiver<()>, Dura
 }
 
 /// Short even beside a short time to keep received paths.
-const TIDY_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const MAINTENANCE_MIN: Duration = Duration::from_secs(1);
 
 /// Short beside the time after which uploads are deleted.
-const TIDY_INTERVAL_MAX: Duration = Duration::from_secs(60);
+const MAINTENANCE_MAX: Duration = Duration::from_secs(60);
 
 impl Receiver for UploadReceiver {
     fn begin(&self, request: &UploadRequest) -> Result<Box<dyn Upload>, ReceiveError> {
@@ -178,8 +193,23 @@ impl Receiver for UploadReceiver {
         }
     }
 
+    fn replace_keys(&self, keys: &[SecretKey]) {
+        match &self.shared.destination {
+            Destination::Cache(present) => *present.write() = keys.into(),
+            Destination::Store(store) => store.replace_own_keys(keys),
+        }
+    }
+
     fn stop(&self) {
         self.shared.cancel.raise();
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
     }
 }
 
@@ -198,7 +228,7 @@ impl Shared {
     fn new(
         directory: &Path,
         store: StoreLayout,
-        (destination, limits): (Destination, ReceiveLimits),
+        (destination, limits, warn): (Destination, ReceiveLimits, Warn),
     ) -> anyhow::Result<Shared> {
         let directory = std::path::absolute(directory)?;
         // A link may lead there.
@@ -218,17 +248,19 @@ impl Shared {
             cancel: Cancel::default(),
             naming: std::array::from_fn(|_| Mutex::default()),
             memory: Memory::default(),
+            decoder_budget: DecoderBudget::new(0),
             destination,
             store,
             limits,
+            warn,
         })
     }
 
     /// The keys with which the server signs what it receives.
-    fn keys(&self) -> &[SecretKey] {
+    fn keys(&self) -> Arc<[SecretKey]> {
         match &self.destination {
-            Destination::Cache(keys) => keys,
-            Destination::Store(_) => &[],
+            Destination::Cache(keys) => keys.read().clone(),
+            Destination::Store(_) => Arc::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use anyhow::bail;
 
 use floe_config::ServeSettings;
 use floe_daemon::Access;
-use floe_format::{PublicKey, SecretKey, TrustedKeys};
+use floe_format::{SecretKey, TrustedKeys};
 use floe_server::Config;
 use floe_server::receive::Receiver;
 use floe_transfer::Cancel;
@@ -36,7 +36,7 @@ pub(super) fn open(
     if is_check {
         return Ok(None);
     }
-    let limits = limits(settings, place);
+    let limits = (limits(settings, place), config.warn.clone());
     Ok(Some(Arc::new(match place {
         ReceivePlace::Cache(directory) => {
             let store = (config.store.clone(), config.secret_keys.clone());
@@ -102,23 +102,22 @@ fn store_options(
     (settings, config): (&ServeSettings, &Config),
     requires_signatures: Option<bool>,
 ) -> anyhow::Result<StoreOptions> {
-    // No other thread runs yet: it would keep a read-only mount.
+    // No other thread runs yet that uses the store: it would keep a read-only mount.
     make_writable(&config.store.real_store_dir)?;
     let nix = Settings::load_quietly(&OptionArgs::default(), None)?;
-    let own = config.secret_keys.iter().map(SecretKey::public);
-    let own: TrustedKeys = own.collect::<Vec<PublicKey>>().into_iter().collect();
     let by_config = requires_signatures.unwrap_or(*nix.config.require_sigs.get());
     let checks_no_signatures = settings.receive_no_check_sigs.value().copied();
     let access = Access {
         may_write: true,
         is_trusted: false,
         requires_signatures: by_config && !checks_no_signatures.unwrap_or(false),
-        trusted_keys: nix.config.trusted_keys(own),
+        trusted_keys: nix.config.trusted_keys(TrustedKeys::default()),
     };
     let keep = settings.receive_keep.value().copied();
     Ok(StoreOptions {
         layout: config.store.clone(),
         access,
+        own_keys: config.secret_keys.iter().map(SecretKey::public).collect(),
         write: nix.write_options(&Cancel::default())?,
         keep: keep.unwrap_or(Duration::MAX),
     })

@@ -29,10 +29,16 @@ pub(super) fn task(
         let text = match origin.reload(&server) {
             Ok(settings) => {
                 log.reopen();
-                let changed = latest.changed_keys(&settings, true);
+                let mut changed = latest.changed_keys(&settings, true);
+                let mut unchanged = started_with.changed_keys(&settings, false);
+                if started_with.tls_cert.is_set() != settings.tls_cert.is_set() {
+                    // A server that runs cannot begin or end to use TLS.
+                    changed.retain(|key| !is_of_tls(key));
+                    let all = started_with.changed_keys(&settings, true).into_iter();
+                    unchanged.extend(all.filter(|key| is_of_tls(key)));
+                }
                 let text = messages::reloaded(&changed);
                 report_event("reloaded", &text);
-                let unchanged = started_with.changed_keys(&settings, false);
                 if !unchanged.is_empty() {
                     warn(messages::needs_restart(&unchanged));
                 }
@@ -47,6 +53,10 @@ pub(super) fn task(
         };
         service_manager::notify_reloaded(&text);
     })
+}
+
+fn is_of_tls(key: &str) -> bool {
+    key.starts_with("tls_")
 }
 
 impl Origin {

@@ -201,8 +201,8 @@ impl Connection {
     }
 }
 
-/// Returns what a request says about the present object. Other forms than those of floe count as
-/// no condition that is met.
+/// Returns what a request says about the present object. `If-None-Match` with a list of versions
+/// counts as `*`, and `If-Match` with one names no version that there is.
 fn condition(request: &Request<'_>) -> Condition {
     match (request.if_match, request.if_none_match) {
         (None, None) => Condition::Any,

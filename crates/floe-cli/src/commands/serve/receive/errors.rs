@@ -8,7 +8,7 @@ use floe_transfer::{Error, ErrorKind};
 pub(super) fn failed(error: Error) -> ReceiveError {
     match error.kind() {
         ErrorKind::Interrupted => {
-            ReceiveError::new(ReceiveErrorKind::Stopping, "the server stops; try again")
+            ReceiveError::new(ReceiveErrorKind::Busy, "the server stops; try again")
         }
         ErrorKind::NoSpace => {
             ReceiveError::new(ReceiveErrorKind::Full, "the disk of the server is full")

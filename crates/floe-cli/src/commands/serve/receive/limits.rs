@@ -53,7 +53,7 @@ pub(super) fn check_name(may_push: &PushScope, path: &StorePath) -> Result<(), R
     Err(ReceiveError::new(ReceiveErrorKind::Forbidden, message))
 }
 
-/// The size of the files of NARs.
+/// The size of the files of NARs, with the room of running uploads.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     bytes: AtomicU64,
@@ -154,7 +154,7 @@ impl Memory {
 /// The most bytes of all small objects that are being received.
 const MEMORY_MAX: u64 = 256 << 20;
 
-/// The part of it that a login may have, so that no single one keeps the others from uploading.
+/// The bytes of all small objects of one login, so that it leaves room for the uploads of others.
 const LOGIN_MEMORY_MAX: u64 = 96 << 20;
 
 /// The uploads of each login in the current minute.

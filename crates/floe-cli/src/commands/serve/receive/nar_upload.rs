@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use floe_cache::{NewObject, ObjectPlan, WriteStorage as _};
-use floe_format::{Hash, nix32};
+use floe_format::Hash;
 use floe_hash::Sha256;
-use floe_server::receive::{ReceiveError, Upload};
+use floe_server::receive::{ReceiveError, Upload, stated_hash};
 
 use super::errors::{conflict, failed, invalid};
 use super::limits::check_len;
@@ -114,11 +114,4 @@ impl fmt::Debug for NarUpload {
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the hash that the name of a file states, as those of Nix and floe do.
-fn stated_hash(name: &str) -> Option<&str> {
-    let (stem, _) = name.split_once('.')?;
-    let is_hash = stem.len() == nix32::encoded_len(32) && stem.chars().all(nix32::is_digit);
-    is_hash.then_some(stem)
 }

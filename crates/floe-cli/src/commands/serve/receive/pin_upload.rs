@@ -15,8 +15,8 @@ use floe_transfer::{Cancel, Expected, NamedObject, NamedObjects as _, Target as 
 
 use super::errors::{conflict, failed, invalid};
 use super::limits::check_name;
+use super::store::ReceivingStore;
 use super::{Destination, Shared};
-use crate::display::warn;
 
 /// A pin that a client writes or deletes.
 pub(super) struct PinUpload<'a> {
@@ -69,9 +69,10 @@ impl PinUpload<'_> {
         if matches!(self.shared.destination, Destination::Cache(_)) {
             let name = generation_object(self.name, pin.serial);
             if let Err(error) = self.shared.storage.put(&name, bytes, &Expected::Any) {
-                warn(format_args!(
-                    "cannot record a generation of the pin {}: {error}",
-                    self.name
+                let name = self.name;
+                let warn = &self.shared.warn;
+                warn(&format!(
+                    "cannot record a generation of the pin {name}: {error}"
                 ));
             }
         }
@@ -152,7 +153,7 @@ impl PinUpload<'_> {
             (Destination::Store(store), Some(path)) => {
                 store.add_root(&root_of(self.shared, self.name), path)
             }
-            (Destination::Store(_), None) => remove_root(self.shared, self.name),
+            (Destination::Store(store), None) => remove_root((self.shared, store), self.name),
         }
     }
 
@@ -225,10 +226,25 @@ fn root_of(shared: &Shared, name: &str) -> PathBuf {
     shared.directory.join(ROOTS).join(name)
 }
 
-fn remove_root(shared: &Shared, name: &str) -> Result<(), ReceiveError> {
-    match fs::remove_file(root_of(shared, name)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
+/// Removes the root of a pin, if there is one.
+fn remove_root(
+    (shared, store): (&Shared, &ReceivingStore),
+    name: &str,
+) -> Result<(), ReceiveError> {
+    let root = root_of(shared, name);
+    match fs::read_link(&root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(target) => {
+            let target = target
+                .to_str()
+                .and_then(|it| shared.store_dir.parse(it).ok());
+            match target {
+                Some(path) => store.remove_root(&root, &path),
+                // Not made by floe, and no root.
+                None => Ok(fs::remove_file(&root)?),
+            }
+        }
     }
 }
 
@@ -252,7 +268,7 @@ pub(super) fn repair_roots(shared: &Shared) -> Result<(), ReceiveError> {
     };
     let pins = names(PINS_FOLDER)?;
     for name in names(ROOTS)?.iter().filter(|name| !pins.contains(*name)) {
-        remove_root(shared, name)?;
+        remove_root((shared, store), name)?;
     }
     for name in &pins {
         let text = fs::read(shared.directory.join(PINS_FOLDER).join(name)).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use floe_cache::{Durability, WriteStorage as _};
-use floe_format::{DrvOutput, HashPart, NarInfo, Realisation, StorePath};
+use floe_cache::{Durability, SIGNATURES_LEN_MAX, WriteStorage as _};
+use floe_format::{DrvOutput, HashPart, NarInfo, Realisation, StorePath, TrustedKeys};
 use floe_server::receive::{
     Condition, Object, PushScope, ReceiveError, ReceiveErrorKind, Upload, UploadRequest,
 };
@@ -25,6 +25,8 @@ pub(super) struct SmallUpload {
     is_deletion: bool,
     condition: Condition,
     bytes: Vec<u8>,
+    /// The memory that it has taken, in bytes.
+    taken: u64,
     max: u64,
 }
 
@@ -39,6 +41,7 @@ impl SmallUpload {
             is_deletion: request.is_deletion,
             condition: request.condition.clone(),
             bytes: Vec::new(),
+            taken: 0,
             max,
         }
     }
@@ -46,9 +49,7 @@ impl SmallUpload {
 
 impl Drop for SmallUpload {
     fn drop(&mut self) {
-        self.shared
-            .memory
-            .give_back(&self.user, self.bytes.len() as u64);
+        self.shared.memory.give_back(&self.user, self.taken);
     }
 }
 
@@ -56,12 +57,13 @@ impl Upload for SmallUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<(), ReceiveError> {
         check_len((self.bytes.len() + bytes.len()) as u64, self.max)?;
         self.shared.memory.take(&self.user, bytes.len() as u64)?;
+        self.taken += bytes.len() as u64;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<(), ReceiveError> {
-        match &self.object {
+    fn finish(mut self: Box<Self>) -> Result<(), ReceiveError> {
+        match &self.object.clone() {
             Object::NarInfo(hash) => self.publish(*hash),
             Object::Listing(hash) => self.keep_listing(*hash),
             Object::Log(derivation) => {
@@ -71,7 +73,10 @@ impl Upload for SmallUpload {
             Object::Realisation(id) => self.register(id),
             Object::Pin(name) => self.pin_upload(name).finish(&self.bytes, self.is_deletion),
             Object::PinsInfo => self.pin_upload("").put_info(&self.bytes),
-            Object::Nar(_) => Ok(()),
+            Object::Nar(_) => {
+                let message = "a NAR is no small object";
+                Err(ReceiveError::new(ReceiveErrorKind::System, message))
+            }
         }
     }
 }
@@ -108,10 +113,10 @@ impl SmallUpload {
         let name = narinfo.info.path.hash_part();
         let writer = shared.writer().map_err(failed)?;
         let is_elsewhere = |path: &StorePath| shared.is_in_store(path);
-        let verified = writer.verify_received(narinfo, &is_elsewhere);
+        let verified = writer.verify_received(narinfo, &is_elsewhere, &shared.decoder_budget);
         let verified = verified.map_err(not_published)?;
         let _lock = shared.lock_name(name.as_str());
-        let published = writer.publish_verified(verified, shared.keys());
+        let published = writer.publish_verified(verified, &shared.keys());
         published.map_err(not_published)
     }
 
@@ -120,7 +125,7 @@ impl SmallUpload {
         check_name(&self.may_push, path)
     }
 
-    fn keep_listing(&self, hash: HashPart) -> Result<(), ReceiveError> {
+    fn keep_listing(&mut self, hash: HashPart) -> Result<(), ReceiveError> {
         if serde_json::from_slice::<serde::de::IgnoredAny>(&self.bytes).is_err() {
             return Err(invalid("the listing is not JSON"));
         }
@@ -164,8 +169,9 @@ impl SmallUpload {
         }
     }
 
-    fn register_in_cache(&self, realisation: Realisation) -> Result<(), ReceiveError> {
-        let (id, out_path) = (&realisation.id, &realisation.out_path);
+    fn register_in_cache(&self, mut realisation: Realisation) -> Result<(), ReceiveError> {
+        realisation.drop_junk_signatures(&TrustedKeys::default());
+        let out_path = &realisation.out_path;
         let narinfo = Object::NarInfo(out_path.hash_part()).name();
         if !self.shared.exists(&narinfo) && !self.shared.is_in_store(out_path) {
             let message = format!("cannot receive a realisation: {out_path} is not here");
@@ -173,13 +179,8 @@ impl SmallUpload {
         }
         let name = self.object.name();
         let _lock = self.shared.lock_name(&name);
-        let place = self.shared.directory.join(&name);
-        let present = std::fs::read(place).ok();
-        let present = present.and_then(|text| Realisation::parse(id, &text).ok());
-        // The signatures of both are kept only if they sign the same text.
-        if present.is_some_and(|present| present.fingerprint() != realisation.fingerprint()) {
-            let message = format!("the cache has another realisation of the output {id}");
-            return Err(conflict(message));
+        if let Ok(text) = std::fs::read(self.shared.directory.join(&name)) {
+            check_present_realisation(&text, &realisation)?;
         }
         let writer = self.shared.writer().map_err(failed)?;
         writer.register_realisations(&[realisation]).map_err(failed)
@@ -187,14 +188,39 @@ impl SmallUpload {
 
     /// Writes the object as it is, unless the cache has one of its name. No login replaces what
     /// another one has written.
-    fn put_new(&self) -> Result<(), ReceiveError> {
+    fn put_new(&mut self) -> Result<(), ReceiveError> {
         let name = self.object.name();
         let _lock = self.shared.lock_name(&name);
         if self.shared.exists(&name) {
             return Ok(());
         }
-        let bytes = self.bytes.clone();
+        let bytes = std::mem::take(&mut self.bytes);
         let storage = &self.shared.storage;
         wait(|reply| storage.put(&name, bytes, Durability::Synced, reply)).map_err(failed)
     }
+}
+
+/// Checks that the cache has the same realisation as a client, and room for its signatures.
+fn check_present_realisation(text: &[u8], new: &Realisation) -> Result<(), ReceiveError> {
+    let id = &new.id;
+    let present = Realisation::parse(id, text).map_err(|error| {
+        conflict(format!(
+            "the cache has a damaged realisation of the output {id}: {error}"
+        ))
+    })?;
+    // The signatures of both are kept only if they sign the same text.
+    if present.fingerprint() != new.fingerprint() {
+        let message = format!("the cache has another realisation of the output {id}");
+        return Err(conflict(message));
+    }
+    let signatures = present.signatures.union(&new.signatures);
+    let len: usize = signatures
+        .map(|signature| signature.to_string().len())
+        .sum();
+    if len > SIGNATURES_LEN_MAX {
+        return Err(conflict(format!(
+            "the realisation of the output {id} cannot have more signatures"
+        )));
+    }
+    Ok(())
 }

@@ -2,22 +2,24 @@
 //!
 //! A path is added when its narinfo arrives: the server decodes the NAR that was uploaded before,
 //! compares it, unpacks it and registers the path. Temporary roots keep the path from collections
-//! for some time, so that someone can make a root for it.
+//! for some time, so that a client can pin it.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use floe_daemon::{Access, HostError, HostedStore};
-use floe_format::{NarInfo, Realisation, StorePath};
+use floe_format::{NarInfo, Realisation, SecretKey, StorePath, TrustedKeys};
 use floe_server::receive::{ReceiveError, ReceiveErrorKind};
 use floe_store::tree::dump_path;
 use floe_store::{
-    StoreError, StoreLayout, TempRoots, WriteOptions, list_directory, open_regular_file,
+    IndirectGcRoot, StoreError, StoreLayout, TempRoots, WriteOptions, list_directory,
+    open_regular_file,
 };
 use floe_transfer::codec::{self, DecodeError};
 use floe_transfer::{Cancel, Error, ErrorKind};
@@ -25,7 +27,6 @@ use parking_lot::Mutex;
 
 use super::Shared;
 use super::errors::{conflict, failed, invalid};
-use crate::display::warn;
 use crate::options::lock_wait;
 
 /// A live store that receives paths.
@@ -35,13 +36,17 @@ pub(super) struct ReceivingStore {
     /// The NARs that were added last, by the names of their files, which are gone. Another path may
     /// have the same contents, and its client may have seen the file.
     added: Mutex<VecDeque<(String, StorePath)>>,
+    /// The number of workers that may wait for a collection.
+    waiting: AtomicUsize,
 }
 
 /// How a live store receives paths.
 pub(in crate::commands::serve) struct StoreOptions {
     pub(in crate::commands::serve) layout: StoreLayout,
-    /// Which paths are accepted.
+    /// Which paths are accepted, without the keys of the server.
     pub(in crate::commands::serve) access: Access,
+    /// The keys of the server, which are trusted too.
+    pub(in crate::commands::serve) own_keys: TrustedKeys,
     pub(in crate::commands::serve) write: WriteOptions,
     /// How long collections keep a received path, at least.
     pub(in crate::commands::serve) keep: Duration,
@@ -50,6 +55,7 @@ pub(in crate::commands::serve) struct StoreOptions {
 /// The open stores, whose temporary roots keep received paths.
 struct Roots {
     current: Arc<HostedStore>,
+    trusted_keys: TrustedKeys,
     since: Instant,
     /// The store before. Its last paths are younger than `keep`.
     earlier: Option<Arc<HostedStore>>,
@@ -57,15 +63,29 @@ struct Roots {
 
 impl StoreOptions {
     /// Opens the store with temporary roots of its own.
-    fn open(&self, cancel: &Cancel) -> Result<Arc<HostedStore>, HostError> {
+    fn open(
+        &self,
+        trusted_keys: TrustedKeys,
+        cancel: &Cancel,
+    ) -> Result<Arc<HostedStore>, HostError> {
         let options = WriteOptions {
             temp_roots: TempRoots::default(),
             lock_wait: lock_wait(cancel.flag()),
             ..self.write.clone()
         };
-        let mut store = HostedStore::open(self.layout.clone(), self.access.clone(), &options)?;
+        let access = Access {
+            trusted_keys,
+            ..self.access.clone()
+        };
+        let mut store = HostedStore::open(self.layout.clone(), access, &options)?;
         store.set_cancel(cancel.clone());
         Ok(Arc::new(store))
+    }
+
+    fn trusted_keys(&self, own: TrustedKeys) -> TrustedKeys {
+        let mut keys = self.access.trusted_keys.clone();
+        keys.extend(own);
+        keys
     }
 }
 
@@ -77,14 +97,17 @@ impl ReceivingStore {
         options: StoreOptions,
         cancel: &Cancel,
     ) -> Result<ReceivingStore, HostError> {
-        let current = options.open(cancel)?;
+        let trusted_keys = options.trusted_keys(options.own_keys.clone());
+        let current = options.open(trusted_keys.clone(), cancel)?;
         Ok(ReceivingStore {
             roots: Mutex::new(Roots {
                 current,
+                trusted_keys,
                 since: Instant::now(),
                 earlier: None,
             }),
             added: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             options,
         })
     }
@@ -97,13 +120,16 @@ impl ReceivingStore {
     /// processes.
     ///
     /// Errors: those of the store; the roots stay.
-    pub(super) fn tidy_up(&self, cancel: &Cancel) -> Result<(), HostError> {
+    pub(super) fn close_old_roots(&self, cancel: &Cancel) -> Result<(), HostError> {
         self.current().discard_needless_trees();
         if self.roots.lock().since.elapsed() < self.options.keep {
             return Ok(());
         }
-        let current = self.options.open(cancel)?;
+        let trusted_keys = self.roots.lock().trusted_keys.clone();
+        let current = self.options.open(trusted_keys, cancel)?;
         let mut roots = self.roots.lock();
+        // Another key may have come meanwhile.
+        current.set_trusted_keys(roots.trusted_keys.clone());
         roots.since = Instant::now();
         let before = std::mem::replace(&mut roots.current, current);
         let old = roots.earlier.replace(before);
@@ -113,9 +139,19 @@ impl ReceivingStore {
         Ok(())
     }
 
+    /// Replaces the keys of the server, which are trusted beside those of nix.conf.
+    pub(super) fn replace_own_keys(&self, keys: &[SecretKey]) {
+        let keys = self
+            .options
+            .trusted_keys(keys.iter().map(SecretKey::public).collect());
+        let mut roots = self.roots.lock();
+        roots.current.set_trusted_keys(keys.clone());
+        roots.trusted_keys = keys;
+    }
+
     /// Adds a path whose NAR was uploaded before.
     ///
-    /// Errors: [`ReceiveError`]; nothing of the path stays in the store.
+    /// Errors: [`ReceiveError`]. Nothing of a path stays in the store that cannot be added.
     pub(super) fn add(&self, shared: &Shared, narinfo: NarInfo) -> Result<(), ReceiveError> {
         let store = self.current();
         let place = shared.directory.join(&narinfo.url);
@@ -177,11 +213,21 @@ impl ReceivingStore {
                 return Ok(false);
             }
         };
-        let decoded = decode(narinfo, file, &mut receive);
+        let read_error = |source| Error::File {
+            action: "read",
+            path: place.to_owned(),
+            source,
+        };
+        let mut body = BufReader::new(file);
+        let window = (narinfo.info.nar_size, &shared.decoder_budget);
+        let permit = codec::acquire_window(narinfo.compression, &mut body, window);
+        let _permit = permit.map_err(read_error)?;
+        let decoded = codec::decode(narinfo.compression, body, &mut receive);
         decoded.map_err(|error| match error {
             DecodeError::Receiver(error) => error,
             DecodeError::Unsupported => refuse("has a compression that floe does not know".into()),
-            DecodeError::Body(error) => refuse(format!("cannot be decompressed: {error}")),
+            DecodeError::Read(error) => read_error(error).into(),
+            DecodeError::Damaged(error) => refuse(format!("cannot be decompressed: {error}")),
         })?;
         Ok(true)
     }
@@ -199,7 +245,7 @@ impl ReceivingStore {
         let Some(path) = found.filter(|path| *path != narinfo.info.path) else {
             return Ok(None);
         };
-        if !store.keep(&path)? {
+        if !self.waiting(&path, || store.keep(&path))? {
             return Ok(None);
         }
         let info = store.store().path_info(&path)?;
@@ -212,7 +258,26 @@ impl ReceivingStore {
     /// Errors: [`ReceiveError`].
     pub(super) fn keep(&self, path: &StorePath) -> Result<bool, ReceiveError> {
         let store = self.current();
-        store.keep(path).map_err(|error| refusal(error, &store))
+        let kept = self.waiting(path, || store.keep(path));
+        kept.map_err(|error| refusal(error, &store))
+    }
+
+    /// Does something that waits for a collection that runs. Some workers always remain for other
+    /// uploads.
+    ///
+    /// Errors: [`HostError::Busy`], and those of `action`.
+    fn waiting<T>(
+        &self,
+        path: &StorePath,
+        action: impl FnOnce() -> Result<T, HostError>,
+    ) -> Result<T, HostError> {
+        let is_free = self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
+        let done = is_free.then(action);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        done.unwrap_or_else(|| {
+            let (path, reason) = (path.clone(), "a collection of the store may still run");
+            Err(HostError::Busy { path, reason })
+        })
     }
 
     /// Makes a link the root of a path.
@@ -227,22 +292,24 @@ impl ReceivingStore {
         added.map_err(|error| refusal(error, &store))
     }
 
+    /// Removes a link that is the root of a path.
+    ///
+    /// Errors: [`ReceiveError`].
+    pub(super) fn remove_root(&self, link: &Path, path: &StorePath) -> Result<(), ReceiveError> {
+        let store = self.current();
+        let removed = IndirectGcRoot::remove(store.store().layout(), link, path);
+        removed.map_err(|error| refusal(error.into(), &store))
+    }
+
     /// Registers a realisation.
     ///
     /// Errors: [`ReceiveError`].
     pub(super) fn add_realisation(&self, realisation: Realisation) -> Result<(), ReceiveError> {
         let store = self.current();
-        let added = store.add_realisation(realisation);
+        let path = realisation.out_path.clone();
+        let added = self.waiting(&path, || store.add_realisation(realisation));
         added.map_err(|error| refusal(error, &store))
     }
-}
-
-fn decode(
-    narinfo: &NarInfo,
-    file: File,
-    receive: &mut dyn FnMut(&[u8]) -> Result<(), HostError>,
-) -> Result<(), DecodeError<HostError>> {
-    codec::decode(narinfo.compression, BufReader::new(file), receive)
 }
 
 /// Deletes the files of NARs whose narinfos have not come.
@@ -287,6 +354,7 @@ fn refusal(error: HostError, store: &HostedStore) -> ReceiveError {
         HostError::Store(StoreError::Derivation { .. }) => invalid(error.to_string()),
         HostError::NarAbsent(_) | HostError::Different { .. } => conflict(error.to_string()),
         HostError::Store(StoreError::Realisation(_)) => conflict(error.to_string()),
+        HostError::Busy { .. } => ReceiveError::new(ReceiveErrorKind::Busy, error.to_string()),
         HostError::Forbidden { .. } => forbidden(error.to_string()),
         HostError::Refused(message) => invalid(message),
         HostError::Store(error) => of_transfer(error.into()),
@@ -313,12 +381,8 @@ fn of_transfer(error: Error) -> ReceiveError {
     }
 }
 
-/// Prints why something that repeats could not be done.
-pub(super) fn warn_of(result: Result<(), impl fmt::Display>) {
-    if let Err(error) = result {
-        warn(format_args!("cannot tidy up after uploads: {error}"));
-    }
-}
+/// Fewer than the workers for uploads, of which there are at least 8.
+const WAITING_MAX: usize = 4;
 
 impl fmt::Debug for ReceivingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
