@@ -49,6 +49,9 @@ option::serve_settings! {
     /// may be repeated
     metrics_listen: Vec<Listen> => metrics_listen,
         ServeOption::new("--metrics-listen HOST:PORT").printed_before("tls_cert");
+    /// Redirect clients to HTTPS that connect to this address over plain HTTP; may be repeated
+    redirect_listen: Vec<Listen> => redirect_listen,
+        ServeOption::new("--redirect-listen HOST:PORT").printed_before("tls_cert");
     /// Believe the X-Forwarded-For of this proxy: an address, a network such as 10.0.0.0/8, or unix
     /// for every program on a Unix socket; may be repeated
     trusted_proxy: Vec<TrustedProxy> => limits.trusted_proxies,

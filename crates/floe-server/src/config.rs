@@ -32,10 +32,13 @@ pub struct Config {
     /// The addresses to serve `/metrics` on, with `/health`, `/ready` and `/version`. If there is
     /// none, all other addresses serve `/metrics`.
     pub metrics_listen: Vec<Listen>,
+    /// The addresses that redirect to HTTPS, at the port of the first TCP address of `listen`. They
+    /// need `tls`.
+    pub redirect_listen: Vec<Listen>,
     /// How many connections may wait to be accepted.
     pub backlog: u16,
-    /// Sockets that another process listens on. Those for monitoring take the place of
-    /// `metrics_listen`, and the others that of `listen`.
+    /// Sockets that another process listens on. They take the place of the addresses for the same
+    /// use.
     pub passed_sockets: Vec<PassedSocket>,
     /// The certificates of the TCP addresses, for TLS. Without them, the server speaks plain HTTP.
     /// A Unix socket never uses TLS.
@@ -80,8 +83,19 @@ pub struct Config {
 pub struct PassedSocket {
     /// The socket, for streams of TCP or Unix.
     pub socket: OwnedFd,
-    /// Whether it is one for `/metrics`, `/health`, `/ready` and `/version` alone.
-    pub is_for_monitoring: bool,
+    /// Its use.
+    pub used_for: SocketUse,
+}
+
+/// The uses of listening sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketUse {
+    /// As [`Config::listen`].
+    Clients,
+    /// As [`Config::metrics_listen`].
+    Monitoring,
+    /// As [`Config::redirect_listen`].
+    Redirect,
 }
 
 /// The settings that connections need.
@@ -156,6 +170,7 @@ impl Config {
             store,
             listen,
             metrics_listen: Vec::new(),
+            redirect_listen: Vec::new(),
             backlog: BACKLOG,
             passed_sockets: Vec::new(),
             tls: None,
@@ -183,12 +198,21 @@ impl Config {
     pub fn open_files_min(&self) -> u64 {
         let threads = self.threads.get();
         let files = threads * FILES_PER_THREAD + workers(threads) * FILES_PER_WORKER;
-        (files + self.listen.len() + self.metrics_listen.len() + OTHER_FILES) as u64
+        (files + self.addresses_len() + OTHER_FILES) as u64
     }
 
     /// Checks that the settings fit together.
     ///
     /// Errors: [`ServeError::Config`].
+    fn addresses_len(&self) -> usize {
+        self.listen.len() + self.metrics_listen.len() + self.redirect_listen.len()
+    }
+
+    fn redirects(&self) -> bool {
+        let mut passed = self.passed_sockets.iter();
+        !self.redirect_listen.is_empty() || passed.any(|it| it.used_for == SocketUse::Redirect)
+    }
+
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         if self.listen.is_empty() {
             return Err(ServeError::Config(
@@ -202,6 +226,11 @@ impl Config {
         {
             return Err(ServeError::Config(
                 "cannot use TLS: no certificate is given",
+            ));
+        }
+        if self.redirects() && self.tls.is_none() {
+            return Err(ServeError::Config(
+                "cannot redirect to HTTPS: the server has no certificate; try --tls-cert FILE",
             ));
         }
         if self.limits.head_len_max < HEAD_LEN_LEAST {

@@ -48,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) landing_page: RwLock<Option<Arc<LandingPage>>>,
     /// Whether clients on TCP use TLS.
     pub(crate) uses_tls: bool,
+    /// The port of the first TCP address for clients.
+    pub(crate) https_port: Option<u16>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Readiness,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
 use crate::handlers::{
     file, landing_page, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation,
-    received,
+    received, redirect,
 };
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
@@ -52,6 +52,7 @@ pub(crate) fn try_respond(
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
         Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
         Route::Root => Ok(Some(landing_page::respond(context, request))),
+        Route::Redirect => Ok(Some(redirect::respond(context, request))),
         Route::Health => Ok(Some(monitoring::health())),
         Route::Ready => Ok(monitoring::try_ready(context)),
         Route::Version => Ok(Some(monitoring::version(context))),
@@ -152,6 +153,7 @@ fn respond_from_store(
         | Route::Ready
         | Route::Version
         | Route::Metrics
+        | Route::Redirect
         | Route::Unknown => no_such_path(),
     })
 }

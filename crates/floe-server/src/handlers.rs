@@ -14,3 +14,4 @@ pub(crate) mod pin;
 mod range_response;
 pub(crate) mod realisation;
 pub(crate) mod received;
+pub(crate) mod redirect;

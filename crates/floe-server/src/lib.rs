@@ -49,7 +49,7 @@ mod workers;
 
 pub use config::{
     CertificateFiles, Compress, CompressedCacheOptions, Config, Limits, Listen, LogFormat,
-    PassedSocket, TlsOptions, address,
+    PassedSocket, SocketUse, TlsOptions, address,
 };
 pub use error::{ServeError, TlsError};
 pub use reload::ReloadHandle;

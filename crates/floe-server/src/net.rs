@@ -4,6 +4,7 @@ pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod job_queue;
 pub(crate) mod listen;
+pub(crate) mod listeners;
 pub(crate) mod login_queue;
 pub(crate) mod peers;
 mod receive_rate;

@@ -17,7 +17,7 @@ use crate::body::readahead::ReadaheadBudget;
 use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
 use crate::caches::narinfo_cache::NarInfoCache;
-use crate::config::{self, Config, Listen, PassedSocket};
+use crate::config::{self, Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
@@ -25,13 +25,12 @@ use crate::finish::access_log::writer::LogWriter;
 use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::cache_info_text;
 use crate::handlers::pin::check_pins;
-use crate::http::route::RouteSet;
 use crate::landing_page::LandingPage;
 use crate::login_worker;
 use crate::metrics::Metrics;
 use crate::net::event_loop::EventLoop;
 use crate::net::job_queue::JobQueue;
-use crate::net::listen::{self, Listener};
+use crate::net::listeners::Listeners;
 use crate::net::login_queue::LoginQueue;
 use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
@@ -46,6 +45,7 @@ pub struct Server {
     shared: Arc<ServerShared>,
     addresses: Vec<Listen>,
     metrics_addresses: Vec<Listen>,
+    redirect_addresses: Vec<Listen>,
     /// One for each network thread, opened by [`Server::prepare`].
     stores: Vec<LiveStore>,
 }
@@ -124,10 +124,11 @@ impl Server {
         let workers = config::workers(config.threads.get());
         config.pins.as_deref().map_or(Ok(()), check_pins)?;
         let compressed_nars = config.compressed_cache.map(CompressedNarCache::open);
-        let context = Context {
+        let mut context = Context {
             cache_info: RwLock::new(cache_info_text(dir, config.priority).into()),
             landing_page: RwLock::new(landing_page),
             uses_tls: tls.is_some(),
+            https_port: None,
             metrics: Metrics::new(config.limits.connections_max.get(), workers, login_counters),
             readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,
@@ -148,36 +149,19 @@ impl Server {
         if let Some(rows) = DamagedRow::describe(&store.skipped_rows()) {
             (context.warn)(&format!("skipping {rows}; try floe verify"));
         }
-        let has_passed_monitoring = config.passed_sockets.iter().any(|it| it.is_for_monitoring);
-        let routes = if config.metrics_listen.is_empty() && !has_passed_monitoring {
-            RouteSet::All
-        } else {
-            RouteSet::WithoutMetrics
-        };
-        let backlog = config.backlog;
-        let (passed_monitoring, passed): (Vec<PassedSocket>, Vec<PassedSocket>) = config
-            .passed_sockets
-            .into_iter()
-            .partition(|passed| passed.is_for_monitoring);
-        let mut listeners = if passed.is_empty() {
-            open_listeners(&config.listen, routes, backlog)?
-        } else {
-            adopt(passed, routes)?
-        };
-        let addresses = addresses_of(&listeners);
-        let monitoring = if passed_monitoring.is_empty() {
-            open_listeners(&config.metrics_listen, RouteSet::Monitoring, backlog)?
-        } else {
-            adopt(passed_monitoring, RouteSet::Monitoring)?
-        };
-        let metrics_addresses = addresses_of(&monitoring);
-        listeners.extend(monitoring);
-        let listeners = listeners.into_iter().map(Arc::new).collect();
+        let addresses = [
+            &config.listen,
+            &config.metrics_listen,
+            &config.redirect_listen,
+        ];
+        let addresses = addresses.map(Vec::as_slice);
+        let listeners = Listeners::open(addresses, config.passed_sockets, config.backlog)?;
+        context.https_port = listeners.first_port();
         let shared = ServerShared {
             context,
             peers: PeerCounts::new(config.limits.connections_per_address_max),
             limits: RwLock::new(Arc::new(config.limits)),
-            listeners: Mutex::new(listeners),
+            listeners: Mutex::new(listeners.all.into_iter().map(Arc::new).collect()),
             tls,
             queue: JobQueue::default(),
             upload_queue: JobQueue::default(),
@@ -193,8 +177,9 @@ impl Server {
         shared.note_certificates();
         Ok(Server {
             shared: Arc::new(shared),
-            addresses,
-            metrics_addresses,
+            addresses: listeners.clients,
+            metrics_addresses: listeners.monitoring,
+            redirect_addresses: listeners.redirects,
             stores: Vec::new(),
         })
     }
@@ -242,6 +227,12 @@ impl Server {
     /// Returns the addresses of [`Config::metrics_listen`] as clients write them.
     pub fn metrics_urls(&self) -> Vec<String> {
         let addresses = self.metrics_addresses.iter();
+        addresses.map(|address| url("http", address)).collect()
+    }
+
+    /// Returns the addresses of [`Config::redirect_listen`] as clients write them.
+    pub fn redirect_urls(&self) -> Vec<String> {
+        let addresses = self.redirect_addresses.iter();
         addresses.map(|address| url("http", address)).collect()
     }
 
@@ -380,36 +371,6 @@ impl<'scope> Threads<'scope, '_> {
             }
         }
     }
-}
-
-/// Takes over sockets that another process has opened.
-fn adopt(sockets: Vec<PassedSocket>, routes: RouteSet) -> Result<Vec<Listener>, ServeError> {
-    let adopted = sockets.into_iter().map(|passed| {
-        let mut listener = listen::adopt(passed.socket)?;
-        listener.routes = routes;
-        Ok(listener)
-    });
-    adopted.collect()
-}
-
-fn open_listeners(
-    addresses: &[Listen],
-    routes: RouteSet,
-    backlog: u16,
-) -> Result<Vec<Listener>, ServeError> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        for mut listener in listen::open(address, backlog)? {
-            listener.routes = routes;
-            listeners.push(listener);
-        }
-    }
-    Ok(listeners)
-}
-
-fn addresses_of(listeners: &[Listener]) -> Vec<Listen> {
-    let addresses = listeners.iter().map(|listener| listener.address.clone());
-    addresses.collect()
 }
 
 /// Returns an address as clients write it.

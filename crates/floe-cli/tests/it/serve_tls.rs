@@ -4,6 +4,7 @@ mod bad_files;
 mod client_certificates;
 mod clients;
 mod hostile;
+mod redirects;
 mod reload;
 
 use std::path::{Path, PathBuf};

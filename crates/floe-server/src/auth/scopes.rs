@@ -90,6 +90,8 @@ impl fmt::Display for Scopes {
 /// needs no login.
 pub(crate) fn required_scopes(method: Method, route: &Route) -> &'static [Scope] {
     match route {
+        // The client must not send its login over plain HTTP.
+        Route::Redirect => &[],
         _ if matches!(method, Method::Put | Method::Delete) => &[Scope::Push],
         Route::Metrics => &[Scope::Metrics],
         Route::Version => &[Scope::Status, Scope::Read],

@@ -26,11 +26,7 @@ pub(crate) fn respond(context: &Context, request: &Request<'_>) -> Response {
 
 /// Returns the address of the cache as the client knows it.
 fn url(context: &Context, request: &Request<'_>) -> String {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte);
-    let host = request
-        .host
-        .filter(|host| !host.is_empty() && host.bytes().all(is_part));
-    let host = host.unwrap_or("cache.example.org");
+    let host = request.checked_host().unwrap_or("cache.example.org");
     let scheme = if context.uses_tls || request.is_forwarded_https {
         "https"
     } else {

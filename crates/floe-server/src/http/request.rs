@@ -119,6 +119,13 @@ pub enum Parsed<'b> {
 }
 
 impl<'b> Request<'b> {
+    /// Returns the field `Host` if it can stand in a URL.
+    pub fn checked_host(&self) -> Option<&'b str> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte);
+        let host = self.host?;
+        (!host.is_empty() && host.bytes().all(is_part)).then_some(host)
+    }
+
     /// Parses the head at the start of some bytes. A head of more than `len_max` bytes is rejected.
     pub fn parse(bytes: &'b [u8], len_max: usize) -> Parsed<'b> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];

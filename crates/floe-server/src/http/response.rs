@@ -90,6 +90,12 @@ impl Response {
         }
     }
 
+    /// 308 to a URL, which no field of the response can end.
+    pub(crate) fn redirect(url: &str) -> Response {
+        let fields = format!("{NOT_STORED}Location: {url}\r\n");
+        Response::text(308, fields, "use HTTPS\n")
+    }
+
     /// 404. No client may store it, since the path may become valid at any time.
     pub(crate) fn not_found(why: &'static str) -> Response {
         Response::text(404, NOT_STORED, why)
@@ -241,6 +247,7 @@ fn status_line(status: u16) -> &'static str {
         200 => "HTTP/1.1 200 OK\r\nServer: floe\r\n",
         201 => "HTTP/1.1 201 Created\r\nServer: floe\r\n",
         206 => "HTTP/1.1 206 Partial Content\r\nServer: floe\r\n",
+        308 => "HTTP/1.1 308 Permanent Redirect\r\nServer: floe\r\n",
         304 => "HTTP/1.1 304 Not Modified\r\nServer: floe\r\n",
         400 => "HTTP/1.1 400 Bad Request\r\nServer: floe\r\n",
         401 => "HTTP/1.1 401 Unauthorized\r\nServer: floe\r\n",

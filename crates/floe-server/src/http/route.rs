@@ -54,6 +54,8 @@ pub enum Route {
     Version,
     /// `/metrics`: the figures of the server.
     Metrics,
+    /// Anything, over plain HTTP, that the client should request over HTTPS.
+    Redirect,
     /// Anything else: the status is 404.
     Unknown,
 }
@@ -67,12 +69,17 @@ pub enum RouteSet {
     WithoutMetrics,
     /// `/health`, `/ready`, `/version` and `/metrics`.
     Monitoring,
+    /// Nothing: the listener redirects all requests to HTTPS.
+    Redirect,
 }
 
 impl RouteSet {
     /// Returns the route of a request, as [`route`] does. Routes that are not in the set are
     /// unknown.
     pub fn find(self, request: &Request<'_>, prefix: &str) -> Route {
+        if self == RouteSet::Redirect {
+            return Route::Redirect;
+        }
         let route = route(request, prefix);
         if self.contains(&route) {
             route
@@ -89,7 +96,7 @@ impl RouteSet {
                 RouteSet::Monitoring,
                 Route::Health | Route::Ready | Route::Version | Route::Metrics,
             ) => true,
-            (RouteSet::Monitoring, _) => false,
+            (RouteSet::Monitoring | RouteSet::Redirect, _) => false,
         }
     }
 }

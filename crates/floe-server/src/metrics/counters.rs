@@ -101,15 +101,18 @@ pub(crate) enum ListenerKind {
     Unix,
     /// A listener of `--metrics-listen`.
     Monitoring,
+    /// A listener of `--redirect-listen`.
+    Redirect,
 }
 
 impl ListenerKind {
     /// All kinds, in the order of their numbers.
-    pub(super) const ALL: [ListenerKind; 4] = [
+    pub(super) const ALL: [ListenerKind; 5] = [
         ListenerKind::Tcp,
         ListenerKind::Tls,
         ListenerKind::Unix,
         ListenerKind::Monitoring,
+        ListenerKind::Redirect,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -118,6 +121,7 @@ impl ListenerKind {
             ListenerKind::Tls => "tls",
             ListenerKind::Unix => "unix",
             ListenerKind::Monitoring => "monitoring",
+            ListenerKind::Redirect => "redirect",
         }
     }
 }
@@ -226,9 +230,9 @@ impl Durations {
 const ROUTES: usize = RouteKind::ALL.len();
 
 /// The statuses of responses. The last one also stands for any other, as in the status line.
-pub(super) const STATUSES: [u16; 22] = [
-    200, 404, 206, 304, 400, 401, 403, 405, 408, 414, 416, 429, 431, 502, 503, 201, 409, 412, 413,
-    415, 507, 500,
+pub(super) const STATUSES: [u16; 23] = [
+    200, 404, 206, 304, 308, 400, 401, 403, 405, 408, 414, 416, 429, 431, 502, 503, 201, 409, 412,
+    413, 415, 507, 500,
 ];
 
 /// The bounds of the histograms in nanoseconds, from a batch of requests that is responded to from

@@ -360,7 +360,7 @@ impl<'s> EventLoop<'s> {
     /// Whether there is room for a connection of a listener with these routes.
     fn has_room_for(&self, routes: RouteSet) -> bool {
         let reserve = match routes {
-            RouteSet::All | RouteSet::WithoutMetrics => 0,
+            RouteSet::All | RouteSet::WithoutMetrics | RouteSet::Redirect => 0,
             RouteSet::Monitoring => MONITORING_RESERVE,
         };
         let max = self.limits.connections_max.get() + reserve;

@@ -59,6 +59,7 @@ impl Listener {
     pub(crate) fn kind(&self) -> ListenerKind {
         match (self.routes, &self.address) {
             (RouteSet::Monitoring, _) => ListenerKind::Monitoring,
+            (RouteSet::Redirect, _) => ListenerKind::Redirect,
             (_, Listen::Tcp { .. }) => ListenerKind::Tcp,
             (_, Listen::Unix(_)) => ListenerKind::Unix,
         }

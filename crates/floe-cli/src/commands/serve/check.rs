@@ -61,6 +61,8 @@ pub(super) fn run(settings: &ServeSettings, mut config: Config) -> anyhow::Resul
     lines.extend(date.map(|date| format!("certificate valid until {date}")));
     let urls = server.urls().into_iter();
     lines.extend(urls.map(|url| format!("listen {url}")));
+    let urls = server.redirect_urls().into_iter();
+    lines.extend(urls.map(|url| format!("redirect-listen {url}")));
     let urls = server.metrics_urls().into_iter();
     lines.extend(urls.map(|url| format!("metrics-listen {url}")));
     lines.iter().try_for_each(print)

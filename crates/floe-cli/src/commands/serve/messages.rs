@@ -33,6 +33,10 @@ pub(crate) fn listening(url: impl Display) -> String {
 pub(crate) const ONLY_THIS_MACHINE: &str =
     "only programs on this machine can connect; --listen '*:PORT', or --host '*', lets others too";
 
+pub(crate) fn redirecting(url: impl Display) -> String {
+    format!("redirecting to HTTPS on {url}")
+}
+
 pub(crate) fn serving_metrics(url: impl Display) -> String {
     format!("serving metrics on {url}")
 }

@@ -110,6 +110,9 @@ fn announce(server: &Server) {
     for url in server.urls() {
         announce_one("listening", &url, messages::listening(&url));
     }
+    for url in server.redirect_urls() {
+        announce_one("redirecting", &url, messages::redirecting(&url));
+    }
     for url in server.metrics_urls() {
         announce_one("servingMetrics", &url, messages::serving_metrics(&url));
     }

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_server::{HealthHandle, PassedSocket};
+use floe_server::{HealthHandle, PassedSocket, SocketUse};
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
 
 use super::messages;
 use crate::display::warn;
 
-/// Takes the sockets that systemd passes. One whose name is [`METRICS_NAME`] is for monitoring.
+/// Takes the sockets that systemd passes. Names tell which are for something else than clients.
 ///
 /// Errors: a descriptor is no socket for streams.
 pub(super) fn take_sockets() -> anyhow::Result<Vec<PassedSocket>> {
@@ -26,7 +26,11 @@ pub(super) fn take_sockets() -> anyhow::Result<Vec<PassedSocket>> {
         let socket = take(&mut passed, number).context(messages::PASSED_SOCKETS)?;
         sockets.extend(socket.map(|socket| PassedSocket {
             socket,
-            is_for_monitoring: name == METRICS_NAME,
+            used_for: match &**name {
+                METRICS_NAME => SocketUse::Monitoring,
+                REDIRECT_NAME => SocketUse::Redirect,
+                _ => SocketUse::Clients,
+            },
         }));
     }
     Ok(sockets)
@@ -101,6 +105,9 @@ pub(crate) fn start_watchdog(server: HealthHandle) -> anyhow::Result<()> {
 
 /// The name of sockets for monitoring (`FileDescriptorName=`).
 const METRICS_NAME: &str = "metrics";
+
+/// The name of sockets that redirect to HTTPS.
+const REDIRECT_NAME: &str = "redirect";
 
 /// Network threads are active at least twice in this time.
 const ACTIVITY_TIME_MIN: Duration = Duration::from_secs(2);
