@@ -88,6 +88,8 @@ option::serve_settings! {
     public_read: bool => public_read, ServeOption::new("--public-read").live();
     /// Do not tell people at / how to use the cache
     no_landing_page: bool => no_landing_page, ServeOption::new("--no-landing-page").live();
+    /// Let those who may read look at the store at /browse, not only logins of the scope status
+    status_browse: bool => status_browse, ServeOption::new("--status-browse").live();
     /// Serve the pins of the binary cache in this directory, which floe pin --to file://DIR writes
     pins: PathBuf => pins, ServeOption::new("--pins DIR");
     /// Receive paths that clients with a login of the scope push upload into a binary cache in this

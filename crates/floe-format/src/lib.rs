@@ -41,6 +41,7 @@ pub mod pin;
 pub mod realisation;
 pub mod reference_scan;
 pub mod signature;
+pub mod size;
 pub mod store_path;
 pub mod validity_registration;
 
@@ -55,5 +56,6 @@ pub use netrc::Netrc;
 pub use path_info::{JsonFormat, PathInfo, sum_of_sizes};
 pub use realisation::{DrvKey, DrvOutput, Realisation};
 pub use signature::{PublicKey, SecretKey, Signature, TrustedKeys};
+pub use size::Size;
 pub use store_path::{StoreDir, StorePath};
 pub use validity_registration::ValidityRegistration;

@@ -68,6 +68,9 @@ pub struct Config {
     pub public_read: bool,
     /// Whether there is no page at `/`, which tells people how to use the cache.
     pub no_landing_page: bool,
+    /// Whether those who may read may look at the paths of the store. Without it, only logins of
+    /// the scope `status` may.
+    pub status_browse: bool,
     /// Whether browsers get this page as text, too.
     pub plain_landing_page: bool,
     /// The directory of a binary cache whose pins are served. Without it, there are none.
@@ -186,6 +189,7 @@ impl Config {
             auth_file: None,
             public_read: false,
             no_landing_page: false,
+            status_browse: false,
             plain_landing_page: false,
             pins: None,
             receiver: None,

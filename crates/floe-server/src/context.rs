@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_store::{StoreError, StoreLayout};
 use parking_lot::RwLock;
@@ -46,6 +46,10 @@ pub(crate) struct Context {
     pub(crate) cache_info: RwLock<Arc<str>>,
     /// The page at `/`, if there is one.
     pub(crate) landing_page: RwLock<Option<Arc<LandingPage>>>,
+    /// The clients that may look at the paths of the store.
+    pub(crate) browsers: Browsers,
+    /// How many pages about them are made at once.
+    pub(crate) browsing: Budget,
     /// Whether clients on TCP use TLS.
     pub(crate) uses_tls: bool,
     /// The port of the first TCP address for clients.
@@ -53,6 +57,22 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Readiness,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The clients that may look at the paths of the store.
+#[derive(Debug)]
+pub(crate) struct Browsers {
+    /// Whether all who may read may.
+    pub(crate) are_readers: AtomicBool,
+    /// Whether there are logins, of which some may have the scope for it.
+    pub(crate) are_logins: bool,
+}
+
+impl Browsers {
+    /// Whether anyone may.
+    pub(crate) fn exist(&self) -> bool {
+        self.are_logins || self.are_readers.load(Ordering::Relaxed)
+    }
 }
 
 impl Context {

@@ -13,8 +13,8 @@ use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
 use crate::handlers::{
-    file, landing_page, listing, log, monitoring, nar, narinfo, nix_cache_info, pin, realisation,
-    received, redirect,
+    browse, file, landing_page, listing, log, monitoring, nar, narinfo, nix_cache_info, pin,
+    realisation, received, redirect,
 };
 use crate::http::refusal::Refusal;
 use crate::http::request::{Method, Request};
@@ -58,6 +58,9 @@ pub(crate) fn try_respond(
         Route::Version => Ok(Some(monitoring::version(context))),
         Route::Metrics => Ok(Some(monitoring::metrics(context))),
         Route::Unknown => Ok(Some(Response::not_found("not found\n"))),
+        Route::Browse(_) if !context.browsers.exist() => {
+            Ok(Some(Response::not_found("not found\n")))
+        }
         Route::CachedNar(_) if context.receiver.is_none() => {
             Ok(Some(Response::not_found("not found\n")))
         }
@@ -138,6 +141,7 @@ fn respond_from_store(
             let mut resolver = file::Resolver { context, session };
             file::respond(&mut resolver, &narinfo, path, request)?
         }
+        Route::Browse(query) => browse::respond(context, query, session)?,
         Route::Log(query) => log::respond(context, query, request, session)?,
         Route::Realisation(id) => {
             context.narinfos.refresh(session)?;

@@ -1,5 +1,6 @@
 //! The handlers: one module for each kind of request.
 
+pub(crate) mod browse;
 mod compressed_nar;
 pub(crate) mod file;
 pub(crate) mod landing_page;

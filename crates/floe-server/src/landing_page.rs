@@ -7,6 +7,7 @@ use std::sync::Arc;
 use floe_format::StoreDir;
 
 use crate::config::Config;
+use crate::html::{self, escaped};
 
 /// The facts on the page, apart from the address.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub(crate) struct LandingPage {
     keys: Vec<String>,
     /// Whether browsers get it as text, too.
     pub(crate) is_plain: bool,
+    /// Whether all who may read may also browse, so that the page has a link.
+    can_browse: bool,
+    /// The prefix of every route.
+    prefix: String,
 }
 
 impl LandingPage {
@@ -29,6 +34,8 @@ impl LandingPage {
             store_dir: store_dir.clone(),
             keys: keys.collect(),
             is_plain: config.plain_landing_page,
+            can_browse: config.status_browse,
+            prefix: config.path_prefix.clone(),
         };
         (!config.no_landing_page).then(|| Arc::new(page()))
     }
@@ -60,15 +67,6 @@ impl LandingPage {
             _ => "Clients that trust one of these keys accept every path of this cache.",
         };
         let mut page = String::with_capacity(4096);
-        page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-        page.push_str(
-            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>Nix binary cache</title>\n",
-        );
-        page.push_str(&format!(
-            "<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        ));
         page.push_str(&format!(
             "<h1>Nix binary cache</h1>\n<p>This server has paths of <code>{}</code>, ready to be \
              installed by Nix, floe and other clients.</p>\n",
@@ -101,8 +99,13 @@ impl LandingPage {
                 .collect();
             page.push_str(&format!("{PRE}{keys}</code></pre>\n"));
         }
-        page.push_str("</main>\n</body>\n</html>\n");
-        page
+        if self.can_browse {
+            page.push_str(&format!(
+                "<p><a href=\"{}/browse\">Look at the paths of this cache</a></p>\n",
+                escaped(&self.prefix)
+            ));
+        }
+        html::page("Nix binary cache", &page)
     }
 
     fn nix_conf(&self, url: &str) -> String {
@@ -141,25 +144,6 @@ impl LandingPage {
     }
 }
 
-/// Replaces the characters that have a meaning in HTML.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            char => escaped.push(char),
-        }
-    }
-    escaped
-}
-
-/// The style sheet in the page.
-pub(crate) const STYLE: &str = include_str!("landing_page.css");
-
 const PRE: &str = "<pre><code>";
 
 #[cfg(test)]
@@ -172,6 +156,8 @@ mod tests {
             store_dir: StoreDir::default(),
             keys: vec!["<script>\"a\"&'b'-1:AAAA".into()],
             is_plain: false,
+            can_browse: false,
+            prefix: String::new(),
         };
         let html = page.html("https://h/<b>");
         assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
@@ -186,6 +172,8 @@ mod tests {
             store_dir: StoreDir::default(),
             keys: Vec::new(),
             is_plain: false,
+            can_browse: false,
+            prefix: String::new(),
         };
         for text in [page.html("http://h"), page.text("http://h")] {
             assert!(!text.contains("trusted-public-keys"), "{text}");

@@ -33,6 +33,7 @@ mod dispatch;
 mod error;
 mod finish;
 mod handlers;
+mod html;
 pub mod http;
 mod landing_page;
 mod login_worker;

@@ -78,6 +78,20 @@ impl Metrics {
         exposition::text(self)
     }
 
+    /// Returns what the server has sent since its start.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let mut requests = 0;
+        for cells in self.threads.lock().iter() {
+            let counts = cells.responses.iter().flatten().map(Cell::get);
+            requests += counts.fold(0, u64::wrapping_add);
+        }
+        Traffic {
+            requests,
+            sent_bytes: self.sum(|cells| &cells.sent_bytes),
+            started: self.process.start(),
+        }
+    }
+
     /// Returns the sum of a number over all threads.
     fn sum(&self, pick: impl Fn(&Cells) -> &Cell) -> u64 {
         self.threads
@@ -86,6 +100,17 @@ impl Metrics {
             .map(|cells| pick(cells).get())
             .fold(0, u64::wrapping_add)
     }
+}
+
+/// The traffic of a server since its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traffic {
+    /// The number of requests with a response.
+    pub(crate) requests: u64,
+    /// The bytes that clients have taken.
+    pub(crate) sent_bytes: u64,
+    /// The start of the process in seconds since 1970, if it is known.
+    pub(crate) started: Option<f64>,
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl ReloadHandle {
     ///
     /// The server also takes over those settings of `config` that can change while it runs:
     /// [`Config::secret_keys`], [`Config::priority`], [`Config::limits`], [`Config::public_read`],
-    /// and [`Config::tls`] if it uses TLS already.
+    /// [`Config::status_browse`], and [`Config::tls`] if it uses TLS already.
     ///
     /// Errors: [`ServeError`], if a file or a setting cannot be used. Then nothing changes.
     pub fn reload(&self, config: Option<&Config>) -> Result<(), ServeError> {
@@ -60,7 +60,10 @@ impl ReloadHandle {
         if let Some(receiver) = &context.receiver {
             receiver.replace_keys(keys);
         }
+        let browsers = &context.browsers.are_readers;
+        browsers.store(config.status_browse, Ordering::Relaxed);
         if let Some(queue) = &self.shared.login_queue {
+            queue.logins().set_browsing_readers(config.status_browse);
             let needs_login = !config.public_read;
             queue.logins().set_public_reading(config.public_read);
             context.needs_login.store(needs_login, Ordering::Relaxed);

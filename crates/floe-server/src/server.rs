@@ -18,10 +18,11 @@ use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
 use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::{self, Config, Listen};
-use crate::context::Context;
+use crate::context::{Browsers, Context};
 use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
 use crate::finish::access_log::writer::LogWriter;
+use crate::handlers::browse::BROWSING_MAX;
 use crate::handlers::log::DECODERS_MAX;
 use crate::handlers::nix_cache_info::cache_info_text;
 use crate::handlers::pin::check_pins;
@@ -112,6 +113,7 @@ impl Server {
         let open_logins = |path: PathBuf| {
             let logins = Logins::open(&path, config.warn.clone())?;
             logins.set_public_reading(config.public_read);
+            logins.set_browsing_readers(config.status_browse);
             Ok::<_, ServeError>(logins)
         };
         let logins = config.auth_file.map(open_logins).transpose()?;
@@ -129,6 +131,11 @@ impl Server {
             landing_page: RwLock::new(landing_page),
             uses_tls: tls.is_some(),
             https_port: None,
+            browsers: Browsers {
+                are_readers: AtomicBool::new(config.status_browse),
+                are_logins: logins.is_some(),
+            },
+            browsing: Budget::new(BROWSING_MAX),
             metrics: Metrics::new(config.limits.connections_max.get(), workers, login_counters),
             readiness: Readiness::new(&mut store, config.secret_keys.len()),
             narinfos: NarInfoCache::new(&store, config.secret_keys)?,

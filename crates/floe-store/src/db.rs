@@ -6,6 +6,7 @@
 //! are.
 
 mod all_infos;
+mod browse;
 mod busy;
 mod closure_references;
 mod closure_rows;
@@ -27,6 +28,7 @@ mod tables;
 mod vacuum;
 mod write;
 
+pub use browse::PathTotals;
 pub(crate) use busy::BusyPolicy;
 pub(crate) use closure_rows::{ClosureRow, ClosureRows};
 pub use damaged_rows::{DamagedRow, Table};

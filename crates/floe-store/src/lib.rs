@@ -32,7 +32,7 @@ pub use collect::{
     AlivePath, Collector, DeadFile, DeleteError, DeleteFailure, DeleteOptions, Garbage, GcResults,
     GcSettings, OptimiseResults,
 };
-pub use db::{DamagedRow, DatabaseSpace, Signing, Table};
+pub use db::{DamagedRow, DatabaseSpace, PathTotals, Signing, Table};
 pub use disk::{
     DirectoryEntry, FileSystem, StoreLayout, UnfinishedFile, WrittenFile, is_trusted_owner,
     list_directory, open_beneath, open_regular_file, read_regular_file, write_file,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::size::Size;
+use floe_format::Size;
 
 /// A resource of which a file system has less than a copy needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,6 @@ mod planned_path;
 mod receive_times;
 mod session;
 mod signing;
-mod size;
 mod source;
 mod space;
 mod store_config;
@@ -52,6 +51,7 @@ pub use disk_space::{Resource, Shortage};
 pub use error::{Error, StoreFailure};
 pub use error_kind::ErrorKind;
 pub use events::{Event, EventSink, Events, ServerWait};
+pub use floe_format::Size;
 pub use incoming_nar::{IncomingNar, NarContext, NarSink, NeededPaths};
 pub use named_objects::{Expected, NamedObject, NamedObjects, Written};
 pub use nar_stream::{Body, ChunkSource, NarDump, NarStream, NextChunk, WriteChunk};
@@ -63,7 +63,6 @@ pub use planned_path::PlannedPath;
 pub use receive_times::ReceiveTimes;
 pub use session::{Service, Session};
 pub use signing::{NO_NAR_SIZE, SignatureChange, SigningOutcome};
-pub use size::Size;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, FoundFile, HttpServer, NarInfoCallback, NarInfoReply,
     NarInfoResult, NarRequest, QUERIES_MAX, QueriedClosure, Registry, SMALL_LEN_MAX, Source,

@@ -84,6 +84,8 @@ const FULL_TOOLS: &[(&str, &[&str])] = &[
     ("dpkg-dev", &["dpkg-shlibdeps", "dpkg-gensymbols"]),
     // Reads buckets.
     ("awscli", &["aws"]),
+    // Shows the pages of a server.
+    ("chromium", &["chromium"]),
     // Read images.
     ("skopeo", &["skopeo"]),
     ("umoci", &["umoci"]),

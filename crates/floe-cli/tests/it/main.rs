@@ -74,6 +74,7 @@ mod remote_stores;
 mod resume;
 mod reuse;
 mod running;
+mod serve_browse;
 mod serve_clients;
 mod serve_concurrent_nix;
 mod serve_differential;

@@ -33,6 +33,8 @@ pub(crate) struct Logins {
     file: Mutex<LoginFile>,
     /// Whether clients without a login may read the cache.
     is_reading_public: AtomicBool,
+    /// Whether those who may read may look at the paths of the store.
+    are_readers_browsing: AtomicBool,
     current: RwLock<Generation>,
     /// The number of the current generation, which every request compares without a lock.
     generation: AtomicU64,
@@ -114,9 +116,16 @@ impl Logins {
             counters: Arc::default(),
             file: Mutex::new(file.clone()),
             is_reading_public: AtomicBool::new(false),
+            are_readers_browsing: AtomicBool::new(false),
         };
         logins.warn_of(&file);
         Ok(logins)
+    }
+
+    /// Sets whether those who may read may look at the paths of the store.
+    pub(crate) fn set_browsing_readers(&self, are_browsing: bool) {
+        self.are_readers_browsing
+            .store(are_browsing, Ordering::Relaxed);
     }
 
     /// Sets whether clients without a login may read the cache.
@@ -149,7 +158,11 @@ impl Logins {
     pub(crate) fn check(&self, request: &Request<'_>, route: &Route, client: Client<'_>) -> Access {
         let Client { state, from } = client;
         state.begin_request();
-        let scopes = required_scopes(request.method, route);
+        let mut scopes = required_scopes(request.method, route);
+        let is_open = self.are_readers_browsing.load(Ordering::Relaxed);
+        if is_open && scopes == [Scope::Status] {
+            scopes = &[Scope::Status, Scope::Read];
+        }
         if scopes.is_empty() {
             return Access::Granted;
         }

@@ -95,6 +95,7 @@ pub(crate) fn required_scopes(method: Method, route: &Route) -> &'static [Scope]
         _ if matches!(method, Method::Put | Method::Delete) => &[Scope::Push],
         Route::Metrics => &[Scope::Metrics],
         Route::Version => &[Scope::Status, Scope::Read],
+        Route::Browse(_) => &[Scope::Status],
         // Service managers and load balancers have no login.
         Route::Health | Route::Ready => &[],
         // Also a route that does not exist: a client without login must not find out which do.

@@ -19,6 +19,7 @@ use super::range_response::{Version, applicable_range, file_response};
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
+use crate::html::{self, escaped};
 use crate::http::response::{Response, etag_matches};
 
 /// Finds files by paths with symlinks.
@@ -47,7 +48,7 @@ pub(crate) fn respond(
             let make = || directory_page(&base, path, &directory).map(Some);
             let key = (narinfo.hash, Some(path.to_owned()));
             let page = context.nars.text(key, &directory, make)?;
-            Ok(page.map_or_else(no_such_file, |page| Response::text(200, PAGE_FIELDS, page)))
+            Ok(page.map_or_else(no_such_file, |page| html::respond(200, PAGE_FIELDS, page)))
         }
     }
 }
@@ -81,7 +82,7 @@ impl Resolver<'_> {
         };
         let fields = format!(
             "Cache-Control: max-age=3600\r\nAccept-Ranges: bytes\r\n\
-             X-Content-Type-Options: nosniff\r\nETag: {etag}\r\n"
+             X-Content-Type-Options: nosniff\r\n{SANDBOX}ETag: {etag}\r\n"
         );
         if etag_matches(request.if_none_match.as_deref(), &etag) {
             return Ok(Response::not_modified(fields));
@@ -211,28 +212,21 @@ fn directory_page(base: &str, path: &str, directory: &Path) -> Result<String, St
         names.push(name);
     }
     names.sort_unstable();
-    let mut text = format!("<!DOCTYPE html>\n<title>/{}</title>\n<pre>\n", escape(path));
     let within = match path {
         "" => String::new(),
         path => format!("{}/", percent_encode(path.as_bytes(), IN_PATH)),
     };
+    let title = format!("/{path}");
+    let mut body = format!("<h1>{}</h1>\n<ul class=\"paths\">\n", escaped(&title));
     for name in names {
         let link = percent_encode(&name, IN_PATH);
-        let shown = String::from_utf8_lossy(&name);
-        text.push_str(&format!(
-            "<a href=\"{base}/{within}{link}\">{}</a>\n",
-            escape(&shown)
+        let shown = escaped(&String::from_utf8_lossy(&name));
+        body.push_str(&format!(
+            "<li><a href=\"{base}/{within}{link}\">{shown}</a></li>\n"
         ));
     }
-    text.push_str("</pre>\n");
-    Ok(text)
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    body.push_str("</ul>\n");
+    Ok(html::page(&title, &body))
 }
 
 /// Returns the media type for a file name. Unknown files are downloaded, not shown.
@@ -265,5 +259,9 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
 /// The limit of Linux.
 const LINKS_MAX: u32 = 40;
 
-const PAGE_FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n\
-                           X-Content-Type-Options: nosniff\r\n";
+const PAGE_FIELDS: &str = "Cache-Control: no-cache\r\n";
+
+/// Lets a browser show a page of the store with its own images and styles, and run nothing.
+const SANDBOX: &str = "Content-Security-Policy: sandbox; default-src 'self' 'unsafe-inline' data:; \
+                       script-src 'none'; object-src 'none'; base-uri 'none'; \
+                       form-action 'none'\r\n";

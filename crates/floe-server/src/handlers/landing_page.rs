@@ -1,13 +1,9 @@
 //! `/`: the page for people. Browsers get HTML, others text.
 
-use std::sync::LazyLock;
-
-use floe_format::Hash;
-
 use crate::context::Context;
+use crate::html;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::landing_page::STYLE;
 
 /// Responds with the page, in the form that the client prefers.
 pub(crate) fn respond(context: &Context, request: &Request<'_>) -> Response {
@@ -17,8 +13,7 @@ pub(crate) fn respond(context: &Context, request: &Request<'_>) -> Response {
     };
     let url = url(context, request);
     if request.accepts_html && !page.is_plain {
-        let fields = format!("{HTML_FIELDS}Content-Security-Policy: {}\r\n", *POLICY);
-        Response::text(200, fields, page.html(&url))
+        html::respond(200, KEPT_FIELDS, page.html(&url))
     } else {
         Response::text(200, TEXT_FIELDS, page.text(&url))
     }
@@ -35,16 +30,6 @@ fn url(context: &Context, request: &Request<'_>) -> String {
     format!("{scheme}://{host}{}", context.prefix)
 }
 
-/// The policy that lets a browser use the style of the page, and nothing else.
-static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let digest = Hash::sha256(floe_hash::sha256(STYLE.as_bytes())).digest_base64();
-    format!(
-        "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
-    )
-});
-
-const HTML_FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n\
-     Vary: Accept, Host\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
+const KEPT_FIELDS: &str = "Cache-Control: no-cache\r\nVary: Accept, Host\r\n";
 const TEXT_FIELDS: &str =
     "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-cache\r\nVary: Accept, Host\r\n";

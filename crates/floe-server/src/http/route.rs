@@ -46,6 +46,8 @@ pub enum Route {
     Pin(String),
     /// `/pins-info`: the identifier of the cache with these pins.
     PinsInfo,
+    /// `/browse` and `/browse/HASH`: pages about the store.
+    Browse(BrowseQuery),
     /// `/health`: whether the network threads respond.
     Health,
     /// `/ready`: whether the server can serve its store.
@@ -101,6 +103,20 @@ impl RouteSet {
     }
 }
 
+/// A page about the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BrowseQuery {
+    /// The whole store.
+    Overview,
+    /// The paths whose names have a text, as a form encodes it.
+    Search(String),
+    /// A path.
+    Path(HashPart),
+}
+
+/// The longest text of a search in characters.
+const SEARCH_LEN_MAX: usize = 600;
+
 /// The path whose build log is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogQuery {
@@ -132,6 +148,10 @@ pub fn route(request: &Request<'_>, prefix: &str) -> Route {
         "" => Some(Route::Root),
         "nix-cache-info" => Some(Route::CacheInfo),
         "pins-info" => Some(Route::PinsInfo),
+        "browse" => Some(Route::Browse(match request.parameter("q") {
+            None => BrowseQuery::Overview,
+            Some(text) => BrowseQuery::Search(text.chars().take(SEARCH_LEN_MAX).collect()),
+        })),
         "health" => Some(Route::Health),
         "ready" => Some(Route::Ready),
         "version" => Some(Route::Version),
@@ -187,6 +207,10 @@ fn other_route(path: &str) -> Option<Route> {
                 hash: HashPart::parse(hash)?,
                 path: path.trim_matches('/').into(),
             })
+        }
+        "browse" => {
+            let part = rest.split('-').next().and_then(HashPart::parse)?;
+            Some(Route::Browse(BrowseQuery::Path(part)))
         }
         "pins" => (rest.is_empty() || is_pin_name(rest)).then(|| Route::Pin(rest.into())),
         "realisations" | "build-trace-v2" => {

@@ -77,7 +77,7 @@ impl Route {
             Route::Pin(_) | Route::PinsInfo => RouteKind::Pin,
             Route::Health | Route::Ready | Route::Version => RouteKind::Health,
             Route::Metrics => RouteKind::Metrics,
-            Route::Root | Route::Redirect | Route::Unknown => RouteKind::Other,
+            Route::Root | Route::Browse(_) | Route::Redirect | Route::Unknown => RouteKind::Other,
         }
     }
 }

@@ -35,6 +35,11 @@ impl ProcessFigures {
         }
     }
 
+    /// Returns the start of the process in seconds since 1970.
+    pub(super) fn start(&self) -> Option<f64> {
+        self.start
+    }
+
     pub(super) fn add_to(&self, families: &mut Families) {
         let figures = self.read(Instant::now());
         families.single_counter(

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::{DrvOutput, HashPart, PathInfo, Realisation, StorePath};
 
-use crate::db::{AccessMode, BusyPolicy, DamagedRow, Database};
+use crate::db::{AccessMode, BusyPolicy, DamagedRow, Database, PathTotals};
 use crate::disk::StoreLayout;
 use crate::error::StoreError;
 use file_watch::{Change, FileIdentity, FileWatch};
@@ -134,6 +134,28 @@ impl LiveStore {
     /// Returns the realisation of an output. Nix writes it if `ca-derivations` is enabled.
     pub fn realisation(&self, id: &DrvOutput) -> Result<Option<Realisation>, StoreError> {
         self.query(|database| database.realisation(id))
+    }
+
+    /// Returns the totals of all valid paths.
+    pub fn totals(&self) -> Result<PathTotals, StoreError> {
+        self.query(Database::totals)
+    }
+
+    /// Returns the totals of the closure of a path.
+    pub fn closure_totals(&self, path: &StorePath) -> Result<PathTotals, StoreError> {
+        self.query(|database| database.closure_totals(path))
+    }
+
+    /// Returns the valid paths that refer to a path, including the path itself if it refers to
+    /// itself.
+    pub fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
+        self.query(|database| database.referrers(path))
+    }
+
+    /// Returns up to `max` valid paths whose base names have a text, in any case of its letters,
+    /// sorted by their base names.
+    pub fn find_paths(&self, text: &str, max: usize) -> Result<Vec<StorePath>, StoreError> {
+        self.query(|database| database.find_paths(text, max))
     }
 
     /// Returns the rows that an index has left out, because their paths do not parse.

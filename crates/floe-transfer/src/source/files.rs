@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 
 use floe_format::nar::layout::{FileExtent, FoundNode, Node};
 use floe_format::nar::read::NarEvent;
-use floe_format::{Hash, NarInfo};
+use floe_format::{Hash, NarInfo, Size};
 use floe_hash::Hasher;
 
 use super::Source;
 use crate::error::Error;
 use crate::nar_stream::WriteChunk;
-use crate::size::Size;
 use crate::unhashed_body::UnhashedBody;
 
 /// The result of a search for a file in the tree of a path.
