@@ -35,8 +35,12 @@ rustPlatform.buildRustPackage {
       --bash <($out/bin/floe completions bash) \
       --fish <($out/bin/floe completions fish) \
       --zsh <($out/bin/floe completions zsh)
-    install -D -m 644 packaging/systemd/floe.service -t $out/lib/systemd/system
+    for unit in floe.service floe.socket floe-metrics.socket; do
+      install -D -m 644 packaging/systemd/$unit -t $out/lib/systemd/system
+    done
     substituteInPlace $out/lib/systemd/system/floe.service --replace-fail /usr/bin $out/bin
+    # `services.nix-serve` of NixOS runs this program of its package.
+    ln -s floe $out/bin/nix-serve
   ''
   + lib.optionalString withNixNames ''
     for name in nix nix-collect-garbage nix-copy-closure nix-daemon nix-env nix-store; do

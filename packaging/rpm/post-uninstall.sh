@@ -1,4 +1,5 @@
-# The upgrade to a later version restarts a running server.
+# The upgrade to a later version restarts a running server, but not its sockets, so that no request
+# is lost.
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || :
 	if [ "$1" -gt 0 ]; then

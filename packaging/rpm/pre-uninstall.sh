@@ -1,7 +1,8 @@
-# The argument is the number of versions that stay: an upgrade keeps the unit enabled.
+# The argument is the number of versions that stay: an upgrade keeps the units enabled.
 if [ "$1" -eq 0 ] && [ -x /usr/bin/systemctl ]; then
-	systemctl --no-reload disable floe.service || :
+	systemctl --no-reload disable floe.service floe.socket floe-metrics.socket || :
 	if [ -d /run/systemd/system ]; then
-		systemctl stop floe.service || :
+		# A socket that stays would start the server again.
+		systemctl stop floe.socket floe-metrics.socket floe.service || :
 	fi
 fi

@@ -54,8 +54,13 @@ fn places(root: &Path) -> Result<Places> {
 
 /// Units, drop-ins, alert rules and the dashboard.
 const EXAMPLES: &[&str] = &[
+    "packaging/systemd/floe-metrics.socket",
     "packaging/systemd/floe.service",
+    "packaging/systemd/floe.socket",
+    "packaging/systemd/floe.sysusers",
     "packaging/systemd/internet.conf",
+    "packaging/systemd/private-network.conf",
+    "packaging/systemd/receive.conf",
     "docs/monitoring/floe-alerts.yml",
     "docs/monitoring/floe-dashboard.json",
 ];

@@ -102,8 +102,12 @@ fn package_installs_works_and_leaves_no_file() {
         test -s /usr/share/man/man1/floe-install.1.gz
         test -s /usr/share/bash-completion/completions/floe
         test -s /lib/systemd/system/floe.service
+        test -s /lib/systemd/system/floe.socket
+        test -s /lib/systemd/system/floe-metrics.socket
+        test -s /usr/lib/sysusers.d/floe.conf
         test -s /usr/share/doc/floe/docs/operating.md
         test -s /usr/share/doc/floe/examples/floe-alerts.yml
+        test -s /usr/share/doc/floe/examples/receive.conf
         useradd --create-home user
         su user -c 'floe demo' > /files/demo-of-user
         userdel --remove user

@@ -85,6 +85,8 @@ fn package_links_the_names_of_nix_on_demand() {
         let scratch = scratch();
         let printed = evaluate(&nix, &expression, scratch.path());
         let [plain, linking]: [String; 2] = serde_json::from_str(&printed).unwrap();
+        // The module of nix-serve in NixOS runs it.
+        assert!(plain.contains("ln -s floe $out/bin/nix-serve\n"), "{plain}");
         let bin = scratch.join("out/bin");
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("floe"), "").unwrap();

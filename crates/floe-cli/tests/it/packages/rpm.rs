@@ -49,15 +49,19 @@ fn package_installs_works_and_leaves_no_file() {
     // No package provides the shell of this root directory.
     let install = ["-U", "--nosignature", "--nodeps"];
     run(rpm_in_root(&install).arg(&package)).expect(0);
-    assert_eq!(systemctl(), "daemon-reload\n");
+    let installed = "systemd-sysusers floe.conf\ndaemon-reload\n";
+    assert_eq!(systemctl(), installed);
     let again = ["--upgrade", "--nodeps", "--replacepkgs"];
     run(rpm_in_root(&again).arg(&package)).expect(0);
-    let upgraded = "daemon-reload\ndaemon-reload\ntry-restart floe.service\n";
+    let upgraded = format!("{installed}daemon-reload\ntry-restart floe.service\n");
     assert_eq!(systemctl(), upgraded);
     for file in [
         "usr/share/man/man1/floe-install.1.gz",
         "usr/share/man/man1/nix-serve.1.gz",
         "usr/lib/systemd/system/floe.service",
+        "usr/lib/systemd/system/floe.socket",
+        "usr/lib/systemd/system/floe-metrics.socket",
+        "usr/lib/sysusers.d/floe.conf",
         "usr/share/licenses/floe/THIRD-PARTY.gz",
         "usr/share/doc/floe/docs/operating.md",
         "usr/share/doc/floe/examples/floe-alerts.yml",
@@ -68,14 +72,16 @@ fn package_installs_works_and_leaves_no_file() {
     run(&mut rpm_in_root(&["--erase", "floe"])).expect(0);
     assert_eq!(
         systemctl(),
-        "--no-reload disable floe.service\nstop floe.service\ndaemon-reload\n"
+        "--no-reload disable floe.service floe.socket floe-metrics.socket\n\
+         stop floe.socket floe-metrics.socket floe.service\ndaemon-reload\n"
     );
     let mut find = Command::new("find");
     find.arg(&root).args(["-name", "*floe*"]);
     assert_eq!(run(&mut find).expect(0).stdout, "");
 }
 
-/// Adds a shell, rmdir, a systemctl that records its arguments, and the sign of a running systemd.
+/// Adds a shell, rmdir, programs of systemd that record their arguments, and the sign of a running
+/// systemd.
 fn add_systemctl(root: &Path) {
     for directory in ["bin", "usr/bin", "run/systemd/system"] {
         fs::create_dir_all(root.join(directory)).unwrap();
@@ -91,7 +97,10 @@ fn add_systemctl(root: &Path) {
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         copy_program(Path::new(file), &copy);
     }
-    let systemctl = root.join("usr/bin/systemctl");
-    fs::write(&systemctl, "#!/bin/sh\necho \"$*\" >> /systemctl.log\n").unwrap();
-    fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, prefix) in [("systemctl", ""), ("systemd-sysusers", "systemd-sysusers ")] {
+        let program = root.join("usr/bin").join(name);
+        let script = format!("#!/bin/sh\necho \"{prefix}$*\" >> /systemctl.log\n");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
 }
