@@ -44,7 +44,7 @@ mod readiness;
 pub mod receive;
 mod reload;
 mod server;
-mod tls;
+pub mod tls;
 mod trusted_proxies;
 mod workers;
 

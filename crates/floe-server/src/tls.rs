@@ -6,7 +6,7 @@
 
 mod credentials;
 mod sni;
-pub(crate) mod stream;
+pub mod stream;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ use sni::CertificatesByName;
 use stream::TlsStream;
 
 /// Begins the TLS connections of a server.
-pub(crate) struct TlsAcceptor {
+pub struct TlsAcceptor {
     options: Mutex<TlsOptions>,
     warn: Warn,
     current: Mutex<Arc<Settings>>,
@@ -51,7 +51,7 @@ impl TlsAcceptor {
     /// Reads the certificates and keys.
     ///
     /// Errors: [`TlsError`], which names the file.
-    pub(crate) fn new(options: TlsOptions, warn: Warn) -> Result<TlsAcceptor, TlsError> {
+    pub fn new(options: TlsOptions, warn: Warn) -> Result<TlsAcceptor, TlsError> {
         let settings = Arc::new(Settings::read(&options, None, &warn)?);
         let current = Mutex::new(settings);
         Ok(TlsAcceptor {
@@ -62,7 +62,7 @@ impl TlsAcceptor {
     }
 
     /// Begins a connection as the server. `None` if the library refuses its own settings.
-    pub(crate) fn accept(&self) -> Option<TlsStream> {
+    pub fn accept(&self) -> Option<TlsStream> {
         let config = self.settings().config.clone();
         let connection = UnbufferedServerConnection::new(config).ok()?;
         Some(TlsStream::new(connection))

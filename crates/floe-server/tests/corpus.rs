@@ -6,6 +6,10 @@ use floe_testkit::fuzz_corpus::check_files;
 #[path = "../../../fuzz/src/server.rs"]
 mod server;
 
+#[allow(unreachable_pub, reason = "the fuzz targets include the file too")]
+#[path = "../../../fuzz/src/tls.rs"]
+mod tls;
+
 /// Checks every prefix of every file of a target's corpus.
 fn check_prefixes(target: &str, check: fn(&[u8])) {
     check_files(target, |bytes| {
@@ -38,4 +42,14 @@ fn http_range_corpus_holds_its_properties() {
 #[test]
 fn proxy_header_corpus_holds_its_properties() {
     check_prefixes("proxy_header", server::check_proxy_header);
+}
+
+#[test]
+fn tls_handshake_corpus_holds_its_properties() {
+    check_files("tls_handshake", tls::check_handshake);
+}
+
+#[test]
+fn tls_request_corpus_holds_its_properties() {
+    check_files("tls_request", tls::check_request);
 }

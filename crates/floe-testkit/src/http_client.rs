@@ -1,14 +1,84 @@
 //! An HTTP/1.1 client that exposes every byte of a response.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConnection, RootCertStore, StreamOwned};
 
 use crate::poll::TIMEOUT;
 
 /// A client connection.
-pub struct Client {
+pub struct Client<S = TcpStream> {
     /// The connection. Tests use it for everything that the methods do not offer.
-    pub stream: BufReader<TcpStream>,
+    pub stream: BufReader<S>,
+}
+
+/// A stream of any kind.
+pub trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
+/// A client connection of any kind.
+pub type AnyClient = Client<Box<dyn Stream>>;
+
+impl AnyClient {
+    /// Connects to a Unix socket.
+    #[track_caller]
+    pub fn connect_unix(path: &Path) -> AnyClient {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+        Client {
+            stream: BufReader::new(Box::new(stream)),
+        }
+    }
+
+    /// Connects to a `HOST:PORT` address with TLS. Also returns the certificate of the server.
+    ///
+    /// Errors: those of the handshake.
+    pub fn connect_tls(
+        address: &str,
+        config: &Arc<ClientConfig>,
+    ) -> io::Result<(AnyClient, Vec<u8>)> {
+        let address: SocketAddr = address.parse().unwrap();
+        let mut socket = TcpStream::connect(address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
+        let name = ServerName::from(address.ip());
+        let mut connection = ClientConnection::new(config.clone(), name).unwrap();
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        let certificates = connection.peer_certificates();
+        let certificate = certificates.and_then(<[_]>::first).unwrap().to_vec();
+        let stream = StreamOwned::new(connection, socket);
+        let stream: Box<dyn Stream> = Box::new(stream);
+        Ok((
+            Client {
+                stream: BufReader::new(stream),
+            },
+            certificate,
+        ))
+    }
+}
+
+/// Returns the settings of a client that trusts the authority in a PEM file.
+pub fn tls_config(authority: &str) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authority).unwrap() {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 impl Client {
@@ -39,7 +109,9 @@ impl Client {
         connect(&socket, &target).unwrap();
         Client::over(socket.into())
     }
+}
 
+impl<S: Read + Write> Client<S> {
     /// Sends bytes without any change.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {

@@ -13,10 +13,10 @@ use rustls::unbuffered::{
 };
 
 /// A TLS connection of a server.
-pub(crate) struct TlsStream {
+pub struct TlsStream {
     connection: UnbufferedServerConnection,
     /// Encrypted bytes of the client, not yet a whole record after [`TlsStream::decrypt`].
-    pub(crate) incoming: Vec<u8>,
+    pub incoming: Vec<u8>,
     /// Encrypted bytes for the client.
     outgoing: Vec<u8>,
     /// How many bytes of `outgoing` are sent.
@@ -38,7 +38,7 @@ impl fmt::Debug for TlsStream {
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// The client has sent nothing yet.
     New,
     /// The handshake has begun.
@@ -47,12 +47,13 @@ pub(crate) enum Progress {
     Established,
     /// The client has closed its side as TLS demands.
     ClosedByPeer,
+    /// The connection has failed.
     Failed(TlsFailure),
 }
 
 /// The reason why a connection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TlsFailure {
+pub enum TlsFailure {
     /// The client speaks HTTP without TLS.
     PlainHttp,
     /// The client has no certificate, or none that the server accepts.
@@ -73,17 +74,18 @@ impl TlsStream {
         }
     }
 
-    pub(crate) fn progress(&self) -> Progress {
+    /// Returns how far the connection has come.
+    pub fn progress(&self) -> Progress {
         self.progress
     }
 
     /// Returns the encrypted bytes that are still to be sent.
-    pub(crate) fn outgoing(&self) -> &[u8] {
+    pub fn outgoing(&self) -> &[u8] {
         self.outgoing.get(self.sent..).unwrap_or_default()
     }
 
     /// Notes that bytes of [`TlsStream::outgoing`] are sent.
-    pub(crate) fn note_sent(&mut self, len: usize) {
+    pub fn note_sent(&mut self, len: usize) {
         self.sent += len;
         if self.outgoing().is_empty() {
             self.outgoing = Vec::new();
@@ -111,7 +113,11 @@ impl TlsStream {
 
     /// Processes the incoming bytes: appends decrypted bytes of requests to `plaintext`, and
     /// messages of the handshake to [`TlsStream::outgoing`].
-    pub(crate) fn decrypt(&mut self, plaintext: &mut Vec<u8>) {
+    pub fn decrypt(&mut self, plaintext: &mut Vec<u8>) {
+        // The library keeps offsets into the buffer of a failed connection, which is gone.
+        if matches!(self.progress, Progress::Failed(_)) {
+            return;
+        }
         if self.progress == Progress::New && !self.incoming.is_empty() {
             self.progress = match self.incoming.first() {
                 Some(b'A'..=b'Z') => Progress::Failed(TlsFailure::PlainHttp),
@@ -178,7 +184,7 @@ impl TlsStream {
     /// Returns the length of the encrypted bytes.
     ///
     /// Errors: the connection can send nothing more.
-    pub(crate) fn encrypt(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<usize, Closed> {
+    pub fn encrypt(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<usize, Closed> {
         self.write_traffic(out, 0, |traffic, out| traffic.encrypt(plaintext, out))
     }
 
@@ -230,29 +236,22 @@ impl TlsStream {
     /// keeps offsets into this buffer.
     fn encode_alert(&mut self, rest: &mut [u8]) {
         let mut used = 0;
-        loop {
+        // Another call would process the invalid bytes once more.
+        while self.connection.wants_write() {
             let rest = rest.get_mut(used..).unwrap_or_default();
             let UnbufferedStatus { discard, state } = self.connection.process_tls_records(rest);
             let Ok(ConnectionState::EncodeTlsData(mut message)) = state else {
                 return;
             };
-            let start = self.outgoing.len();
             append(&mut message, &mut self.outgoing);
             used += discard;
-            // Another call would process the invalid bytes once more.
-            if self.outgoing.get(start) == Some(&ALERT) {
-                return;
-            }
         }
     }
 }
 
-/// The type of a record with an alert (RFC 8446, section 5.1).
-const ALERT: u8 = 21;
-
 /// The connection can send nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed;
+pub struct Closed;
 
 type Encrypted = Result<usize, EncryptError>;
 

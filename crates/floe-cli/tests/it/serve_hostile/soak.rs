@@ -1,11 +1,19 @@
-//! A thousand busy connections while Nix changes the store, and the server reloads each second.
+//! A thousand busy connections, half of them with TLS, while Nix changes the store, and the server
+//! reloads another certificate each second.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_testkit::http_client::{Client, narinfo_of};
-use floe_testkit::{Corpus, XorShift, corpus, nixes, skip, wait_until};
+use floe_testkit::http_client::{AnyClient, ClientConfig, narinfo_of, tls_config};
+use floe_testkit::{
+    Authority, Corpus, Issued, Scratch, XorShift, corpus, find_tool, nixes, skip, wait_until,
+};
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::{DESCRIPTOR_TOLERANCE, descriptors, memory};
@@ -19,6 +27,8 @@ struct Counts {
     nars: AtomicUsize,
     absent: AtomicUsize,
     broken: AtomicUsize,
+    /// The hashes of the certificates that clients have seen.
+    certificates: Mutex<BTreeSet<[u8; 32]>>,
     /// How often Nix filled and emptied the store.
     rounds: AtomicUsize,
 }
@@ -34,6 +44,7 @@ impl Counts {
         ];
         let mut counts = least.iter();
         counts.all(|(count, least)| count.load(Ordering::Relaxed) >= *least)
+            && self.certificates.lock().len() == 2
     }
 }
 
@@ -55,7 +66,7 @@ fn raise_limit() -> bool {
 }
 
 /// Requests a path's narinfo, and its NAR. Large NARs are requested rarely.
-fn request_path(client: &mut Client, path: &str, counts: &Counts) -> std::io::Result<()> {
+fn request_path(client: &mut AnyClient, path: &str, counts: &Counts) -> std::io::Result<()> {
     let narinfo = client.try_request("GET", &narinfo_of(path), "")?;
     if narinfo.status == 404 {
         increment(&counts.absent);
@@ -83,24 +94,81 @@ fn request_path(client: &mut Client, path: &str, counts: &Counts) -> std::io::Re
     Ok(())
 }
 
+/// The addresses of a server, and the files of its certificate.
+struct Fixture {
+    address: String,
+    socket: PathBuf,
+    tls: Arc<ClientConfig>,
+    served: Issued,
+    /// The certificates that take turns.
+    certificates: [Issued; 2],
+}
+
+impl Fixture {
+    fn new(scratch: &Scratch, openssl: &Path) -> Fixture {
+        let authority = Authority::create(openssl, scratch.path(), "authority");
+        let certificates = ["one", "two"].map(|name| authority.issue(name, "IP:127.0.0.1", 2));
+        let file = |name: &str| scratch.join(name).display().to_string();
+        let fixture = Fixture {
+            address: String::new(),
+            socket: scratch.join("socket"),
+            tls: tls_config(&authority.certificate()),
+            served: Issued {
+                certificate: file("served.pem"),
+                key: file("served.key"),
+            },
+            certificates,
+        };
+        fixture.use_certificate(0);
+        fixture
+    }
+
+    fn use_certificate(&self, number: usize) {
+        let new = &self.certificates[number];
+        fs::copy(&new.certificate, &self.served.certificate).unwrap();
+        fs::copy(&new.key, &self.served.key).unwrap();
+    }
+
+    fn serve(&mut self, store: &NixStore<'_>) -> ServerProcess {
+        let socket = format!("unix:{}", self.socket.display());
+        let served = &self.served;
+        let tls = ["--tls-cert", &served.certificate, "--tls-key", &served.key];
+        let server =
+            ServerProcess::start(store.root(), &[&["--listen", &socket][..], &tls].concat());
+        self.address = server.url().replace("https://", "");
+        server
+    }
+
+    fn connect(&self, with_tls: bool, counts: &Counts) -> AnyClient {
+        if !with_tls {
+            return AnyClient::connect_unix(&self.socket);
+        }
+        let (client, certificate) = AnyClient::connect_tls(&self.address, &self.tls).unwrap();
+        let hash = floe_hash::sha256(&certificate);
+        counts.certificates.lock().insert(hash);
+        client
+    }
+}
+
 fn send_requests(
-    serve: &ServerProcess,
+    fixture: &Fixture,
     paths: &[String],
-    seed: u64,
+    number: usize,
     is_over: &AtomicBool,
     counts: &Counts,
 ) {
-    let mut rng = XorShift(seed);
-    let mut clients: Vec<Client> = (0..CONNECTIONS / THREADS)
-        .map(|_| serve.connect())
-        .collect();
+    let mut rng = XorShift(0x5eed * (number as u64 + 1));
+    let connect = || fixture.connect(number.is_multiple_of(2), counts);
+    let mut clients: Vec<AnyClient> = (0..CONNECTIONS / THREADS).map(|_| connect()).collect();
     while !is_over.load(Ordering::Relaxed) {
         for client in &mut clients {
             let path = &paths[rng.below(paths.len())];
             if request_path(client, path, counts).is_err() {
                 // A response is truncated only if its path was deleted in the meantime.
                 increment(&counts.broken);
-                *client = serve.connect();
+                *client = connect();
+            } else if rng.below(RECONNECTS) == 0 {
+                *client = connect();
             }
         }
     }
@@ -117,8 +185,12 @@ fn change_store(store: &NixStore<'_>, corpus: &Corpus, is_over: &AtomicBool, rou
     }
 }
 
-fn reload_each_second(serve: &ServerProcess, is_over: &AtomicBool) {
+/// Exchanges the certificate each second.
+fn reload_each_second(serve: &ServerProcess, fixture: &Fixture, is_over: &AtomicBool) {
+    let mut number = 0;
     while !is_over.load(Ordering::Relaxed) {
+        number = 1 - number;
+        fixture.use_certificate(number);
         serve.signal(Signal::HUP);
         // Nothing but the time decides about the next one.
         thread::sleep(Duration::from_secs(1));
@@ -147,7 +219,9 @@ fn wait_for(what: &str, counts: &Counts, condition: impl Fn() -> bool) {
 
 #[test]
 fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
-    let Some(corpus) = corpus("curl") else { return };
+    let (Some(corpus), Some(openssl)) = (corpus("curl"), find_tool("openssl", "openssl")) else {
+        return;
+    };
     if !raise_limit() {
         skip(
             "open files",
@@ -165,20 +239,21 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
         };
         let store = NixStore::new(nix, "");
         store.copy(&corpus);
-        let serve = store.serve();
+        let mut fixture = Fixture::new(&store.scratch, &openssl);
+        let serve = fixture.serve(&store);
         let least = descriptors(&serve);
         let (is_over, counts) = (AtomicBool::new(false), Counts::default());
         let start = Instant::now();
         let middle = thread::scope(|scope| {
-            let (serve, is_over, counts) = (&serve, &is_over, &counts);
+            let (serve, fixture) = (&serve, &fixture);
+            let (is_over, counts) = (&is_over, &counts);
             let (store, corpus, paths) = (&store, &corpus, &corpus.paths);
-            for number in 1..=THREADS {
-                let seed = 0x5eed * number as u64;
-                scope.spawn(move || send_requests(serve, paths, seed, is_over, counts));
+            for number in 0..THREADS {
+                scope.spawn(move || send_requests(fixture, paths, number, is_over, counts));
             }
             let ending = StopOnDrop(is_over);
             scope.spawn(move || change_store(store, corpus, is_over, &counts.rounds));
-            scope.spawn(move || reload_each_second(serve, is_over));
+            scope.spawn(move || reload_each_second(serve, fixture, is_over));
             // The load lasts for a given time.
             thread::sleep(Duration::from_secs(all / 2));
             wait_for("too few requests", counts, || counts.is_sufficient());
@@ -215,9 +290,15 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
         wait_until("connections remain open", || {
             descriptors(&serve) <= least + DESCRIPTOR_TOLERANCE
         });
+        let mut client = fixture.connect(true, &counts);
         for path in &corpus.paths {
-            assert_eq!(serve.get(&narinfo_of(path)).status, 200, "{path}");
+            assert_eq!(
+                client.request("GET", &narinfo_of(path), "").status,
+                200,
+                "{path}"
+            );
         }
+        drop(client);
         let stderr = serve.stop();
         let reloads = stderr.matches("reloaded certificates").count() as u64;
         assert!(reloads >= all / 2, "{reloads} reloads in {all} s");
@@ -236,6 +317,9 @@ fn print_figures(what: &str) {
 
 const CONNECTIONS: usize = 1000;
 const THREADS: usize = 8;
+
+/// A client connects anew after this number of requests, on average.
+const RECONNECTS: usize = 50;
 
 /// Many times the expected duration of each step.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(180);
