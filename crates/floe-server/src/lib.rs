@@ -46,6 +46,7 @@ mod reload;
 mod server;
 pub mod tls;
 mod trusted_proxies;
+mod warning;
 mod workers;
 
 pub use config::{

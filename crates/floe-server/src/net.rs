@@ -11,5 +11,4 @@ mod receive_rate;
 pub(crate) mod send;
 pub(crate) mod shared;
 mod transport;
-pub(crate) mod warning;
 mod write_buffer;

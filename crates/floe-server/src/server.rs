@@ -35,10 +35,10 @@ use crate::net::listeners::Listeners;
 use crate::net::login_queue::LoginQueue;
 use crate::net::peers::PeerCounts;
 use crate::net::shared::{ServerShared, Signal};
-use crate::net::warning::RepeatedWarning;
 use crate::readiness::Readiness;
 use crate::reload::ReloadHandle;
 use crate::tls::TlsAcceptor;
+use crate::warning::RepeatedWarning;
 use crate::workers;
 
 /// A server that listens. It responds when [`Server::run`] is called.

@@ -78,6 +78,7 @@ mod serve_browse;
 mod serve_clients;
 mod serve_concurrent_nix;
 mod serve_differential;
+mod serve_faults;
 mod serve_hostile;
 mod serve_lifecycle;
 mod serve_logins;

@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use floe_format::{Hash, nix32};
 use floe_store::tree::dump_path;
@@ -24,6 +25,7 @@ use super::narinfo_cache::CachedNarInfo;
 use super::tree_identity::TreeIdentity;
 use crate::config::CompressedCacheOptions;
 use crate::error::ServeError;
+use crate::warning::RepeatedWarning;
 
 #[derive(Debug)]
 pub(crate) struct CompressedNarCache {
@@ -157,6 +159,7 @@ impl CompressedNarCache {
         // This changes the priority of this thread alone. Without it, compression is only less
         // polite.
         let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);
+        let warning = RepeatedWarning::default();
         while let Some(job) = self.next_job() {
             let made = self.make(&job);
             let mut index = self.index.lock();
@@ -183,7 +186,10 @@ impl CompressedNarCache {
                 Err(_) if index.is_stopped => return,
                 Err(error) => {
                     drop(index);
-                    warn(&format!("cannot compress {}: {error}", job.path.display()));
+                    // A full disk fails for each NAR.
+                    if warning.is_due(Instant::now()) {
+                        warn(&format!("cannot compress {}: {error}", job.path.display()));
+                    }
                 }
             }
         }

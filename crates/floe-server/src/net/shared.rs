@@ -13,12 +13,12 @@ use super::job_queue::{Job, JobQueue};
 use super::listen::Listener;
 use super::login_queue::LoginQueue;
 use super::peers::PeerCounts;
-use super::warning::RepeatedWarning;
 use crate::config::Limits;
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::finish::access_log::AccessLog;
 use crate::tls::TlsAcceptor;
+use crate::warning::RepeatedWarning;
 
 /// The state that all threads of a server share.
 pub(crate) struct ServerShared {

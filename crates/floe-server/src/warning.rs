@@ -1,4 +1,4 @@
-//! Warnings about clients, which must not fill the log.
+//! Warnings that must not fill the log.
 
 use std::time::{Duration, Instant};
 
