@@ -112,7 +112,7 @@ mod tests {
         let choices = arg.get_possible_values();
         match (flag, choices.first()) {
             _ if !arg.get_action().takes_values() => vec![format!("--{flag}")],
-            ("listen" | "metrics-listen", _) => vec![format!("--{flag}=:1")],
+            ("listen" | "metrics-listen" | "redirect-listen", _) => vec![format!("--{flag}=:1")],
             ("trusted-proxy", _) => vec![format!("--{flag}=unix")],
             ("compressed-cache-size", _) => {
                 vec!["--compressed-cache=/c".into(), format!("--{flag}=1")]
