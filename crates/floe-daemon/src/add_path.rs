@@ -15,12 +15,18 @@ use crate::stream::ReadNar;
 impl HostedStore {
     /// Adds a path, whose NAR `read` passes on, and registers it. A valid path only gets the
     /// signatures by trusted keys that it lacks, and its NAR is not read. Until the store is
-    /// closed, no collection deletes the path.
+    /// closed, no collection deletes the path. `busy_wait_max` limits the wait for another process
+    /// that builds or adds the path.
     ///
     /// Errors: [`HostError::Forbidden`] and [`HostError::Transfer`] for a path that the client may
     /// not add; [`HostError::MissingReferences`]; [`HostError::Different`]; [`HostError::Busy`];
     /// those of `read`, of the store, and of a NAR that does not match.
-    pub fn add_path(&self, info: PathInfo, read: &mut ReadNar<'_>) -> Result<(), HostError> {
+    pub fn add_path(
+        &self,
+        info: PathInfo,
+        busy_wait_max: Duration,
+        read: &mut ReadNar<'_>,
+    ) -> Result<(), HostError> {
         let writer = self.writer("add paths")?;
         let (access, dir) = (self.access(), self.store_dir());
         access.check_path(&info, dir, access.is_trusted)?;
@@ -35,7 +41,7 @@ impl HostedStore {
         self.check_references(&info)?;
         let path = info.path.clone();
         let mut receiver = Receiver::new(self)?;
-        receiver.limit_busy_wait(BUSY_WAIT_MAX);
+        receiver.limit_busy_wait(busy_wait_max);
         let received = receiver.receive_skipping(info.clone(), access.is_trusted, read);
         match received.and_then(|()| receiver.commit()) {
             // Another client of the same path was faster, and its NAR is gone.
@@ -143,6 +149,3 @@ impl HostedStore {
         Ok(!kept.is_empty())
     }
 }
-
-/// How long an addition waits for another process that builds or adds the path.
-const BUSY_WAIT_MAX: Duration = Duration::from_secs(20);

@@ -10,7 +10,7 @@ use reqwest::header::HeaderMap;
 
 use super::connector::{Cause, Connector};
 use super::credentials::Credentials;
-use super::message::explain;
+use super::message::{explain, is_error};
 use crate::error::CacheError;
 use crate::request::{Dialect, Explanation, RequestBody, Signing};
 
@@ -96,7 +96,12 @@ impl Dialect for S3Signer {
 
     /// S3 begins the reply to the end of a multipart upload before it knows the result.
     fn late_error(&self, body: &[u8]) -> Option<String> {
-        Some(explain(body)?.message)
+        // The reply to the deletion of many objects has the errors of some of them.
+        let is_error = is_error(body);
+        is_error
+            .then(|| explain(body))
+            .flatten()
+            .map(|it| it.message)
     }
 }
 

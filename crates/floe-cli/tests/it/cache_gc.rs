@@ -253,6 +253,54 @@ fn objects_of_a_bucket_are_deleted_at_once_if_the_server_can() {
     }
 }
 
+/// The server deletes all objects of a request but one, and says so.
+#[test]
+fn object_that_cannot_be_deleted_is_named() {
+    let (Some(corpus), Some(server)) = (corpus("jq"), s3_server("team")) else {
+        return;
+    };
+    let Some(chattr) = floe_testkit::find_tool("chattr", "e2fsprogs") else {
+        return;
+    };
+    let uri = server.uri("team");
+    let root = source_root(&corpus);
+    let mut push = floe_with_keys(&server, &["push", "--to", &uri, "--root", &root]);
+    run(push.arg(&corpus.root)).expect(0);
+    let nars = fs::read_dir(server.bucket("team").join("nar")).unwrap();
+    let nars: Vec<PathBuf> = nars.map(|entry| entry.unwrap().path()).collect();
+    let change = |flag: &str| {
+        let mut command = Command::new(&chattr);
+        run(command.arg(flag).arg(&nars[0])).code == Some(0)
+    };
+    if !change("+i") {
+        floe_testkit::skip("chattr", "not allowed here; run the tests as root");
+        return;
+    }
+    let gc = [
+        "cache",
+        "gc",
+        "--json",
+        "--grace",
+        "0s",
+        "--keep-since",
+        "0s",
+        &uri,
+    ];
+    // The server says 500 for a single object, so that another attempt may help.
+    let mut once = floe_with_keys(&server, &gc);
+    let refused = run(once.args(["--option", "download-attempts", "1"]));
+    let left = fs::read_dir(server.bucket("team").join("nar"))
+        .unwrap()
+        .count();
+    assert!(change("-i"));
+    assert_ne!(refused.code, Some(0));
+    let name = nars[0].file_name().unwrap().to_str().unwrap();
+    assert!(refused.stderr.contains(name), "{}", refused.stderr);
+    assert_eq!(left, 1, "{}", refused.stderr);
+    run(&mut floe_with_keys(&server, &gc)).expect(0);
+    assert!(!nars[0].exists());
+}
+
 /// A large NAR has another name in a bucket, which is known before its end.
 #[test]
 fn large_nar_stays_until_its_narinfo_names_it() {

@@ -208,6 +208,7 @@ fn other_route(path: &str) -> Option<Route> {
                 path: path.trim_matches('/').into(),
             })
         }
+        "browse" if rest.is_empty() => Some(Route::Browse(BrowseQuery::Overview)),
         "browse" => {
             let part = rest.split('-').next().and_then(HashPart::parse)?;
             Some(Route::Browse(BrowseQuery::Path(part)))

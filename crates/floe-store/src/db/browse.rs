@@ -45,6 +45,29 @@ impl Database {
         })
     }
 
+    /// Returns the number of other paths that refer to a path, and the first `max` of them.
+    pub(crate) fn first_referrers(
+        &self,
+        path: &StorePath,
+        max: usize,
+    ) -> Result<(u64, Vec<StorePath>), StoreError> {
+        let own = "(select id from ValidPaths where path = ?1)";
+        let path = self.layout.store_dir.full_path(path);
+        let count =
+            format!("select count(*) from Refs where reference = {own} and referrer != {own}");
+        let count = self.query("count referrers in", &count, |query| {
+            query.query_row([&path], |row| row.get::<_, i64>(0))
+        })?;
+        let first = format!(
+            "select v.id, v.path from Refs r join ValidPaths v on r.referrer = v.id \
+             where r.reference = {own} and r.referrer != {own} order by v.path limit ?2"
+        );
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let found = self.query_paths("look up referrers in", &first, (&path, max))?;
+        let found = found.into_iter().map(|(_, path)| path).collect();
+        Ok((count.unsigned_abs(), found))
+    }
+
     /// Returns up to `max` valid paths whose base names have a text, in any case of its letters,
     /// sorted by their base names.
     pub(crate) fn find_paths(&self, text: &str, max: usize) -> Result<Vec<StorePath>, StoreError> {

@@ -146,10 +146,13 @@ impl LiveStore {
         self.query(|database| database.closure_totals(path))
     }
 
-    /// Returns the valid paths that refer to a path, including the path itself if it refers to
-    /// itself.
-    pub fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
-        self.query(|database| database.referrers(path))
+    /// Returns the number of other paths that refer to a path, and the first `max` of them, sorted.
+    pub fn first_referrers(
+        &self,
+        path: &StorePath,
+        max: usize,
+    ) -> Result<(u64, Vec<StorePath>), StoreError> {
+        self.query(|database| database.first_referrers(path, max))
     }
 
     /// Returns up to `max` valid paths whose base names have a text, in any case of its letters,

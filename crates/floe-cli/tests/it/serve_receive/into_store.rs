@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch, wait_until};
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ use rustix::process::{Signal, geteuid};
 use super::uploads::{hash, nar, narinfo, part};
 use super::{Receiving, check_installs, put, serve_with};
 use crate::push::{key_named, source_root};
-use crate::serve_logins::{add_token, bearer};
+use crate::serve_logins::add_token;
 use crate::support::floe;
 
 const OPTION: &str = "--receive-into-store";
@@ -269,45 +269,6 @@ fn replaced_keys_are_trusted() {
     refused.stderr_contains("no key that the server trusts has signed it");
     push(&new).expect(0);
     store.verify();
-}
-
-/// Another process holds the lock of a path as long as it builds the path.
-#[test]
-fn locked_paths_keep_no_worker_and_no_stop() {
-    let store = IntoStore::start(&["--receive-no-check-sigs"]);
-    let receiving = &store.receiving;
-    let contents = nar("one");
-    let nar_target = format!("/nar/{}.nar", hash(&contents));
-    assert_eq!(receiving.put(&nar_target, &contents).status, 201);
-    let name = format!("{}-web", part("a"));
-    let lock = store.root.join(format!("nix/store/{name}.lock"));
-    let lock = File::create(lock).unwrap();
-    lock.lock().unwrap();
-    let target = format!("/{}.narinfo", part("a"));
-    let text = narinfo("a", "web", &contents, "");
-    let began = Instant::now();
-    let busy = receiving.put(&target, text.as_bytes());
-    assert_eq!(busy.status, 503, "{}", busy.text());
-    assert!(busy.text().contains("another process builds or adds it"));
-    assert!(began.elapsed() >= Duration::from_secs(20));
-    let began = Instant::now();
-    let fields = format!(
-        "{}Content-Length: {}\r\n",
-        bearer(&receiving.token),
-        text.len()
-    );
-    let request = format!("PUT {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n{text}");
-    let mut client = receiving.server.connect();
-    client.send(request.as_bytes());
-    // Nothing shows that the worker waits for the lock.
-    thread::sleep(Duration::from_secs(1));
-    store.receiving.server.stop();
-    assert!(began.elapsed() < Duration::from_secs(15));
-    assert!(!has(&store.root, &name));
-    let left = fs::read_dir(store.root.join("nix/store")).unwrap();
-    let left = left.map(|entry| entry.unwrap().file_name().display().to_string());
-    let left: Vec<String> = left.filter(|it| it.contains(&part("a"))).collect();
-    assert_eq!(left, [format!("{name}.lock")]);
 }
 
 /// Pushed paths stay until a client can have made a root for them, beside collections of Nix.

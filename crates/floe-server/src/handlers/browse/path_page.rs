@@ -22,9 +22,7 @@ pub(super) fn page(
     // With the signatures of the server.
     let signed = context.narinfos.narinfo(part, &narinfo.info).info;
     let (path, info) = (&signed.path, &signed);
-    let mut referrers = session.store.referrers(path)?;
-    referrers.retain(|referrer| referrer != path);
-    referrers.sort_unstable();
+    let (referrer_count, referrers) = session.store.first_referrers(path, LISTED_MAX)?;
     let closure = session.store.closure_totals(path)?;
     let mut body = head(context, path.name(), "");
     let full_path = escaped(&context.layout.store_dir.full_path(path));
@@ -36,8 +34,10 @@ pub(super) fn page(
     body.push_str(&facts(context, session, info)?);
     body.push_str("</dl>\n");
     let references: Vec<&StorePath> = info.references.iter().filter(|it| *it != path).collect();
-    body.push_str(&list(context, "References", references));
-    body.push_str(&list(context, "Referrers", referrers.iter().collect()));
+    let count = references.len() as u64;
+    body.push_str(&list(context, "References", (count, references)));
+    let referrers = (referrer_count, referrers.iter().collect());
+    body.push_str(&list(context, "Referrers", referrers));
     Ok(Some(html::page(path.name(), &body)))
 }
 
@@ -60,7 +60,7 @@ fn facts(
     if let Some(deriver) = &info.deriver {
         let name = escaped(deriver.as_str());
         let prefix = escaped(&context.prefix);
-        let link = if session.store.path_info(deriver)?.is_some() {
+        let link = if has_row(session, deriver) {
             format!(
                 "<a href=\"{prefix}/browse/{}\">{name}</a>",
                 deriver.hash_part()
@@ -104,23 +104,26 @@ fn facts(
     Ok(facts)
 }
 
-/// A list of paths under a heading with their number.
-fn list(context: &Context, title: &str, paths: Vec<&StorePath>) -> String {
-    let count = paths.len();
+/// A list of the first of some paths under a heading with their number.
+fn list(context: &Context, title: &str, (count, paths): (u64, Vec<&StorePath>)) -> String {
     let mut html = format!("<h2>{title} ({count})</h2>\n");
     if count == 0 {
         html.push_str("<p>None.</p>\n");
         return html;
     }
+    let shown = paths.len().min(LISTED_MAX) as u64;
     html.push_str(&links(context, paths.into_iter().take(LISTED_MAX)));
-    if count > LISTED_MAX {
-        html.push_str(&format!(
-            "<p>{} more are not shown.</p>\n",
-            count - LISTED_MAX
-        ));
+    if count > shown {
+        html.push_str(&format!("<p>{} more are not shown.</p>\n", count - shown));
     }
     html
 }
 
 /// The end of the year 9998.
 const YEAR_9999: Duration = Duration::from_secs(253_370_764_800);
+
+/// Whether a path is valid. Its own page tells of a damaged row.
+fn has_row(session: &StoreSession, path: &StorePath) -> bool {
+    let found = session.store.path_info(path);
+    found.is_ok_and(|found| found.is_some())
+}

@@ -38,6 +38,8 @@ pub(super) struct ReceivingStore {
     added: Mutex<VecDeque<(String, StorePath)>>,
     /// The number of workers that may wait for a collection.
     waiting: AtomicUsize,
+    /// The number of workers that add a path.
+    adding: AtomicUsize,
 }
 
 /// How a live store receives paths.
@@ -108,6 +110,7 @@ impl ReceivingStore {
             }),
             added: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            adding: AtomicUsize::new(0),
             options,
         })
     }
@@ -164,10 +167,18 @@ impl ReceivingStore {
         }
         let path = narinfo.info.path.clone();
         let mut was_read = false;
-        let added = store.add_path(narinfo.info.clone(), &mut |sink| {
+        // Some workers always remain for other paths.
+        let may_wait = self.adding.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
+        let wait = if may_wait {
+            BUSY_WAIT_MAX
+        } else {
+            Duration::ZERO
+        };
+        let added = store.add_path(narinfo.info.clone(), wait, &mut |sink| {
             was_read |= self.read_nar((&store, shared), &narinfo, (name, &place), sink)?;
             Ok(())
         });
+        self.adding.fetch_sub(1, Ordering::Relaxed);
         added.map_err(|error| refusal(error, &store))?;
         if !was_read {
             // Another client may need the file.
@@ -383,6 +394,9 @@ fn of_transfer(error: Error) -> ReceiveError {
 
 /// Fewer than the workers for uploads, of which there are at least 8.
 const WAITING_MAX: usize = 4;
+
+/// How long a worker waits for another process that builds or adds a path.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(20);
 
 impl fmt::Debug for ReceivingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::IntoStore;
+use super::{IntoStore, has};
+use crate::serve_logins::bearer;
 use crate::serve_receive::uploads::{hash, nar, narinfo, part};
 
 #[test]
@@ -153,4 +154,63 @@ fn collections_delay_no_uploads() {
     );
     drop(lock);
     store.verify();
+}
+
+/// Another process holds the lock of a path as long as it builds the path.
+#[test]
+fn locked_paths_keep_no_worker_and_no_stop() {
+    let store = IntoStore::start(&["--receive-no-check-sigs"]);
+    let receiving = &store.receiving;
+    let contents = nar("one");
+    let nar_target = format!("/nar/{}.nar", hash(&contents));
+    assert_eq!(receiving.put(&nar_target, &contents).status, 201);
+    let name = format!("{}-web", part("a"));
+    let lock = store.root.join(format!("nix/store/{name}.lock"));
+    let lock = File::create(lock).unwrap();
+    lock.lock().unwrap();
+    let target = format!("/{}.narinfo", part("a"));
+    let text = narinfo("a", "web", &contents, "");
+    let began = Instant::now();
+    thread::scope(|scope| {
+        // More than there are workers.
+        for _ in 0..16 {
+            let (target, text) = (&target, &text);
+            scope.spawn(move || {
+                let busy = receiving.put(target, text.as_bytes());
+                assert_eq!(busy.status, 503, "{}", busy.text());
+                assert!(busy.text().contains("another process builds or adds it"));
+            });
+        }
+        // Nothing shows that the workers wait for the lock.
+        thread::sleep(Duration::from_secs(1));
+        let other = nar("other");
+        let nar_target = format!("/nar/{}.nar", hash(&other));
+        assert_eq!(receiving.put(&nar_target, &other).status, 201);
+        let text = narinfo("b", "web", &other, "");
+        let target = format!("/{}.narinfo", part("b"));
+        assert_eq!(receiving.put(&target, text.as_bytes()).status, 201);
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "the other path waits"
+        );
+    });
+    assert!(began.elapsed() >= Duration::from_secs(20));
+    let began = Instant::now();
+    let fields = format!(
+        "{}Content-Length: {}\r\n",
+        bearer(&receiving.token),
+        text.len()
+    );
+    let request = format!("PUT {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n{text}");
+    let mut client = receiving.server.connect();
+    client.send(request.as_bytes());
+    // Nothing shows that the worker waits for the lock.
+    thread::sleep(Duration::from_secs(1));
+    store.receiving.server.stop();
+    assert!(began.elapsed() < Duration::from_secs(15));
+    assert!(!has(&store.root, &name));
+    let left = fs::read_dir(store.root.join("nix/store")).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().display().to_string());
+    let left: Vec<String> = left.filter(|it| it.contains(&part("a"))).collect();
+    assert_eq!(left, [format!("{name}.lock")]);
 }
