@@ -309,18 +309,17 @@ impl<'s> Receiver<'s> {
     fn commit_all(&mut self, is_away: bool) -> Result<BTreeMap<StorePath, HostError>, HostError> {
         let mut paths = std::mem::take(&mut self.unregistered);
         let (mut failures, began) = (BTreeMap::new(), Instant::now());
-        loop {
+        while !paths.is_empty() {
             let (writer, connection) = (self.writer, (self.connection, is_away));
             let result = self.arriving.register(writer, &paths, connection)?;
             failures.extend(result.failures);
             paths.retain(|path, _| result.busy.contains(path));
-            if paths.is_empty() {
-                return Ok(failures);
-            }
             if began.elapsed() >= self.busy_wait_max || self.store.check_cancelled().is_err() {
                 break;
             }
-            thread::sleep(BUSY_POLL);
+            if !paths.is_empty() {
+                thread::sleep(BUSY_POLL);
+            }
         }
         for (path, fingerprint) in paths {
             self.arriving.abandon(&fingerprint, self.connection);

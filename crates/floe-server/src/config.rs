@@ -205,9 +205,6 @@ impl Config {
         (files + self.addresses_len() + OTHER_FILES) as u64
     }
 
-    /// Checks that the settings fit together.
-    ///
-    /// Errors: [`ServeError::Config`].
     fn addresses_len(&self) -> usize {
         self.listen.len() + self.metrics_listen.len() + self.redirect_listen.len()
     }
@@ -217,6 +214,9 @@ impl Config {
         !self.redirect_listen.is_empty() || passed.any(|it| it.used_for == SocketUse::Redirect)
     }
 
+    /// Checks that the settings fit together.
+    ///
+    /// Errors: [`ServeError::Config`].
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         if self.listen.is_empty() {
             return Err(ServeError::Config(

@@ -48,7 +48,7 @@ pub(crate) struct Context {
     pub(crate) landing_page: RwLock<Option<Arc<LandingPage>>>,
     /// The clients that may look at the paths of the store.
     pub(crate) browsers: Browsers,
-    /// How many pages about them are made at once.
+    /// How many pages about the paths are made at once.
     pub(crate) browsing: Budget,
     /// Whether clients on TCP use TLS.
     pub(crate) uses_tls: bool,

@@ -158,11 +158,8 @@ impl Logins {
     pub(crate) fn check(&self, request: &Request<'_>, route: &Route, client: Client<'_>) -> Access {
         let Client { state, from } = client;
         state.begin_request();
-        let mut scopes = required_scopes(request.method, route);
-        let is_open = self.are_readers_browsing.load(Ordering::Relaxed);
-        if is_open && scopes == [Scope::Status] {
-            scopes = &[Scope::Status, Scope::Read];
-        }
+        let readers_browse = self.are_readers_browsing.load(Ordering::Relaxed);
+        let scopes = required_scopes(request.method, route, readers_browse);
         if scopes.is_empty() {
             return Access::Granted;
         }

@@ -88,13 +88,20 @@ impl fmt::Display for Scopes {
 
 /// Returns the scopes of which a login needs one for a method of a route. A route without scopes
 /// needs no login.
-pub(crate) fn required_scopes(method: Method, route: &Route) -> &'static [Scope] {
+///
+/// `readers_browse` tells whether those who may read may look at the paths of the store.
+pub(crate) fn required_scopes(
+    method: Method,
+    route: &Route,
+    readers_browse: bool,
+) -> &'static [Scope] {
     match route {
         // The client must not send its login over plain HTTP.
         Route::Redirect => &[],
         _ if matches!(method, Method::Put | Method::Delete) => &[Scope::Push],
         Route::Metrics => &[Scope::Metrics],
         Route::Version => &[Scope::Status, Scope::Read],
+        Route::Browse(_) if readers_browse => &[Scope::Status, Scope::Read],
         Route::Browse(_) => &[Scope::Status],
         // Service managers and load balancers have no login.
         Route::Health | Route::Ready => &[],
@@ -124,19 +131,19 @@ mod tests {
     fn each_route_needs_a_scope_of_its_kind() {
         for route in [Route::Root, Route::CacheInfo, Route::Unknown] {
             assert_eq!(
-                required_scopes(Method::Get, &route),
+                required_scopes(Method::Get, &route, false),
                 [Scope::Read],
                 "{route:?}"
             );
         }
         assert_eq!(
-            required_scopes(Method::Get, &Route::Metrics),
+            required_scopes(Method::Get, &Route::Metrics, false),
             [Scope::Metrics]
         );
-        assert_eq!(required_scopes(Method::Head, &Route::Ready), []);
+        assert_eq!(required_scopes(Method::Head, &Route::Ready, false), []);
         for route in [Route::Ready, Route::CacheInfo, Route::Unknown] {
             for method in [Method::Put, Method::Delete] {
-                assert_eq!(required_scopes(method, &route), [Scope::Push]);
+                assert_eq!(required_scopes(method, &route, true), [Scope::Push]);
             }
         }
     }

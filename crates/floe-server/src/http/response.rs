@@ -90,7 +90,7 @@ impl Response {
         }
     }
 
-    /// 308 to a URL, which no field of the response can end.
+    /// 308 to a URL. The URL must have no line end.
     pub(crate) fn redirect(url: &str) -> Response {
         let fields = format!("{NOT_STORED}Location: {url}\r\n");
         Response::text(308, fields, "use HTTPS\n")

@@ -1,7 +1,6 @@
-//! Queries for people who look at a store.
+//! Queries for the pages of a server about its store.
 
 use floe_format::StorePath;
-use rusqlite::OptionalExtension as _;
 
 use super::Database;
 use crate::error::StoreError;
@@ -35,13 +34,12 @@ impl Database {
     fn query_totals(&self, text: &str, path: Option<&StorePath>) -> Result<PathTotals, StoreError> {
         let path = path.map(|path| self.layout.store_dir.full_path(path));
         self.query("sum up paths of", text, |query| {
-            let totals = query.query_row(rusqlite::params_from_iter(path), |row| {
+            query.query_row(rusqlite::params_from_iter(path), |row| {
                 Ok(PathTotals {
                     paths: row.get::<_, i64>(0)?.unsigned_abs(),
                     nar_bytes: row.get::<_, i64>(1)?.unsigned_abs(),
                 })
-            });
-            Ok(totals.optional()?.unwrap_or_default())
+            })
         })
     }
 

@@ -73,12 +73,12 @@ impl GcLock {
         Ok(true)
     }
 
-    /// Waits until no collector runs. Returns whether one still runs after the time of a lock wait:
-    /// by then it has deleted the garbage that it had found before, as floe assumes.
+    /// Waits until no collector runs. Returns `false` if one still runs after the time of a lock
+    /// wait: by then it has deleted the garbage that it had found before, as floe assumes.
     pub(crate) fn wait_for_collector(&self, lock_wait: &LockWait) -> Result<bool, StoreError> {
         match self.wait(lock_wait, || Ok(self.is_free()?.then_some(()))) {
-            Ok(()) => Ok(false),
-            Err(StoreError::LockTimeout { .. }) => Ok(true),
+            Ok(()) => Ok(true),
+            Err(StoreError::LockTimeout { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

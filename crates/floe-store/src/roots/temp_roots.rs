@@ -201,7 +201,7 @@ impl TempRootsFile {
         if self.gc_notified.is_none() {
             return Ok(());
         }
-        if !self.gc_lock.wait_for_collector(lock_wait)? {
+        if self.gc_lock.wait_for_collector(lock_wait)? {
             self.gc_notified = None;
         }
         Ok(())

@@ -136,7 +136,7 @@ impl StoreWriter {
             return Ok(());
         };
         let gc_lock = GcLock::open(self.layout())?;
-        if !gc_lock.wait_for_collector(&self.store.lock_wait)? {
+        if gc_lock.wait_for_collector(&self.store.lock_wait)? {
             self.temp_roots.file.lock().forget_gc(notified);
         }
         Ok(())

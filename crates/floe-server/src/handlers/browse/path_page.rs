@@ -31,7 +31,7 @@ pub(super) fn page(
     let closure = format!("{} in {} paths", Size(closure.nar_bytes), closure.paths);
     body.push_str(&fact("Closure", closure));
     body.push_str(&fact("Contents", contents_links(context, part)));
-    body.push_str(&facts(context, session, info)?);
+    body.push_str(&facts(context, session, info));
     body.push_str("</dl>\n");
     let references: Vec<&StorePath> = info.references.iter().filter(|it| *it != path).collect();
     let count = references.len() as u64;
@@ -51,11 +51,7 @@ fn contents_links(context: &Context, part: HashPart) -> String {
 }
 
 /// The facts that not every path has, and its hash.
-fn facts(
-    context: &Context,
-    session: &mut StoreSession,
-    info: &PathInfo,
-) -> Result<String, StoreError> {
+fn facts(context: &Context, session: &StoreSession, info: &PathInfo) -> String {
     let mut facts = String::new();
     if let Some(deriver) = &info.deriver {
         let name = escaped(deriver.as_str());
@@ -101,7 +97,7 @@ fn facts(
         some => some.join("<br>"),
     };
     facts.push_str(&fact("Signatures", signatures));
-    Ok(facts)
+    facts
 }
 
 /// A list of the first of some paths under a heading with their number.
@@ -119,7 +115,7 @@ fn list(context: &Context, title: &str, (count, paths): (u64, Vec<&StorePath>)) 
     html
 }
 
-/// The end of the year 9998.
+/// The beginning of the year 9999.
 const YEAR_9999: Duration = Duration::from_secs(253_370_764_800);
 
 /// Whether a path is valid. Its own page tells of a damaged row.

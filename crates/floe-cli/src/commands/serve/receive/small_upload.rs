@@ -205,13 +205,16 @@ fn check_present_realisation(text: &[u8], new: &Realisation) -> Result<(), Recei
     let id = &new.id;
     let present = Realisation::parse(id, text).map_err(|error| {
         conflict(format!(
-            "the cache has a damaged realisation of the output {id}: {error}"
+            "the cache has a damaged realisation of the output {id}: {error}; delete the object"
         ))
     })?;
     // The signatures of both are kept only if they sign the same text.
     if present.fingerprint() != new.fingerprint() {
         let message = format!("the cache has another realisation of the output {id}");
         return Err(conflict(message));
+    }
+    if present.signatures.is_superset(&new.signatures) {
+        return Ok(());
     }
     let signatures = present.signatures.union(&new.signatures);
     let len: usize = signatures

@@ -36,7 +36,7 @@ pub(super) struct ReceivingStore {
     /// The NARs that were added last, by the names of their files, which are gone. Another path may
     /// have the same contents, and its client may have seen the file.
     added: Mutex<VecDeque<(String, StorePath)>>,
-    /// The number of workers that may wait for a collection.
+    /// The number of workers that wait for a collection, or ask to.
     waiting: AtomicUsize,
     /// The number of workers that add a path.
     adding: AtomicUsize,
@@ -168,7 +168,7 @@ impl ReceivingStore {
         let path = narinfo.info.path.clone();
         let mut was_read = false;
         // Some workers always remain for other paths.
-        let may_wait = self.adding.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
+        let (_counted, may_wait) = Counted::begin(&self.adding);
         let wait = if may_wait {
             BUSY_WAIT_MAX
         } else {
@@ -178,7 +178,6 @@ impl ReceivingStore {
             was_read |= self.read_nar((&store, shared), &narinfo, (name, &place), sink)?;
             Ok(())
         });
-        self.adding.fetch_sub(1, Ordering::Relaxed);
         added.map_err(|error| refusal(error, &store))?;
         if !was_read {
             // Another client may need the file.
@@ -282,13 +281,12 @@ impl ReceivingStore {
         path: &StorePath,
         action: impl FnOnce() -> Result<T, HostError>,
     ) -> Result<T, HostError> {
-        let is_free = self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
-        let done = is_free.then(action);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        done.unwrap_or_else(|| {
-            let (path, reason) = (path.clone(), "a collection of the store may still run");
-            Err(HostError::Busy { path, reason })
-        })
+        let (_counted, may_wait) = Counted::begin(&self.waiting);
+        if may_wait {
+            return action();
+        }
+        let (path, reason) = (path.clone(), "a collection of the store may still run");
+        Err(HostError::Busy { path, reason })
     }
 
     /// Makes a link the root of a path.
@@ -389,6 +387,23 @@ fn of_transfer(error: Error) -> ReceiveError {
     match error.kind() {
         ErrorKind::Untrusted => invalid(error.to_string()),
         _ => failed(error),
+    }
+}
+
+/// A worker that is counted until the drop, also after a panic.
+struct Counted<'c>(&'c AtomicUsize);
+
+impl Counted<'_> {
+    /// Counts a worker. Returns whether it may wait.
+    fn begin(count: &AtomicUsize) -> (Counted<'_>, bool) {
+        let may_wait = count.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
+        (Counted(count), may_wait)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
