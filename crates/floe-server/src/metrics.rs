@@ -6,17 +6,20 @@ pub(crate) mod counters;
 mod exposition;
 mod families;
 mod process;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::auth::logins::LoginCounters;
 use counters::{Cell, Cells, Counters};
 use process::ProcessFigures;
+use traffic::TrafficLog;
+pub(crate) use traffic::{DAY, HOUR, Traffic};
 
 /// The figures of a server.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) struct Metrics {
     /// When each certificate expires, as the time since 1970, by its file.
     certificates: Mutex<BTreeMap<String, Duration>>,
     process: ProcessFigures,
+    traffic: Mutex<TrafficLog>,
 }
 
 impl Metrics {
@@ -48,6 +52,7 @@ impl Metrics {
             encoder_limit: AtomicU64::new(0),
             certificates: Mutex::default(),
             process: ProcessFigures::new(),
+            traffic: Mutex::default(),
         })
     }
 
@@ -78,6 +83,13 @@ impl Metrics {
         exposition::text(self)
     }
 
+    /// Notes the traffic from time to time. Each thread calls this often.
+    pub(crate) fn note_traffic(&self, now: Instant) {
+        if let Some(mut log) = self.traffic.try_lock() {
+            log.note(now, || self.traffic());
+        }
+    }
+
     /// Returns what the server has sent since its start.
     pub(crate) fn traffic(&self) -> Traffic {
         let mut requests = 0;
@@ -88,8 +100,18 @@ impl Metrics {
         Traffic {
             requests,
             sent_bytes: self.sum(|cells| &cells.sent_bytes),
-            started: self.process.start(),
         }
+    }
+
+    /// Returns what the server has sent in a time of at most a day until now.
+    pub(crate) fn traffic_within(&self, time: Duration) -> Traffic {
+        let total = self.traffic();
+        self.traffic.lock().within(time, Instant::now(), total)
+    }
+
+    /// Returns the start of the process as the time since 1970, if it is known.
+    pub(crate) fn start(&self) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.process.start()?).ok()
     }
 
     /// Returns the sum of a number over all threads.
@@ -100,17 +122,6 @@ impl Metrics {
             .map(|cells| pick(cells).get())
             .fold(0, u64::wrapping_add)
     }
-}
-
-/// The traffic of a server since its start.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Traffic {
-    /// The number of requests with a response.
-    pub(crate) requests: u64,
-    /// The bytes that clients have taken.
-    pub(crate) sent_bytes: u64,
-    /// The start of the process in seconds since 1970, if it is known.
-    pub(crate) started: Option<f64>,
 }
 
 #[cfg(test)]

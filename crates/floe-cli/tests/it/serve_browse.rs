@@ -70,6 +70,14 @@ fn pages_lead_through_the_store() {
     let overview = server.get("/browse");
     let count = format!("<dt>Paths</dt><dd>{}</dd>", corpus.paths.len());
     assert!(overview.text().contains(&count), "{}", overview.text());
+    // The server is younger than an hour.
+    for time in ["Last hour", "Last 24 hours"] {
+        let text = overview.text();
+        let (_, traffic) = text.split_once(&format!("<dt>{time}</dt><dd>")).unwrap();
+        let (requests, _) = traffic.split_once(" requests, ").unwrap();
+        let requests: usize = requests.parse().unwrap();
+        assert!(requests >= corpus.paths.len(), "{text}");
+    }
     assert_eq!(
         server.get(&format!("/browse/{}", "0".repeat(32))).status,
         404

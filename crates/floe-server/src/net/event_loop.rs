@@ -297,8 +297,10 @@ impl<'s> EventLoop<'s> {
 
     /// Closes connections that have waited too long, and accepts again if there is room. If all
     /// connections are in use, it also closes idle ones and those of slow clients. If all decoders
-    /// for build logs are in use, it closes the connections of slow clients that hold one.
+    /// for build logs are in use, it closes the connections of slow clients that hold one. Notes
+    /// the traffic.
     fn sweep(&mut self) {
+        self.shared.context.metrics.note_traffic(self.now);
         let limits = self.limits.clone();
         let shortage = Shortage {
             connections: !self.has_room(),

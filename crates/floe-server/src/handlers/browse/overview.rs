@@ -1,6 +1,6 @@
 //! `/browse`: the size of the store, the traffic, and a search.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use floe_format::Size;
 use floe_store::StoreError;
@@ -10,28 +10,39 @@ use super::{LISTED_MAX, fact, head, links};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::context::Context;
 use crate::html::{self, escaped};
+use crate::metrics::{DAY, HOUR, Traffic};
 
 /// Returns the page about the store.
 pub(super) fn page(context: &Context, session: &mut StoreSession) -> Result<String, StoreError> {
     let totals = session.store.totals()?;
-    let traffic = context.metrics.traffic();
-    let started = traffic.started.map(|time| {
-        let started = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(time.max(0.0));
-        httpdate::fmt_http_date(started)
-    });
     let mut body = head(context, "Store", "");
     body.push_str("<dl>\n");
     let dir = escaped(context.layout.store_dir.as_str());
     body.push_str(&fact("Store directory", format!("<code>{dir}</code>")));
     body.push_str(&fact("Paths", totals.paths));
     body.push_str(&fact("Size of their NARs", Size(totals.nar_bytes)));
-    body.push_str(&fact("Requests", traffic.requests));
-    body.push_str(&fact("Sent", Size(traffic.sent_bytes)));
-    if let Some(started) = started {
-        body.push_str(&fact("Counted since", started));
-    }
+    let metrics = &context.metrics;
+    body.push_str(&traffic_fact("Last hour", metrics.traffic_within(HOUR)));
+    body.push_str(&traffic_fact("Last 24 hours", metrics.traffic_within(DAY)));
+    let since = match metrics.start() {
+        Some(start) => {
+            let start = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + start);
+            format!("Since {start}")
+        }
+        None => "Since the start".into(),
+    };
+    body.push_str(&traffic_fact(&since, metrics.traffic()));
     body.push_str("</dl>\n");
     Ok(html::page("Store", &body))
+}
+
+fn traffic_fact(time: &str, traffic: Traffic) -> String {
+    let (requests, sent) = (traffic.requests, Size(traffic.sent_bytes));
+    let requests = match requests {
+        1 => "1 request".to_owned(),
+        number => format!("{number} requests"),
+    };
+    fact(time, format!("{requests}, {sent} sent"))
 }
 
 /// Returns the page with the paths whose names have a text, as a form has encoded it.
