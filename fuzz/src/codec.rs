@@ -7,8 +7,9 @@
 use std::io::{BufReader, Read as _};
 use std::sync::Arc;
 
+use floe_format::Compression;
 use floe_hash::idle_cores::IdleCores;
-use floe_transfer::codec::{DecoderBudget, WINDOW_LEN_MAX, ZstdDecoder};
+use floe_transfer::codec::{DecoderBudget, PushDecoder, WINDOW_LEN_MAX, ZstdDecoder};
 
 /// Checks that the contents of a body depend neither on the cores that decompress its frames nor on
 /// the pieces in which it arrives.
@@ -22,7 +23,29 @@ pub fn check_zstd_frames(data: &[u8]) {
             (Err(error), Ok(_)) => assert!(LENGTH_ERRORS.contains(&&*error), "{error}"),
             (Err(_), Err(_)) => {}
         }
+        // A decoder of pieces refuses large windows, and a body without a frame.
+        match (push(data, piece_len), &alone) {
+            (Some(contents), Ok(expected)) => assert!(contents == *expected, "{piece_len} bytes"),
+            (Some(_), Err(error)) => assert!(LENGTH_ERRORS.contains(&&**error), "{error}"),
+            (None, _) => {}
+        }
     }
+}
+
+/// Returns the contents of a body that arrives in pieces, unless they are long.
+fn push(data: &[u8], piece_len: usize) -> Option<Vec<u8>> {
+    let mut decoder = PushDecoder::new(Compression::Zstd).ok()??;
+    let mut contents = Vec::new();
+    let mut receive = |bytes: &[u8]| {
+        contents.extend_from_slice(bytes);
+        let is_long = contents.len() as u64 >= CONTENTS_LEN_MAX;
+        if is_long { Err(()) } else { Ok(()) }
+    };
+    for piece in data.chunks(piece_len) {
+        decoder.push(piece, &mut receive).ok()?;
+    }
+    decoder.finish(&mut receive).ok()?;
+    Some(contents)
 }
 
 fn decode(data: &[u8], cores: usize, piece_len: usize) -> Result<Vec<u8>, String> {

@@ -50,6 +50,6 @@ pub use storage::{
     WriteCallback, WriteStorage,
 };
 pub use writer::{
-    BinaryCacheWriter, CacheWriteOptions, PublishError, SIGNATURES_LEN_MAX, VerifiedNarInfo,
-    read_secret_key,
+    ArrivingNar, BinaryCacheWriter, CacheWriteOptions, NarFile, PublishError, SIGNATURES_LEN_MAX,
+    VerifiedNarInfo, VerifyContext, read_secret_key,
 };

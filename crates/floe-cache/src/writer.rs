@@ -9,6 +9,7 @@
 //!    run verifies the NAR and does not compress it again. Elsewhere, a record would cost two more
 //!    requests for each path.
 
+mod arriving_nar;
 mod build_logs;
 mod debug_info;
 mod examine;
@@ -42,12 +43,13 @@ use crate::storage::{
     Durability, RECORD_PREFIX, WriteStorage, delete_and_wait, get_and_wait, len_and_wait,
     put_and_wait,
 };
+pub use arriving_nar::{ArrivingNar, NarFile};
 use build_logs::BuildLogs;
 use examine::Presence;
 use lease::LeaseHolder;
 use nar_file::{StagedNar, reuse_nar_file};
 pub use options::CacheWriteOptions;
-pub use received::{PublishError, SIGNATURES_LEN_MAX, VerifiedNarInfo};
+pub use received::{PublishError, SIGNATURES_LEN_MAX, VerifiedNarInfo, VerifyContext};
 
 /// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ mod arriving_frame;
 mod budget;
 mod decode;
 mod frame_queue;
+mod push_decoder;
 mod window;
 mod xz_blocks;
 mod zstd_decoder;
@@ -22,6 +23,7 @@ use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
 pub use decode::{DecodeError, acquire_window, decode};
+pub use push_decoder::PushDecoder;
 pub use window::window_len;
 pub(crate) use xz_blocks::{XzBlocks, XzThreads};
 pub use xz_blocks::{XzBlocksEncoder, xz_block_len};
@@ -198,6 +200,9 @@ const LZMA_EXTRA_LEN: u64 = 1024 * 1024;
 
 /// The input buffer of `brotli`, in bytes. A larger one was not faster.
 const BROTLI_BUFFER_LEN: usize = 64 * 1024;
+
+/// How many bytes of its output a decoder passes on at once.
+const CHUNK_LEN: usize = 128 * 1024;
 
 /// The window of the reference encoder's command line.
 const BROTLI_WINDOW_BITS: u32 = 22;

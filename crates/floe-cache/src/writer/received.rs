@@ -3,13 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use floe_format::nar::read::NarReader;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::{Compression, Hash, NarInfo, SecretKey, Signature, StorePath, TrustedKeys};
-use floe_hash::Sha256;
 use floe_transfer::codec::{self, DecodeError, DecoderBudget};
 use floe_transfer::{Body, Cancel, Error, NarRequest};
 
+use super::arriving_nar::{NarFile, NarHasher};
 use super::examine::Presence;
 use super::nar_file::HashedFile;
 use super::{BinaryCacheWriter, narinfo_name};
@@ -34,18 +33,26 @@ pub enum PublishError {
 #[derive(Debug)]
 pub struct VerifiedNarInfo(NarInfo);
 
+/// The knowledge and the memory of a server that verifies a narinfo.
+pub struct VerifyContext<'a> {
+    /// Whether clients get a reference that the cache lacks from elsewhere.
+    pub is_elsewhere: &'a dyn Fn(&StorePath) -> bool,
+    /// Returns the facts about an object if the server has read it before. It is not read again
+    /// then.
+    pub known: &'a dyn Fn(&str) -> Option<NarFile>,
+    /// The memory of decoders.
+    pub budget: &'a DecoderBudget,
+}
+
 impl BinaryCacheWriter {
     /// Checks a narinfo whose NAR is in the cache: reads the NAR, and compares it with the narinfo.
     /// Keeps the NAR and the references from a collection until the end of the writer.
-    ///
-    /// `is_elsewhere` tells for a reference that the cache lacks whether clients get it elsewhere.
     ///
     /// Errors: [`PublishError`].
     pub fn verify_received(
         &self,
         mut narinfo: NarInfo,
-        is_elsewhere: &dyn Fn(&StorePath) -> bool,
-        budget: &DecoderBudget,
+        context: &VerifyContext<'_>,
     ) -> Result<VerifiedNarInfo, PublishError> {
         let path = narinfo.info.path.clone();
         check_facts(&narinfo, self)?;
@@ -56,13 +63,16 @@ impl BinaryCacheWriter {
         self.lease.need(std::iter::once(narinfo.url.as_str()))?;
         let present = self.examine(&references, &self.cancel)?;
         for (reference, presence) in references.iter().zip(present) {
-            if !matches!(presence, Presence::Whole(_)) && !is_elsewhere(reference) {
+            if !matches!(presence, Presence::Whole(_)) && !(context.is_elsewhere)(reference) {
                 return Err(PublishError::Conflict(format!(
                     "cannot receive {path}: its reference {reference} is not here; push it first"
                 )));
             }
         }
-        self.verify_nar(&mut narinfo, budget)?;
+        let known = (context.known)(&narinfo.url);
+        let known = known.filter(|file| file.compression == narinfo.compression);
+        let file = known.map_or_else(|| self.read_nar_file(&narinfo, context.budget), Ok)?;
+        compare_file(&mut narinfo, file)?;
         narinfo.info.ultimate = false;
         Ok(VerifiedNarInfo(narinfo))
     }
@@ -140,17 +150,14 @@ impl BinaryCacheWriter {
         Ok(present)
     }
 
-    /// Reads the NAR of a narinfo to its end. Completes the facts about its file.
-    fn verify_nar(
+    /// Reads the file of a NAR to its end.
+    fn read_nar_file(
         &self,
-        narinfo: &mut NarInfo,
+        narinfo: &NarInfo,
         budget: &DecoderBudget,
-    ) -> Result<(), PublishError> {
-        let (path, url) = (narinfo.info.path.clone(), narinfo.url.clone());
-        let refuse = |reason: String| {
-            PublishError::Invalid(format!("cannot receive {path}: its NAR {url} {reason}"))
-        };
-        let body = self.storage.open(&url, NarRequest::streamed());
+    ) -> Result<NarFile, PublishError> {
+        let (path, url) = (&narinfo.info.path, &narinfo.url);
+        let body = self.storage.open(url, NarRequest::streamed());
         let Ok(Body::File { file, path: place }) = body else {
             return Err(PublishError::Conflict(format!(
                 "cannot receive {path}: its NAR {url} is not here; upload it first"
@@ -158,33 +165,51 @@ impl BinaryCacheWriter {
         };
         let mut file = HashedFile::new(file);
         let contents = read_nar(narinfo, (&mut file, &place), (budget, &self.cancel))?;
-        let (nar_hash, nar_size) = contents.map_err(&refuse)?;
-        if (nar_hash, nar_size) != (narinfo.info.nar_hash, narinfo.info.nar_size) {
-            return Err(refuse(format!(
-                "has the NAR hash {} and {nar_size} bytes, not {} and {}",
-                nar_hash.to_nix32(),
-                narinfo.info.nar_hash.to_nix32(),
-                narinfo.info.nar_size
-            )));
-        }
+        let (nar_hash, nar_size) = contents.map_err(|reason| refused(narinfo, &reason))?;
         // A compressed stream may end before its file does.
         io::copy(&mut file, &mut io::sink()).map_err(read_error("read", &place))?;
         let (file_hash, file_size) = file.finish();
-        let stated = (narinfo.file_hash, narinfo.file_size);
-        let is_right = |stated: Option<bool>| stated.unwrap_or(true);
-        if !is_right(stated.0.map(|hash| hash == file_hash))
-            || !is_right(stated.1.map(|size| size == file_size))
-        {
-            return Err(refuse(format!(
-                "is a file of {file_size} bytes with the hash {}, which is not what the narinfo \
-                 states",
-                file_hash.to_nix32()
-            )));
-        }
-        narinfo.file_hash = Some(file_hash);
-        narinfo.file_size = Some(file_size);
-        Ok(())
+        Ok(NarFile {
+            compression: narinfo.compression,
+            nar_hash,
+            nar_size,
+            file_hash,
+            file_size,
+        })
     }
+}
+
+/// Compares a narinfo with the file of its NAR. Completes the facts about the file.
+fn compare_file(narinfo: &mut NarInfo, file: NarFile) -> Result<(), PublishError> {
+    let info = &narinfo.info;
+    if (file.nar_hash, file.nar_size) != (info.nar_hash, info.nar_size) {
+        let reason = format!(
+            "has the NAR hash {} and {} bytes, not {} and {}",
+            file.nar_hash.to_nix32(),
+            file.nar_size,
+            info.nar_hash.to_nix32(),
+            info.nar_size
+        );
+        return Err(refused(narinfo, &reason));
+    }
+    if narinfo.file_hash.is_some_and(|hash| hash != file.file_hash)
+        || narinfo.file_size.is_some_and(|size| size != file.file_size)
+    {
+        let reason = format!(
+            "is a file of {} bytes with the hash {}, which is not what the narinfo states",
+            file.file_size,
+            file.file_hash.to_nix32()
+        );
+        return Err(refused(narinfo, &reason));
+    }
+    narinfo.file_hash = Some(file.file_hash);
+    narinfo.file_size = Some(file.file_size);
+    Ok(())
+}
+
+fn refused(narinfo: &NarInfo, reason: &str) -> PublishError {
+    let (path, url) = (&narinfo.info.path, &narinfo.url);
+    PublishError::Invalid(format!("cannot receive {path}: its NAR {url} {reason}"))
 }
 
 /// Checks what a narinfo alone shows.
@@ -216,27 +241,12 @@ fn read_nar(
     (file, place): (&mut HashedFile, &Path),
     (budget, cancel): (&DecoderBudget, &Cancel),
 ) -> Result<Result<(Hash, u64), String>, Error> {
-    let (mut reader, mut hasher, mut size) = (NarReader::new(), Sha256::new(), 0);
-    let mut receive = |bytes: &[u8]| -> Result<(), Refusal> {
+    let mut nar = NarHasher::new(narinfo.info.nar_size);
+    let mut receive = |bytes: &[u8]| {
         if cancel.is_raised() {
             return Err(Refusal::Cancelled);
         }
-        size += bytes.len() as u64;
-        // A small file may decode to an endless NAR.
-        if size > narinfo.info.nar_size {
-            let max = narinfo.info.nar_size;
-            return Err(Refusal::Contents(format!(
-                "has more than the {max} bytes that the narinfo states"
-            )));
-        }
-        hasher.update(bytes);
-        let mut rest = bytes;
-        while reader
-            .next(&mut rest)
-            .map_err(|error| Refusal::Contents(format!("is damaged: {error}")))?
-            .is_some()
-        {}
-        Ok(())
+        nar.update(bytes).map_err(Refusal::Contents)
     };
     let window = (narinfo.info.nar_size, budget);
     let permit = codec::acquire_window(narinfo.compression, file, window);
@@ -252,13 +262,10 @@ fn read_nar(
         }
         Err(DecodeError::Damaged(error)) => Some(format!("cannot be decompressed: {error}")),
     };
-    if let Some(reason) = refusal {
-        return Ok(Err(reason));
-    }
-    if let Err(error) = reader.finish() {
-        return Ok(Err(format!("is damaged: {error}")));
-    }
-    Ok(Ok((Hash::sha256(hasher.finish()), size)))
+    Ok(match refusal {
+        Some(reason) => Err(reason),
+        None => nar.finish(),
+    })
 }
 
 /// Why the bytes of a NAR are not read to their end.

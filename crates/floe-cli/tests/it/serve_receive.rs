@@ -1,5 +1,6 @@
 //! `floe serve --receive`: a server that receives uploads into a binary cache.
 
+mod arriving_nars;
 mod into_store;
 mod limits;
 mod pins;

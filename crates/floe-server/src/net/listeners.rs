@@ -1,4 +1,4 @@
-//! The listening sockets of a server, by what they are for.
+//! The listening sockets of a server: for clients, for monitoring and for redirects.
 
 use crate::config::{Listen, PassedSocket, SocketUse};
 use crate::error::ServeError;

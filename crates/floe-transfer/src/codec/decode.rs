@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read as _};
 use floe_format::Compression;
 
 use super::budget::{BudgetPermit, DecoderBudget};
-use super::{WINDOW_LEN_MAX, decoder, window_len};
+use super::{CHUNK_LEN, WINDOW_LEN_MAX, decoder, window_len};
 
 /// The reason why a body was not decoded to its end.
 #[derive(Debug)]
@@ -63,5 +63,3 @@ fn of_body<E>(error: io::Error) -> DecodeError<E> {
         None => DecodeError::Damaged(error),
     }
 }
-
-const CHUNK_LEN: usize = 128 * 1024;

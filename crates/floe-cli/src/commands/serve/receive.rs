@@ -1,6 +1,7 @@
 //! Uploads that `floe serve` receives, into a binary cache in a directory or into its store.
 
 mod errors;
+mod known_files;
 mod limits;
 mod nar_upload;
 mod pin_upload;
@@ -28,8 +29,9 @@ use floe_transfer::{Cancel, Error, Target as _};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use known_files::KnownFiles;
 pub(super) use limits::ReceiveLimits;
-use limits::{Memory, Rate, Usage, check_len};
+use limits::{Decoders, Memory, Rate, Usage, check_len};
 use nar_upload::NarUpload;
 use small_upload::SmallUpload;
 pub(super) use store::StoreOptions;
@@ -60,8 +62,12 @@ struct Shared {
     naming: [Mutex<()>; NAMING_LOCKS],
     /// The memory of small objects.
     memory: Memory,
-    /// The memory of the decoders of NARs.
+    /// The memory of the decoders of NARs that have come.
     decoder_budget: DecoderBudget,
+    /// The decoders of NARs that come.
+    decoders: Decoders,
+    /// The NARs whose narinfos may come.
+    known: KnownFiles,
     /// Ends the verification of NARs.
     cancel: Cancel,
 }
@@ -249,6 +255,8 @@ impl Shared {
             naming: std::array::from_fn(|_| Mutex::default()),
             memory: Memory::default(),
             decoder_budget: DecoderBudget::new(0),
+            decoders: Decoders::default(),
+            known: KnownFiles::default(),
             destination,
             store,
             limits,

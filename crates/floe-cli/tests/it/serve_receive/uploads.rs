@@ -90,13 +90,10 @@ fn only_true_narinfos_are_published() {
     );
     let len = one.len();
     let size = format!("NarSize: {len}");
-    refuse(400, &target("a"), &change(&size, "NarSize: 8"), "more than");
-    refuse(
-        400,
-        &target("a"),
-        &change(&size, "NarSize: 9999"),
-        "has the NAR hash",
-    );
+    for wrong in ["NarSize: 8", "NarSize: 9999"] {
+        let changed = change(&size, wrong);
+        refuse(400, &target("a"), &changed, "has the NAR hash");
+    }
     let size = format!("FileSize: {len}");
     refuse(
         400,

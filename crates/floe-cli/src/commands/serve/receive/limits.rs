@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
@@ -157,6 +158,33 @@ const MEMORY_MAX: u64 = 256 << 20;
 /// The bytes of all small objects of one login, so that it leaves room for the uploads of others.
 const LOGIN_MEMORY_MAX: u64 = 96 << 20;
 
+/// The decoders of NARs that are being received. They work while the client sends, so a slow client
+/// keeps one for long.
+#[derive(Debug, Default)]
+pub(super) struct Decoders(Arc<AtomicUsize>);
+
+/// A decoder. Dropping it leaves it to another upload.
+#[derive(Debug)]
+pub(super) struct DecoderPermit(Arc<AtomicUsize>);
+
+impl Decoders {
+    /// Takes a decoder, if one is left. A NAR without one is read later.
+    pub(super) fn take(&self) -> Option<DecoderPermit> {
+        let taken = self.0.fetch_add(1, Ordering::Relaxed);
+        let permit = DecoderPermit(self.0.clone());
+        (taken < DECODERS_MAX).then_some(permit)
+    }
+}
+
+impl Drop for DecoderPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Each needs up to 9 MiB. Nix uploads 25 paths at once.
+const DECODERS_MAX: usize = 32;
+
 /// The uploads of each login in the current minute.
 #[derive(Debug, Default)]
 pub(super) struct Rate(Mutex<RateState>);
@@ -196,3 +224,23 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A full cache is measured this often.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decoder_is_free_again_after_its_use() {
+        let decoders = Decoders::default();
+        let mut taken: Vec<_> = (0..DECODERS_MAX)
+            .map(|_| decoders.take().unwrap())
+            .collect();
+        for _ in 0..3 {
+            assert!(decoders.take().is_none());
+        }
+        drop(taken.pop());
+        let last = decoders.take();
+        assert!(last.is_some());
+        assert!(decoders.take().is_none());
+    }
+}

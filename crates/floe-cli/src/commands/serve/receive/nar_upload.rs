@@ -4,14 +4,14 @@ use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use floe_cache::{NewObject, ObjectPlan, WriteStorage as _};
+use floe_cache::{ArrivingNar, NewObject, ObjectPlan, WriteStorage as _};
 use floe_format::Hash;
 use floe_hash::Sha256;
 use floe_server::receive::{ReceiveError, Upload, stated_hash};
 
 use super::errors::{conflict, failed, invalid};
-use super::limits::check_len;
-use super::{Shared, wait};
+use super::limits::{DecoderPermit, check_len};
+use super::{Destination, Shared, wait};
 
 /// The file of a NAR.
 pub(super) struct NarUpload {
@@ -20,6 +20,8 @@ pub(super) struct NarUpload {
     object: Option<Box<dyn NewObject>>,
     hasher: Sha256,
     len: u64,
+    /// The NAR in the file, while it comes. Without it, the file is read for its narinfo.
+    arriving: Option<(ArrivingNar, DecoderPermit)>,
     /// The length of the file that has the name already.
     replaced: u64,
     /// The room that the upload has taken, in bytes.
@@ -41,6 +43,7 @@ impl NarUpload {
             object: None,
             hasher: Sha256::new(),
             len: 0,
+            arriving: None,
             replaced: place.metadata().map_or(0, |found| found.len()),
             taken: 0,
         };
@@ -62,6 +65,26 @@ impl NarUpload {
         }
         Ok(())
     }
+
+    /// Decodes the next bytes, if there is a decoder for the file.
+    fn decode(&mut self, bytes: &[u8]) {
+        if self.len == 0 {
+            self.arriving = self.begin_decoder(bytes);
+        }
+        let arriving = self.arriving.take();
+        self.arriving = arriving.and_then(|(nar, permit)| Some((nar.push(bytes)?, permit)));
+    }
+
+    fn begin_decoder(&self, first: &[u8]) -> Option<(ArrivingNar, DecoderPermit)> {
+        match self.shared.destination {
+            Destination::Cache(_) => {
+                let permit = self.shared.decoders.take()?;
+                Some((ArrivingNar::begin(first)?, permit))
+            }
+            // The store unpacks the NAR when its narinfo comes.
+            Destination::Store(_) => None,
+        }
+    }
 }
 
 /// An upload that ends early needs no room.
@@ -74,6 +97,7 @@ impl Drop for NarUpload {
 impl Upload for NarUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<(), ReceiveError> {
         self.take_room(self.len + bytes.len() as u64)?;
+        self.decode(bytes);
         self.hasher.update(bytes);
         self.len += bytes.len() as u64;
         let written = self.object.as_mut().map(|object| object.write_all(bytes));
@@ -104,6 +128,12 @@ impl Upload for NarUpload {
         }
         // The file keeps its room.
         self.taken = 0;
+        let arriving = self.arriving.take();
+        if let Some(file) = arriving.and_then(|(nar, _)| nar.finish((hash, self.len))) {
+            shared
+                .known
+                .insert(&name, &shared.directory.join(&name), file)?;
+        }
         Ok(())
     }
 }

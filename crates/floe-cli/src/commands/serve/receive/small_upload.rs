@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use floe_cache::{Durability, SIGNATURES_LEN_MAX, WriteStorage as _};
+use floe_cache::{Durability, SIGNATURES_LEN_MAX, VerifyContext, WriteStorage as _};
 use floe_format::{DrvOutput, HashPart, NarInfo, Realisation, StorePath, TrustedKeys};
 use floe_server::receive::{
     Condition, Object, PushScope, ReceiveError, ReceiveErrorKind, Upload, UploadRequest,
@@ -112,8 +112,12 @@ impl SmallUpload {
         let shared = &self.shared;
         let name = narinfo.info.path.hash_part();
         let writer = shared.writer().map_err(failed)?;
-        let is_elsewhere = |path: &StorePath| shared.is_in_store(path);
-        let verified = writer.verify_received(narinfo, &is_elsewhere, &shared.decoder_budget);
+        let context = VerifyContext {
+            is_elsewhere: &|path| shared.is_in_store(path),
+            known: &|name| shared.known.get(name, &shared.directory.join(name)),
+            budget: &shared.decoder_budget,
+        };
+        let verified = writer.verify_received(narinfo, &context);
         let verified = verified.map_err(not_published)?;
         let _lock = shared.lock_name(name.as_str());
         let published = writer.publish_verified(verified, &shared.keys());

@@ -1,0 +1,117 @@
+//! The facts about the files of NARs that the server has read while it received them.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use floe_cache::NarFile;
+use parking_lot::Mutex;
+
+/// The facts about files, by name.
+#[derive(Debug, Default)]
+pub(super) struct KnownFiles(Mutex<HashMap<String, (Version, NarFile)>>);
+
+/// The facts that differ if another process has written the file since.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    device: u64,
+    inode: u64,
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl KnownFiles {
+    /// Remembers the facts about the file at a place.
+    pub(super) fn insert(&self, name: &str, place: &Path, file: NarFile) -> io::Result<()> {
+        let version = Version::of(&place.symlink_metadata()?);
+        let mut files = self.0.lock();
+        if files.len() >= COUNT_MAX {
+            // The narinfos that are still to come cost one more reading of their NARs.
+            files.clear();
+        }
+        files.insert(name.to_owned(), (version, file));
+        Ok(())
+    }
+
+    /// Returns the facts about the file at a place, if it is still the same file.
+    pub(super) fn get(&self, name: &str, place: &Path) -> Option<NarFile> {
+        let found = Version::of(&place.symlink_metadata().ok()?);
+        let files = self.0.lock();
+        let (version, file) = files.get(name)?;
+        (*version == found).then(|| file.clone())
+    }
+}
+
+impl Version {
+    fn of(found: &Metadata) -> Version {
+        Version {
+            device: found.dev(),
+            inode: found.ino(),
+            len: found.len(),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+/// Far more than one push uploads before the first narinfo. They need about 4 MiB.
+const COUNT_MAX: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use floe_format::{Compression, Hash};
+
+    use super::*;
+
+    fn facts(byte: u8) -> NarFile {
+        NarFile {
+            compression: Compression::Zstd,
+            nar_hash: Hash::sha256([byte; 32]),
+            nar_size: 96,
+            file_hash: Hash::sha256([byte; 32]),
+            file_size: 4,
+        }
+    }
+
+    #[test]
+    fn changed_file_is_not_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("file");
+        let files = KnownFiles::default();
+        files.insert("absent", &place, facts(1)).unwrap_err();
+        std::fs::write(&place, "text").unwrap();
+        assert_eq!(files.get("file", &place), None);
+        files.insert("file", &place, facts(1)).unwrap();
+        assert_eq!(files.get("file", &place), Some(facts(1)));
+        assert_eq!(files.get("other", &place), None);
+        // Another file with the same contents.
+        let new = directory.path().join("new");
+        std::fs::write(&new, "text").unwrap();
+        std::fs::rename(&new, &place).unwrap();
+        assert_eq!(files.get("file", &place), None);
+        files.insert("file", &place, facts(2)).unwrap();
+        assert_eq!(files.get("file", &place), Some(facts(2)));
+        std::fs::write(&place, "longer text").unwrap();
+        assert_eq!(files.get("file", &place), None);
+        std::fs::remove_file(&place).unwrap();
+        assert_eq!(files.get("file", &place), None);
+    }
+
+    #[test]
+    fn number_of_facts_is_limited() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = KnownFiles::default();
+        for number in 0..=COUNT_MAX {
+            files
+                .insert(&number.to_string(), directory.path(), facts(1))
+                .unwrap();
+        }
+        assert!(files.0.lock().len() <= COUNT_MAX);
+        assert!(
+            files
+                .get(&COUNT_MAX.to_string(), directory.path())
+                .is_some()
+        );
+    }
+}
