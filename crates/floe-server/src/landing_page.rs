@@ -87,6 +87,16 @@ impl LandingPage {
             &nixos,
         ));
         page.push_str(&block(
+            "With a flake",
+            "Add this to <code>flake.nix</code>. Nix asks before it uses the cache.",
+            &self.flake(url),
+        ));
+        page.push_str(&block(
+            "For one command",
+            "Fetch a path without a change of the configuration, as a user whom Nix trusts.",
+            &self.nix_store(url),
+        ));
+        page.push_str(&block(
             "With floe",
             "Install a path with everything that it needs, also on a machine without Nix.",
             &self.floe(url),
@@ -118,15 +128,33 @@ impl LandingPage {
     }
 
     fn nixos(&self, url: &str) -> String {
-        let mut text = format!("nix.settings = {{\n  substituters = [ \"{url}\" ];\n");
+        self.attributes("nix.settings", "", url)
+    }
+
+    fn flake(&self, url: &str) -> String {
+        self.attributes("nixConfig", "extra-", url)
+    }
+
+    /// The settings as attributes in Nix's language.
+    fn attributes(&self, set: &str, prefix: &str, url: &str) -> String {
+        let mut text = format!("{set} = {{\n  {prefix}substituters = [ \"{url}\" ];\n");
         if !self.keys.is_empty() {
             let keys: Vec<String> = self.keys.iter().map(|key| format!("\"{key}\"")).collect();
-            text.push_str(&format!(
-                "  trusted-public-keys = [ {} ];\n",
-                keys.join(" ")
-            ));
+            let keys = keys.join(" ");
+            text.push_str(&format!("  {prefix}trusted-public-keys = [ {keys} ];\n"));
         }
         text.push_str("};\n");
+        text
+    }
+
+    fn nix_store(&self, url: &str) -> String {
+        let mut text = format!("nix-store --option extra-substituters {url} \\\n");
+        if !self.keys.is_empty() {
+            let keys = self.keys.join(" ");
+            let option = "--option extra-trusted-public-keys";
+            text.push_str(&format!("    {option} '{keys}' \\\n"));
+        }
+        text.push_str(&format!("    --realise {}/HASH-NAME\n", self.store_dir));
         text
     }
 

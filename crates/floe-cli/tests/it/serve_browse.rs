@@ -224,6 +224,32 @@ fn contents_of_the_store_are_harmless() {
 }
 
 #[test]
+fn directories_lead_up_and_down() {
+    let scratch = scratch();
+    fs::create_dir_all(scratch.join("tree/a b/c")).unwrap();
+    fs::write(scratch.join("tree/a b/c/file"), "text").unwrap();
+    let path = add(&scratch, "tree");
+    let server = ServerProcess::start(scratch.join("root"), &[BROWSE]);
+    let root = format!("/serve/{}/", hash_part(&path));
+    let down = ["tree/", "tree/a b", "tree/a b/c"];
+    let mut places = vec![root];
+    for heading in down {
+        let page = server.get(places.last().unwrap());
+        assert!(
+            page.text().contains(&format!("<h1>{heading}</h1>")),
+            "{}",
+            page.text()
+        );
+        let links = links(&page);
+        let parent = places.iter().rev().nth(1);
+        assert_eq!(links.first().filter(|_| links.len() == 2), parent);
+        places.push(links.last().unwrap().clone());
+    }
+    assert_eq!(server.get(places.last().unwrap()).text(), "text");
+    assert_eq!(server.stop(), "");
+}
+
+#[test]
 fn large_directories_are_listed() {
     const ENTRIES: usize = 100_000;
     let scratch = scratch();

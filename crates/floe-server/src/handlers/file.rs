@@ -45,7 +45,8 @@ pub(crate) fn respond(
         Some(Found::Directory(directory)) => {
             let context = resolver.context;
             let base = format!("{}/serve/{}", context.prefix, narinfo.hash.as_str());
-            let make = || directory_page(&base, path, &directory).map(Some);
+            let name = narinfo.info.path.name();
+            let make = || directory_page((&base, name), path, &directory).map(Some);
             let key = (narinfo.hash, Some(path.to_owned()));
             let page = context.nars.text(key, &directory, make)?;
             Ok(page.map_or_else(no_such_file, |page| html::respond(200, PAGE_FIELDS, page)))
@@ -195,8 +196,13 @@ fn open(store: &Path, relative: &Path) -> Option<Found> {
     }
 }
 
-/// Makes a page with a link to each entry of a directory.
-fn directory_page(base: &str, path: &str, directory: &Path) -> Result<String, StoreError> {
+/// Makes a page with a link to each entry of a directory in the store path with a name, whose files
+/// are below `base`.
+fn directory_page(
+    (base, name): (&str, &str),
+    path: &str,
+    directory: &Path,
+) -> Result<String, StoreError> {
     let failed = |source| StoreError::Io {
         action: "list",
         path: directory.into(),
@@ -212,17 +218,28 @@ fn directory_page(base: &str, path: &str, directory: &Path) -> Result<String, St
         names.push(name);
     }
     names.sort_unstable();
-    let within = match path {
-        "" => String::new(),
-        path => format!("{}/", percent_encode(path.as_bytes(), IN_PATH)),
+    let path = path.trim_matches('/');
+    let folder_of = |path: &str| match path {
+        "" => format!("{base}/"),
+        path => format!("{base}/{}/", percent_encode(path.as_bytes(), IN_PATH)),
     };
-    let title = format!("/{path}");
-    let mut body = format!("<h1>{}</h1>\n<ul class=\"paths\">\n", escaped(&title));
+    let folder = folder_of(path);
+    let mut body = String::new();
+    if !path.is_empty() {
+        let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+        let parent = folder_of(parent);
+        body.push_str(&format!(
+            "<nav><a href=\"{parent}\">Parent directory</a></nav>\n"
+        ));
+    }
+    let title = format!("{name}/{path}");
+    let heading = escaped(&title);
+    body.push_str(&format!("<h1>{heading}</h1>\n<ul class=\"paths\">\n"));
     for name in names {
         let link = percent_encode(&name, IN_PATH);
         let shown = escaped(&String::from_utf8_lossy(&name));
         body.push_str(&format!(
-            "<li><a href=\"{base}/{within}{link}\">{shown}</a></li>\n"
+            "<li><a href=\"{folder}{link}\">{shown}</a></li>\n"
         ));
     }
     body.push_str("</ul>\n");

@@ -1,6 +1,8 @@
 //! The page at `/` for people.
 
-use floe_testkit::{corpus, scratch};
+use std::process::Command;
+
+use floe_testkit::{corpus, nixes, run, scratch};
 
 use crate::push::key_named;
 use crate::server_process::ServerProcess;
@@ -50,4 +52,57 @@ fn landing_page_tells_how_to_use_the_cache() {
     server.stop();
     let server = ServerProcess::start(corpus.store(), &["--no-landing-page"]);
     assert_eq!(server.get("/").status, 404);
+}
+
+/// The text of the page after a heading, which a reader copies.
+fn code_after(html: &str, heading: &str) -> String {
+    let (_, rest) = html.split_once(&format!("<h2>{heading}</h2>")).unwrap();
+    let (_, rest) = rest.split_once("<pre><code>").unwrap();
+    let (code, _) = rest.split_once("</code></pre>").unwrap();
+    let marks = [
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&lt;", "<"),
+        ("&amp;", "&"),
+    ];
+    let unescape = |text: String, (from, to): (&str, &str)| text.replace(from, to);
+    marks.into_iter().fold(code.to_owned(), unescape)
+}
+
+#[test]
+fn commands_and_settings_of_the_page_work() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (secret, _) = key_named(&scratch, "page-1");
+    let server = ServerProcess::start(corpus.store(), &["--secret-key-file", &secret]);
+    let (url, mut client) = (server.url(), server.connect());
+    let host = url.strip_prefix("http://").unwrap();
+    let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nAccept: text/html\r\n\r\n");
+    client.send(head.as_bytes());
+    let page = client.read_response(false).unwrap();
+    let command = code_after(page.text(), "For one command");
+    let command = command.replace("/nix/store/HASH-NAME", &corpus.root);
+    let [nixos, flake] = ["With NixOS", "With a flake"].map(|it| code_after(page.text(), it));
+    for (number, nix) in nixes().into_iter().enumerate() {
+        let root = scratch.join(&format!("root-{number}"));
+        let ready = nix.command("nix-store", [""; 0]);
+        let environment = ready
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let mut shell = Command::new("sh");
+        shell.envs(environment);
+        shell.env("NIX_REMOTE", format!("local?root={}", root.display()));
+        let program = nix.program("nix-store");
+        let command = command.replacen("nix-store", &program.display().to_string(), 1);
+        run(shell.args(["-euc", &command])).expect(0);
+        assert!(root.join(&corpus.root[1..]).exists());
+        for text in [&nixos, &flake] {
+            let expression = format!("{{ {text} }}");
+            let arguments = ["--eval", "--strict", "-E", &expression];
+            let values = run(&mut nix.command("nix-instantiate", arguments)).expect(0);
+            assert!(values.stdout.contains(&url), "{}", values.stdout);
+            assert!(values.stdout.contains("page-1:"), "{}", values.stdout);
+        }
+    }
+    assert_eq!(server.stop(), "");
 }
