@@ -73,6 +73,8 @@ pub struct StoreFacts<'a> {
     /// Whether paths into this store need a signature, if its URI says so (`require-sigs`). It then
     /// overrides the setting.
     pub requires_signatures: Option<bool>,
+    /// Whether the store is behind a server, which may sign what it receives.
+    pub server_may_sign: bool,
     /// The files of the secret keys that sign what is written.
     pub secret_key_files: &'a [PathBuf],
     /// The parameters of the URI without effect that the user should know of.

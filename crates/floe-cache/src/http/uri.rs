@@ -92,6 +92,7 @@ impl StoreConfig for HttpCacheUri {
     fn facts(&self) -> StoreFacts<'_> {
         StoreFacts {
             is_trusted: self.options.trusted,
+            server_may_sign: true,
             secret_key_files: &self.write.secret_keys,
             ignored_parameters: &self.ignored,
             ..StoreFacts::default()

@@ -86,7 +86,7 @@ pub(super) fn done(
             action.root_options()
         );
     }
-    line += &unsigned_note(summary);
+    line += &unsigned_note(summary, target.facts().server_may_sign);
     if is_json() {
         write_event(
             Level::Info,
@@ -152,13 +152,18 @@ fn done_line(
 }
 
 /// Tells that clients refuse the copied paths of a cache, if they do.
-fn unsigned_note(summary: &CopySummary) -> String {
+fn unsigned_note(summary: &CopySummary, server_may_sign: bool) -> String {
     let of_them = match summary.unsigned {
         0 => return String::new(),
         all if all == summary.copied => "without a signature".into(),
         some => format!("{some} of them without a signature"),
     };
-    format!("; {of_them}, so clients refuse them (name a key with secret-key=FILE in the URL)")
+    let consequence = if server_may_sign {
+        ": clients refuse them unless the server signs them"
+    } else {
+        ", so clients refuse them"
+    };
+    format!("; {of_them}{consequence} (name a key with secret-key=FILE in the URL)")
 }
 
 fn nothing_to_do(present: u64) -> String {

@@ -209,6 +209,15 @@ fn floe_pushes_and_all_clients_install() {
 }
 
 #[test]
+fn push_without_a_key_tells_that_the_server_may_sign() {
+    let Some(corpus) = corpus("jq") else { return };
+    let receiving = Receiving::start(&[]);
+    let pushed = run(&mut receiving.push(&corpus)).expect(0);
+    pushed.stderr_contains("clients refuse them unless the server signs them");
+    check_installs(&receiving, &corpus, &receiving.public_key);
+}
+
+#[test]
 fn nix_copies_to_the_server() {
     let Some(corpus) = corpus("jq") else { return };
     for nix in nixes() {

@@ -214,6 +214,7 @@ impl StoreConfig for LocalStoreUri {
             can_substitute: false,
             is_read_only: self.read_only,
             is_trusted: self.trusted,
+            server_may_sign: false,
             requires_signatures: self.require_sigs,
             secret_key_files: &[],
             ignored_parameters: &self.ignored,

@@ -231,7 +231,7 @@ fn unsigned_paths_in_a_cache_are_named() {
     let count = corpus.paths.len();
     let unsigned = push("unsigned", &[]).expect(0);
     assert_eq!(unsigned.json()["unsigned"], count);
-    let said = "without a signature";
+    let said = "without a signature, so clients refuse them";
     assert!(unsigned.stderr.contains(said), "{}", unsigned.stderr);
     let signed = push("signed", &["--secret-key-file", &file]).expect(0);
     assert_eq!(signed.json()["unsigned"], 0);
