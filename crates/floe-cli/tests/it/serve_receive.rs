@@ -4,6 +4,7 @@ mod arriving_nars;
 mod into_store;
 mod limits;
 mod pins;
+mod proxy;
 mod realisations;
 mod uploads;
 
