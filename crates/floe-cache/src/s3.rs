@@ -10,6 +10,7 @@ pub(crate) mod connector;
 mod credentials;
 pub(crate) mod deletion;
 pub(crate) mod list;
+mod list_page;
 mod message;
 pub(crate) mod multipart;
 mod options;

@@ -18,6 +18,7 @@ use reqwest::Url;
 use tokio::time::timeout;
 
 use super::deletion::names_requested_keys;
+use super::list_page::without_foreign_names;
 use super::message::explain;
 use crate::http::write_failure;
 use crate::request::{CacheClient, Message, RequestBody, exchange};
@@ -99,7 +100,11 @@ impl Connector {
             let reason = "the reply to a deletion names other objects";
             return Err(Error::fetch(&redact(&url), reason, false));
         }
-        let mut response = http::Response::new(reply.body.into());
+        let body = match &reply.body {
+            page if is_list(&url) => without_foreign_names(page).map(Into::into),
+            _ => None,
+        };
+        let mut response = http::Response::new(body.unwrap_or(reply.body).into());
         *response.status_mut() = reply.status;
         *response.headers_mut() = reply.headers;
         Ok(response)
@@ -167,6 +172,12 @@ fn has_line(url: &Url) -> bool {
 /// Whether a request to this URL deletes many objects.
 fn is_deletion(url: &Url) -> bool {
     url.query() == Some("delete")
+}
+
+/// Whether a request to this URL lists the objects of a bucket.
+fn is_list(url: &Url) -> bool {
+    url.query_pairs()
+        .any(|(name, value)| name == "list-type" && value == "2")
 }
 
 /// Whether a text can be a part of a URL and of a header.
