@@ -101,7 +101,7 @@ in
     secretKeyFile = "/var/lib/secrets/cache.key";
     supplementaryGroups = [ "acme" ];
     listenStreams = [ "443" ];
-    metricsListenStreams = [ "127.0.0.1:9100" ];
+    metricsListenStreams = [ "127.0.0.1:5001" ];
     openFirewall = true;
     settings.tls_cert = "/var/lib/acme/cache/fullchain.pem";
   };

@@ -100,7 +100,7 @@ in
     metricsListenStreams = lib.mkOption {
       type = lib.types.listOf lib.types.str;
       default = [ ];
-      example = [ "127.0.0.1:9100" ];
+      example = [ "127.0.0.1:5001" ];
       description = "The addresses for `/metrics`, instead of those of all clients.";
     };
 
