@@ -60,6 +60,8 @@ const EXAMPLES: &[&str] = &[
     "packaging/systemd/floe.sysusers",
     "packaging/systemd/internet.conf",
     "packaging/systemd/private-network.conf",
+    "packaging/systemd/proxy.conf",
+    "packaging/systemd/receive-into-store.conf",
     "packaging/systemd/receive.conf",
     "docs/monitoring/floe-alerts.yml",
     "docs/monitoring/floe-dashboard.json",
