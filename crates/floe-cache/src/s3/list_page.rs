@@ -10,6 +10,8 @@ use quick_xml::events::Event;
 /// is no XML.
 pub(super) fn without_foreign_names(page: &[u8]) -> Option<String> {
     let text = str::from_utf8(page).ok()?;
+    // The reader does not count a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::from_str(text);
     let (mut kept, mut copied) = (String::with_capacity(text.len()), 0);
     loop {
@@ -26,11 +28,11 @@ pub(super) fn without_foreign_names(page: &[u8]) -> Option<String> {
         };
         let contents = reader.read_text(element.name()).ok()?;
         if !has_usable_name(&contents.decode().ok()?, tag) {
-            kept.push_str(&text[copied..start]);
+            kept.push_str(text.get(copied..start)?);
             copied = usize::try_from(reader.buffer_position()).ok()?;
         }
     }
-    kept.push_str(&text[copied..]);
+    kept.push_str(text.get(copied..)?);
     Some(kept)
 }
 
@@ -86,6 +88,8 @@ mod tests {
                 .collect()
         };
         assert_eq!(names(&kept), names(&page(&good)));
+        let marked = format!("\u{feff}{}", page(&mixed));
+        assert_eq!(without_foreign_names(marked.as_bytes()), Some(kept));
         for broken in [
             &b"\xff"[..],
             b"<a><Contents>",

@@ -134,8 +134,8 @@ fn damaged(error: NarError) -> String {
 /// The bytes of a NAR that the smallest file may decode to.
 const SMALL_LEN: u64 = 16 * 1024 * 1024;
 
-/// The bytes of a NAR for each byte of its file. Few NARs compress better than a tenth of this.
-const RATIO_MAX: u64 = 256;
+/// The bytes of a NAR for each byte of its file. Few NARs compress as well.
+const RATIO_MAX: u64 = 64;
 
 #[cfg(test)]
 mod tests {

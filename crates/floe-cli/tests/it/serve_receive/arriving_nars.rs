@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use floe_format::Compression;
+use floe_testkit::{XorShift, wait_until};
 use floe_transfer::codec;
+use rustix::process::Signal;
 
-use super::uploads::{hash, nar, narinfo, part};
+use super::uploads::{hash, nar, nar_head, narinfo, part};
 use super::{Receiving, serve};
+use crate::serve_logins::bearer;
 
 /// The server reads the file once more only if it has not seen all of it, or another process has
 /// changed it.
@@ -97,5 +103,54 @@ impl Receiving {
         let new = serve(&self.scratch, &[]);
         let old = std::mem::replace(&mut self.server, new);
         assert_eq!(old.stop(), "");
+    }
+}
+
+/// Clients whose NARs decode slowly, and who send without a pause, delay neither another client nor
+/// the end of the server.
+#[test]
+fn slow_decoding_delays_no_other_client() {
+    let receiving = Receiving::start(&["--threads", "1", "--stop-timeout", "1"]);
+    let mut rng = XorShift(1);
+    let mut contents: Vec<u8> = (0..64 * 1024).map(|_| rng.below(256) as u8).collect();
+    contents.resize(2 << 20, 0);
+    let frame = zstd::encode_all(&contents[..], 1).unwrap();
+    let frame = [format!("{:x}\r\n", frame.len()).as_bytes(), &frame, b"\r\n"].concat();
+    let head = zstd::encode_all(&nar_head(1 << 40)[..], 1).unwrap();
+    let (url, login) = (receiving.server.url(), bearer(&receiving.token));
+    let address = url.strip_prefix("http://").unwrap();
+    let clients: Vec<_> = (0..16)
+        .map(|number| {
+            let mut client = TcpStream::connect(address).unwrap();
+            let target = format!("/nar/slow-{number}.nar.zst");
+            let fields = format!("Host: h\r\n{login}Transfer-Encoding: chunked\r\n");
+            let mut bytes = format!("PUT {target} HTTP/1.1\r\n{fields}\r\n").into_bytes();
+            bytes.extend_from_slice(format!("{:x}\r\n", head.len()).as_bytes());
+            bytes.extend_from_slice(&[&head[..], b"\r\n"].concat());
+            client.write_all(&bytes).unwrap();
+            let frame = frame.clone();
+            // More than the server decodes in a minute.
+            thread::spawn(move || (0..4000).all(|_| client.write_all(&frame).is_ok()))
+        })
+        .collect();
+    let has_begun = || {
+        let files = fs::read_dir(receiving.directory.join("nar")).unwrap();
+        let lens = files.map(|file| file.unwrap().metadata().map_or(0, |found| found.len()));
+        lens.filter(|len| *len > 256 * 1024).count() >= 8
+    };
+    wait_until("the uploads", has_begun);
+    let began = Instant::now();
+    let file = nar(&"contents".repeat(100_000));
+    let target = format!("/nar/{}.nar", hash(&file));
+    assert_eq!(receiving.put(&target, &file).status, 201);
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    receiving.server.signal(Signal::TERM);
+    receiving.server.wait(Duration::from_secs(20));
+    for client in clients {
+        assert!(!client.join().unwrap(), "the client has sent everything");
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn nar(contents: &str) -> Vec<u8> {
 }
 
 /// Returns the NAR of a file up to its contents.
-fn nar_head(len: u64) -> Vec<u8> {
+pub(super) fn nar_head(len: u64) -> Vec<u8> {
     let mut nar = Vec::new();
     nar_write::begin(&mut nar);
     nar_write::begin_file(&mut nar, false, len);

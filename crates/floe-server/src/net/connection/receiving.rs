@@ -28,11 +28,11 @@ pub(crate) struct Receiving {
     pub(crate) after_response: AfterResponse,
 }
 
-/// The result of reading a body for as long as there are bytes.
+/// The result of reading a piece of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyProgress {
     Complete,
-    /// The client has to send more.
+    /// More has to come, or has come already.
     Incomplete,
     /// The client has closed the connection.
     Closed,

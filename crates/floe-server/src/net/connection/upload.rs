@@ -138,28 +138,28 @@ impl Connection {
         };
     }
 
-    /// Passes the bytes that have come to the upload, and reads once more if that is not all.
+    /// Passes the bytes that have come to the upload, and reads one piece more if that is not all.
+    /// A client that sends without a pause keeps the worker for no longer than that.
     ///
     /// Errors: those of the upload; the bytes are no body.
     pub(crate) fn receive_body(
         &mut self,
         receiving: &mut Receiving,
     ) -> Result<BodyProgress, ReceiveError> {
-        loop {
-            if self.take_body(receiving)? {
-                return Ok(BodyProgress::Complete);
-            }
-            match self.read_side {
-                ReadSide::Eof => return Ok(BodyProgress::Closed),
-                ReadSide::Drained => return Ok(BodyProgress::Incomplete),
-                ReadSide::Ready | ReadSide::HungUp => {}
-            }
+        let mut is_complete = self.take_body(receiving)?;
+        if !is_complete && matches!(self.read_side, ReadSide::Ready | ReadSide::HungUp) {
             let received = self.transport.read_up_to(&mut self.input, BODY_READ_LEN);
             self.read_side = self.read_side.after_read(received);
             if let Received::Bytes { len, .. } = received {
                 self.body_received += len as u64;
             }
+            is_complete = self.take_body(receiving)?;
         }
+        Ok(match self.read_side {
+            _ if is_complete => BodyProgress::Complete,
+            ReadSide::Eof => BodyProgress::Closed,
+            _ => BodyProgress::Incomplete,
+        })
     }
 
     /// Waits a moment for more of a body. Returns whether there is any.

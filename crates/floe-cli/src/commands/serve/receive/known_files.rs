@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -23,16 +22,18 @@ struct Version {
 }
 
 impl KnownFiles {
-    /// Remembers the facts about the file at a place.
-    pub(super) fn insert(&self, name: &str, place: &Path, file: NarFile) -> io::Result<()> {
-        let version = Version::of(&place.symlink_metadata()?);
+    /// Remembers the facts about the file at a place, if it is still there.
+    pub(super) fn insert(&self, name: &str, place: &Path, file: NarFile) {
+        let Ok(found) = place.symlink_metadata() else {
+            return;
+        };
+        let version = Version::of(&found);
         let mut files = self.0.lock();
         if files.len() >= COUNT_MAX {
             // The narinfos that are still to come cost one more reading of their NARs.
             files.clear();
         }
         files.insert(name.to_owned(), (version, file));
-        Ok(())
     }
 
     /// Returns the facts about the file at a place, if it is still the same file.
@@ -79,10 +80,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("file");
         let files = KnownFiles::default();
-        files.insert("absent", &place, facts(1)).unwrap_err();
+        files.insert("file", &place, facts(1));
         std::fs::write(&place, "text").unwrap();
         assert_eq!(files.get("file", &place), None);
-        files.insert("file", &place, facts(1)).unwrap();
+        files.insert("file", &place, facts(1));
         assert_eq!(files.get("file", &place), Some(facts(1)));
         assert_eq!(files.get("other", &place), None);
         // Another file with the same contents.
@@ -90,7 +91,7 @@ mod tests {
         std::fs::write(&new, "text").unwrap();
         std::fs::rename(&new, &place).unwrap();
         assert_eq!(files.get("file", &place), None);
-        files.insert("file", &place, facts(2)).unwrap();
+        files.insert("file", &place, facts(2));
         assert_eq!(files.get("file", &place), Some(facts(2)));
         std::fs::write(&place, "longer text").unwrap();
         assert_eq!(files.get("file", &place), None);
@@ -103,9 +104,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = KnownFiles::default();
         for number in 0..=COUNT_MAX {
-            files
-                .insert(&number.to_string(), directory.path(), facts(1))
-                .unwrap();
+            files.insert(&number.to_string(), directory.path(), facts(1));
         }
         assert!(files.0.lock().len() <= COUNT_MAX);
         assert!(

@@ -130,9 +130,10 @@ impl Upload for NarUpload {
         self.taken = 0;
         let arriving = self.arriving.take();
         if let Some(file) = arriving.and_then(|(nar, _)| nar.finish((hash, self.len))) {
+            // A collection may have deleted it.
             shared
                 .known
-                .insert(&name, &shared.directory.join(&name), file)?;
+                .insert(&name, &shared.directory.join(&name), file);
         }
         Ok(())
     }
