@@ -42,8 +42,8 @@ fn has_usable_name(contents: &str, element: &str) -> bool {
     let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
     let rest = contents.split_once(&begin).map(|(_, rest)| rest);
     let name = rest.and_then(|rest| rest.split_once(&end));
-    let is_usable = |name| unescape(name).is_ok_and(|name| Path::parse(name).is_ok());
-    name.is_none_or(|(name, _)| is_usable(name))
+    let name = name.and_then(|(name, _)| unescape(name).ok());
+    name.is_none_or(|name| Path::parse(name).is_ok())
 }
 
 #[cfg(test)]

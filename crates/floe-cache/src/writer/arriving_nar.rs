@@ -28,6 +28,7 @@ pub struct ArrivingNar {
     compression: Compression,
     decoder: PushDecoder,
     nar: NarHasher,
+    nar_size_max: u64,
     /// The bytes of the file that have come.
     len: u64,
 }
@@ -35,7 +36,8 @@ pub struct ArrivingNar {
 impl ArrivingNar {
     /// Begins with the first piece of a file. Returns `None` if floe cannot decode such a file
     /// piece by piece, or does not recognise it.
-    pub fn begin(first: &[u8]) -> Option<ArrivingNar> {
+    /// A larger NAR than `nar_size_max` is none, either.
+    pub fn begin(first: &[u8], nar_size_max: u64) -> Option<ArrivingNar> {
         let compression = Compression::from_signature(first)?;
         // Without memory, the file is read later.
         let decoder = PushDecoder::new(compression).ok()??;
@@ -43,6 +45,7 @@ impl ArrivingNar {
             compression,
             decoder,
             nar: NarHasher::new(0),
+            nar_size_max,
             len: 0,
         })
     }
@@ -51,7 +54,8 @@ impl ArrivingNar {
     /// far more bytes than it has: such a piece would keep its worker for too long.
     pub fn push(mut self, piece: &[u8]) -> Option<ArrivingNar> {
         self.len += piece.len() as u64;
-        self.nar.size_max = SMALL_LEN + self.len.saturating_mul(RATIO_MAX);
+        let usual = SMALL_LEN + self.len.saturating_mul(RATIO_MAX);
+        self.nar.size_max = usual.min(self.nar_size_max);
         let pushed = self
             .decoder
             .push(piece, &mut |bytes| self.nar.update(bytes));
@@ -172,7 +176,7 @@ mod tests {
 
     fn arrive(file: &[u8], piece_len: usize) -> Option<NarFile> {
         let mut pieces = file.chunks(piece_len);
-        let mut arriving = ArrivingNar::begin(pieces.clone().next()?)?;
+        let mut arriving = ArrivingNar::begin(pieces.clone().next()?, 1 << 30)?;
         for piece in &mut pieces {
             arriving = arriving.push(piece)?;
         }

@@ -24,6 +24,9 @@ pub enum PublishError {
     /// The cache has other contents under this path, or lacks something that the path needs.
     #[error("{0}")]
     Conflict(String),
+    /// The server verifies enough other paths.
+    #[error("the server verifies other paths; try again")]
+    Busy,
     /// The cache cannot be read or written.
     #[error(transparent)]
     Cache(#[from] Error),
@@ -37,9 +40,11 @@ pub struct VerifiedNarInfo(NarInfo);
 pub struct VerifyContext<'a> {
     /// Whether clients get a reference that the cache lacks from elsewhere.
     pub is_elsewhere: &'a dyn Fn(&StorePath) -> bool,
-    /// Returns the facts about an object if the server has read it before. It is not read again
-    /// then.
-    pub known: &'a dyn Fn(&str) -> Option<NarFile>,
+    /// Returns the facts about the file of a narinfo's NAR if the server has read it before. It is
+    /// not read again then.
+    ///
+    /// Errors: the file may not be read now.
+    pub known: &'a dyn Fn(&NarInfo) -> Result<Option<NarFile>, PublishError>,
     /// The memory of decoders.
     pub budget: &'a DecoderBudget,
 }
@@ -69,9 +74,10 @@ impl BinaryCacheWriter {
                 )));
             }
         }
-        let known = (context.known)(&narinfo.url);
-        let known = known.filter(|file| file.compression == narinfo.compression);
-        let file = known.map_or_else(|| self.read_nar_file(&narinfo, context.budget), Ok)?;
+        let file = match (context.known)(&narinfo)? {
+            Some(file) => file,
+            None => self.read_nar_file(&narinfo, context.budget)?,
+        };
         compare_file(&mut narinfo, file)?;
         narinfo.info.ultimate = false;
         Ok(VerifiedNarInfo(narinfo))

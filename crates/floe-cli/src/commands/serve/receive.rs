@@ -31,7 +31,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use known_files::KnownFiles;
 pub(super) use limits::ReceiveLimits;
-use limits::{Decoders, Memory, Rate, Usage, check_len};
+use limits::{DECODERS_MAX, Memory, READINGS_MAX, Rate, Slots, Usage, check_len};
 use nar_upload::NarUpload;
 use small_upload::SmallUpload;
 pub(super) use store::StoreOptions;
@@ -65,7 +65,9 @@ struct Shared {
     /// The memory of the decoders of NARs that have come.
     decoder_budget: DecoderBudget,
     /// The decoders of NARs that come.
-    decoders: Decoders,
+    decoders: Slots,
+    /// The NARs that are read for their narinfos.
+    readings: Slots,
     /// The NARs whose narinfos may come.
     known: KnownFiles,
     /// Ends the verification of NARs.
@@ -255,7 +257,8 @@ impl Shared {
             naming: std::array::from_fn(|_| Mutex::default()),
             memory: Memory::default(),
             decoder_budget: DecoderBudget::new(0),
-            decoders: Decoders::default(),
+            decoders: Slots::new(DECODERS_MAX),
+            readings: Slots::new(READINGS_MAX),
             known: KnownFiles::default(),
             destination,
             store,

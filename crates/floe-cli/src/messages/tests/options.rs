@@ -82,7 +82,9 @@ fn messages_name_only_options_and_settings_that_exist() {
             if !is_known {
                 unknown.insert(format!("{option} in {}", file.display()));
             }
-            if option == "--option" && !next.is_empty() && !settings.contains(next.as_str()) {
+            // A list that is added to the setting.
+            let setting = next.strip_prefix("extra-").unwrap_or(&next);
+            if option == "--option" && !setting.is_empty() && !settings.contains(setting) {
                 unknown.insert(format!("--option {next} in {}", file.display()));
             }
         }

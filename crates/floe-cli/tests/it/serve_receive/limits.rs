@@ -105,12 +105,15 @@ fn slow_uploads_end() {
         "the upload was not slow yet"
     );
     assert_eq!(receiving.files(), ["nix-cache-info"]);
-    // A client that sends nothing at all ends sooner.
-    let mut client = receiving.server.connect();
-    client.send(head.as_bytes());
-    let began = Instant::now();
-    assert_eq!(client.read_rest(), b"");
-    assert!(began.elapsed() < Duration::from_secs(12));
+    // A client that sends nothing at all ends sooner, also within the length of a chunk.
+    let chunked = head.replace("Content-Length: 1000000", "Transfer-Encoding: chunked");
+    for head in [head, format!("{chunked}4\r\nabcd\r\n1")] {
+        let mut client = receiving.server.connect();
+        client.send(head.as_bytes());
+        let began = Instant::now();
+        assert_eq!(client.read_rest(), b"", "{head}");
+        assert!(began.elapsed() < Duration::from_secs(12), "{head}");
+    }
 }
 
 #[test]

@@ -270,9 +270,9 @@ fn clients_change_nothing_that_others_have_uploaded() {
     assert_eq!(receiving.get(&listing).body, br#"{"version":1}"#);
 }
 
-/// NARs that take minutes to verify keep no download waiting, and end with the server.
+/// NARs that take minutes to verify keep no other request waiting, and end with the server.
 #[test]
-fn verification_delays_no_download() {
+fn verification_delays_no_other_request() {
     let receiving = Receiving::start(&["--threads", "1"]);
     let zeros = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
     let len: u64 = 500 * (64 << 20);
@@ -310,6 +310,13 @@ fn verification_delays_no_download() {
         let hash_part = &receiving.in_store["/nix/store/".len()..][..32];
         assert_eq!(receiving.get(&format!("/nar/{hash_part}.nar")).status, 200);
     }
+    // Nor does another upload wait.
+    let other = nar("other");
+    let target = format!("/nar/{}.nar", hash(&other));
+    assert_eq!(receiving.put(&target, &other).status, 201);
+    let target = format!("/{}.narinfo", part("z"));
+    let text = super::uploads::narinfo("z", "other", &other, "");
+    assert_eq!(receiving.put(&target, text.as_bytes()).status, 201);
     // One verification takes minutes, and the server has more of them than workers.
     assert!(began.elapsed() < std::time::Duration::from_secs(10));
     assert_eq!(clients.len(), 20);

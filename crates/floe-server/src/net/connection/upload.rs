@@ -83,9 +83,10 @@ impl Connection {
                 Err(_) => return NextStep::Close,
             }
         }
+        // Bytes that a worker has left in the input are an incomplete line.
         let is_new =
             matches!(&self.state, State::Receiving(receiving) if receiving.upload.is_none());
-        if is_new || !self.input.is_empty() {
+        if is_new {
             return NextStep::AwaitWorker;
         }
         // A connection that a worker returns counts as ready, although the worker has read all.

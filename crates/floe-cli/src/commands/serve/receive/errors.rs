@@ -21,6 +21,7 @@ pub(super) fn not_published(error: PublishError) -> ReceiveError {
     match error {
         PublishError::Invalid(message) => invalid(message),
         PublishError::Conflict(message) => conflict(message),
+        PublishError::Busy => ReceiveError::new(ReceiveErrorKind::Busy, error.to_string()),
         PublishError::Cache(error) => failed(error),
     }
 }

@@ -1,7 +1,6 @@
 //! The facts about the files of NARs that the server has read while it received them.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -13,8 +12,8 @@ use parking_lot::Mutex;
 pub(super) struct KnownFiles(Mutex<HashMap<String, (Version, NarFile)>>);
 
 /// The facts that differ if another process has written the file since.
-#[derive(Debug, PartialEq, Eq)]
-struct Version {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
     device: u64,
     inode: u64,
     len: u64,
@@ -22,12 +21,12 @@ struct Version {
 }
 
 impl KnownFiles {
-    /// Remembers the facts about the file at a place, if it is still there.
-    pub(super) fn insert(&self, name: &str, place: &Path, file: NarFile) {
-        let Ok(found) = place.symlink_metadata() else {
+    /// Remembers the facts about the file at a place, which had another name before. Another
+    /// process may have deleted or replaced it.
+    pub(super) fn insert(&self, name: &str, place: &Path, (before, file): (Version, NarFile)) {
+        let Some(version) = Version::at(place).filter(|now| now.is_same_file(&before)) else {
             return;
         };
-        let version = Version::of(&found);
         let mut files = self.0.lock();
         if files.len() >= COUNT_MAX {
             // The narinfos that are still to come cost one more reading of their NARs.
@@ -38,7 +37,7 @@ impl KnownFiles {
 
     /// Returns the facts about the file at a place, if it is still the same file.
     pub(super) fn get(&self, name: &str, place: &Path) -> Option<NarFile> {
-        let found = Version::of(&place.symlink_metadata().ok()?);
+        let found = Version::at(place)?;
         let files = self.0.lock();
         let (version, file) = files.get(name)?;
         (*version == found).then(|| file.clone())
@@ -46,13 +45,21 @@ impl KnownFiles {
 }
 
 impl Version {
-    fn of(found: &Metadata) -> Version {
-        Version {
+    /// Returns that of the file at a place, if there is one.
+    pub(super) fn at(place: &Path) -> Option<Version> {
+        let found = place.symlink_metadata().ok()?;
+        Some(Version {
             device: found.dev(),
             inode: found.ino(),
             len: found.len(),
             changed: (found.ctime(), found.ctime_nsec()),
-        }
+        })
+    }
+
+    /// Whether both are of one file, whose name may have changed.
+    fn is_same_file(&self, other: &Version) -> bool {
+        let file = |it: &Version| (it.device, it.inode, it.len);
+        file(self) == file(other)
     }
 }
 
@@ -75,27 +82,36 @@ mod tests {
         }
     }
 
+    /// Remembers facts about the file at a place.
+    fn insert(files: &KnownFiles, name: &str, place: &Path, byte: u8) {
+        files.insert(name, place, (Version::at(place).unwrap(), facts(byte)));
+    }
+
     #[test]
     fn changed_file_is_not_known() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("file");
         let files = KnownFiles::default();
-        files.insert("file", &place, facts(1));
         std::fs::write(&place, "text").unwrap();
         assert_eq!(files.get("file", &place), None);
-        files.insert("file", &place, facts(1));
+        insert(&files, "file", &place, 1);
         assert_eq!(files.get("file", &place), Some(facts(1)));
         assert_eq!(files.get("other", &place), None);
         // Another file with the same contents.
         let new = directory.path().join("new");
         std::fs::write(&new, "text").unwrap();
+        let old = Version::at(&place).unwrap();
         std::fs::rename(&new, &place).unwrap();
         assert_eq!(files.get("file", &place), None);
-        files.insert("file", &place, facts(2));
+        files.insert("file", &place, (old, facts(2)));
+        assert_eq!(files.get("file", &place), None);
+        insert(&files, "file", &place, 2);
         assert_eq!(files.get("file", &place), Some(facts(2)));
         std::fs::write(&place, "longer text").unwrap();
         assert_eq!(files.get("file", &place), None);
+        let old = Version::at(&place).unwrap();
         std::fs::remove_file(&place).unwrap();
+        files.insert("file", &place, (old, facts(2)));
         assert_eq!(files.get("file", &place), None);
     }
 
@@ -104,13 +120,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = KnownFiles::default();
         for number in 0..=COUNT_MAX {
-            files.insert(&number.to_string(), directory.path(), facts(1));
+            insert(&files, &number.to_string(), directory.path(), 1);
         }
         assert!(files.0.lock().len() <= COUNT_MAX);
-        assert!(
-            files
-                .get(&COUNT_MAX.to_string(), directory.path())
-                .is_some()
-        );
+        let last = files.get(&COUNT_MAX.to_string(), directory.path());
+        assert!(last.is_some());
     }
 }

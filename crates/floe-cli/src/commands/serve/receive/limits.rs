@@ -158,32 +158,44 @@ const MEMORY_MAX: u64 = 256 << 20;
 /// The bytes of all small objects of one login, so that it leaves room for the uploads of others.
 const LOGIN_MEMORY_MAX: u64 = 96 << 20;
 
-/// The decoders of NARs that are being received. They work while the client sends, so a slow client
-/// keeps one for long.
-#[derive(Debug, Default)]
-pub(super) struct Decoders(Arc<AtomicUsize>);
-
-/// A decoder. Dropping it leaves it to another upload.
+/// A number of places, such as those for decoders.
 #[derive(Debug)]
-pub(super) struct DecoderPermit(Arc<AtomicUsize>);
+pub(super) struct Slots {
+    taken: Arc<AtomicUsize>,
+    max: usize,
+}
 
-impl Decoders {
-    /// Takes a decoder, if one is left. A NAR without one is read later.
-    pub(super) fn take(&self) -> Option<DecoderPermit> {
-        let taken = self.0.fetch_add(1, Ordering::Relaxed);
-        let permit = DecoderPermit(self.0.clone());
-        (taken < DECODERS_MAX).then_some(permit)
+/// A place. Dropping it leaves it to another upload.
+#[derive(Debug)]
+pub(super) struct Slot(Arc<AtomicUsize>);
+
+impl Slots {
+    pub(super) fn new(max: usize) -> Slots {
+        let taken = Arc::default();
+        Slots { taken, max }
+    }
+
+    /// Takes a place, if one is free.
+    pub(super) fn take(&self) -> Option<Slot> {
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        let slot = Slot(self.taken.clone());
+        (taken < self.max).then_some(slot)
     }
 }
 
-impl Drop for DecoderPermit {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Each needs up to 9 MiB. Nix uploads 25 paths at once.
-const DECODERS_MAX: usize = 32;
+/// How many NARs are decoded while they arrive; the others are read later. Each decoder needs up to
+/// 9 MiB, and a slow client keeps it for long. Nix uploads 25 paths at once.
+pub(super) const DECODERS_MAX: usize = 32;
+
+/// How many NARs are read for their narinfos at once: half of the fewest workers for uploads, so
+/// that the rest serves other clients.
+pub(super) const READINGS_MAX: usize = 4;
 
 /// The uploads of each login in the current minute.
 #[derive(Debug, Default)]
@@ -230,17 +242,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decoder_is_free_again_after_its_use() {
-        let decoders = Decoders::default();
-        let mut taken: Vec<_> = (0..DECODERS_MAX)
-            .map(|_| decoders.take().unwrap())
-            .collect();
+    fn slot_is_free_again_after_its_use() {
+        let slots = Slots::new(3);
+        let mut taken: Vec<_> = (0..3).map(|_| slots.take().unwrap()).collect();
         for _ in 0..3 {
-            assert!(decoders.take().is_none());
+            assert!(slots.take().is_none());
         }
         drop(taken.pop());
-        let last = decoders.take();
+        let last = slots.take();
         assert!(last.is_some());
-        assert!(decoders.take().is_none());
+        assert!(slots.take().is_none());
     }
 }

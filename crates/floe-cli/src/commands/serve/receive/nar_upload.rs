@@ -10,7 +10,8 @@ use floe_hash::Sha256;
 use floe_server::receive::{ReceiveError, Upload, stated_hash};
 
 use super::errors::{conflict, failed, invalid};
-use super::limits::{DecoderPermit, check_len};
+use super::known_files::Version;
+use super::limits::{Slot, check_len};
 use super::{Destination, Shared, wait};
 
 /// The file of a NAR.
@@ -21,7 +22,7 @@ pub(super) struct NarUpload {
     hasher: Sha256,
     len: u64,
     /// The NAR in the file, while it comes. Without it, the file is read for its narinfo.
-    arriving: Option<(ArrivingNar, DecoderPermit)>,
+    arriving: Option<(ArrivingNar, Slot)>,
     /// The length of the file that has the name already.
     replaced: u64,
     /// The room that the upload has taken, in bytes.
@@ -72,14 +73,15 @@ impl NarUpload {
             self.arriving = self.begin_decoder(bytes);
         }
         let arriving = self.arriving.take();
-        self.arriving = arriving.and_then(|(nar, permit)| Some((nar.push(bytes)?, permit)));
+        self.arriving = arriving.and_then(|(nar, slot)| Some((nar.push(bytes)?, slot)));
     }
 
-    fn begin_decoder(&self, first: &[u8]) -> Option<(ArrivingNar, DecoderPermit)> {
+    fn begin_decoder(&self, first: &[u8]) -> Option<(ArrivingNar, Slot)> {
         match self.shared.destination {
             Destination::Cache(_) => {
-                let permit = self.shared.decoders.take()?;
-                Some((ArrivingNar::begin(first)?, permit))
+                let slot = self.shared.decoders.take()?;
+                let max = self.shared.limits.nar_len_max;
+                Some((ArrivingNar::begin(first, max)?, slot))
             }
             // The store unpacks the NAR when its narinfo comes.
             Destination::Store(_) => None,
@@ -123,17 +125,18 @@ impl Upload for NarUpload {
             }
             None => {}
         }
+        let mut before = None;
         if let Some(object) = self.object.take() {
+            before = Version::at(object.place());
             wait(|reply| _ = object.finish(&name, reply)).map_err(failed)?;
         }
         // The file keeps its room.
         self.taken = 0;
         let arriving = self.arriving.take();
-        if let Some(file) = arriving.and_then(|(nar, _)| nar.finish((hash, self.len))) {
-            // A collection may have deleted it.
-            shared
-                .known
-                .insert(&name, &shared.directory.join(&name), file);
+        let file = arriving.and_then(|(nar, _)| nar.finish((hash, self.len)));
+        if let Some(facts) = before.zip(file) {
+            let place = shared.directory.join(&name);
+            shared.known.insert(&name, &place, facts);
         }
         Ok(())
     }

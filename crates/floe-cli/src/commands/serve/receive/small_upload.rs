@@ -1,8 +1,9 @@
 //! Uploads of objects that fit into memory.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use floe_cache::{Durability, SIGNATURES_LEN_MAX, VerifyContext, WriteStorage as _};
+use floe_cache::{Durability, PublishError, SIGNATURES_LEN_MAX, VerifyContext, WriteStorage as _};
 use floe_format::{DrvOutput, HashPart, NarInfo, Realisation, StorePath, TrustedKeys};
 use floe_server::receive::{
     Condition, Object, PushScope, ReceiveError, ReceiveErrorKind, Upload, UploadRequest,
@@ -112,13 +113,24 @@ impl SmallUpload {
         let shared = &self.shared;
         let name = narinfo.info.path.hash_part();
         let writer = shared.writer().map_err(failed)?;
+        let reading = Cell::new(None);
+        let known = |narinfo: &NarInfo| {
+            let place = shared.directory.join(&narinfo.url);
+            let known = shared.known.get(&narinfo.url, &place);
+            let known = known.filter(|file| file.compression == narinfo.compression);
+            if known.is_none() {
+                reading.set(Some(shared.readings.take().ok_or(PublishError::Busy)?));
+            }
+            Ok(known)
+        };
         let context = VerifyContext {
             is_elsewhere: &|path| shared.is_in_store(path),
-            known: &|name| shared.known.get(name, &shared.directory.join(name)),
+            known: &known,
             budget: &shared.decoder_budget,
         };
         let verified = writer.verify_received(narinfo, &context);
         let verified = verified.map_err(not_published)?;
+        drop(reading);
         let _lock = shared.lock_name(name.as_str());
         let published = writer.publish_verified(verified, &shared.keys());
         published.map_err(not_published)
