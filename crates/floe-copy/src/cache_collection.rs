@@ -118,6 +118,7 @@ impl CacheCollection<'_> {
     /// Errors: another collection runs; the cache was away for too long; those of the storage;
     /// [`Error::Cancelled`].
     pub fn run(&self, mut marked: Marked) -> Result<CollectionReport, Error> {
+        self.cache.remove_temporaries()?;
         if marked.is_empty() {
             self.remove_expired(None)?;
             return Ok(CollectionReport::default());

@@ -70,6 +70,13 @@ pub trait CacheInventory: Debug + Send + Sync {
     /// Returns for how many seconds a lease or a plan of this program counts after each write.
     fn lease_lifetime(&self) -> u32;
 
+    /// Removes the temporary files that killed writers have left, unless another writer runs.
+    ///
+    /// Errors: those of the storage.
+    fn remove_temporaries(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Deletes objects, many at once. An absent object is no error. Calls `check` before each
     /// object.
     ///

@@ -119,6 +119,10 @@ impl CacheInventory for BinaryCacheWriter {
         self.options.lease_lifetime
     }
 
+    fn remove_temporaries(&self) -> Result<(), Error> {
+        self.storage.create()
+    }
+
     fn delete(&self, names: &[String], check: &dyn Fn() -> Result<(), Error>) -> Result<(), Error> {
         let mut replies = Replies::new(&Cancel::default());
         let mut failure = None;

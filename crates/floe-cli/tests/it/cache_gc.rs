@@ -403,6 +403,20 @@ fn push_beside_a_collection_keeps_what_it_counts_on() {
 }
 
 #[test]
+fn collection_removes_temporary_files_of_killed_writers() {
+    let Some(cache) = TeamCache::new() else {
+        return;
+    };
+    cache.pin("jq", &cache.corpus.root);
+    cache.pin("other", &cache.other);
+    let [a, b] = ["nar/.floe-a.tmp", ".floe-b.tmp"].map(|name| cache.directory.join(name));
+    fs::write(&a, "").and_then(|()| fs::write(&b, "")).unwrap();
+    let report = run(&mut cache.gc(&["--grace", "0s", "--json"])).expect(0);
+    assert_eq!(deleted(&report), [""; 0]);
+    assert!(!a.exists() && !b.exists());
+}
+
+#[test]
 fn next_collection_cleans_up_after_a_killed_one() {
     let Some(cache) = TeamCache::new() else {
         return;
