@@ -15,8 +15,8 @@ use crate::stream::ReadNar;
 impl HostedStore {
     /// Adds a path, whose NAR `read` passes on, and registers it. A valid path only gets the
     /// signatures by trusted keys that it lacks, and its NAR is not read. Until the store is
-    /// closed, no collection deletes the path. `busy_wait_max` limits the wait for another process
-    /// that builds or adds the path.
+    /// closed, no collection deletes the path. If another process builds or adds the path, this
+    /// waits for it, at most for `busy_wait_max`.
     ///
     /// Errors: [`HostError::Forbidden`] and [`HostError::Transfer`] for a path that the client may
     /// not add; [`HostError::MissingReferences`]; [`HostError::Different`]; [`HostError::Busy`];

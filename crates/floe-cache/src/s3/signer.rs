@@ -97,11 +97,10 @@ impl Dialect for S3Signer {
     /// S3 begins the reply to the end of a multipart upload before it knows the result.
     fn late_error(&self, body: &[u8]) -> Option<String> {
         // The reply to the deletion of many objects has the errors of some of them.
-        let is_error = is_error(body);
-        is_error
-            .then(|| explain(body))
-            .flatten()
-            .map(|it| it.message)
+        if !is_error(body) {
+            return None;
+        }
+        Some(explain(body)?.message)
     }
 }
 

@@ -163,8 +163,8 @@ fn race(seed: u64, counts: &Counts) {
         let names = fs::read_dir(cache.directory.join(folder));
         names.map_or(0, Iterator::count)
     };
-    // The leases and the plans of killed programs expire. Until then, a repair cannot delete a path
-    // that the store does not have.
+    // The leases and the plans of killed programs expire. Until then, a repair cannot delete the
+    // path "other", which the store lacks.
     wait_until("a whole repair", || {
         let last = run(&mut repair(&cache));
         last.code == Some(0) || !last.stderr.contains("its plan expires")

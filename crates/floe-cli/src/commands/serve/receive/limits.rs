@@ -158,7 +158,7 @@ const MEMORY_MAX: u64 = 256 << 20;
 /// The bytes of all small objects of one login, so that it leaves room for the uploads of others.
 const LOGIN_MEMORY_MAX: u64 = 96 << 20;
 
-/// A number of places, such as those for decoders.
+/// Places that uploads take, such as those for decoders.
 #[derive(Debug)]
 pub(super) struct Slots {
     taken: Arc<AtomicUsize>,
@@ -193,8 +193,8 @@ impl Drop for Slot {
 /// 9 MiB, and a slow client keeps it for long. Nix uploads 25 paths at once.
 pub(super) const DECODERS_MAX: usize = 32;
 
-/// How many NARs are read for their narinfos at once: half of the fewest workers for uploads, so
-/// that the rest serves other clients.
+/// How many NARs are read for their narinfos at once. A server has at least twice as many workers
+/// for uploads, and the others serve other clients.
 pub(super) const READINGS_MAX: usize = 4;
 
 /// The uploads of each login in the current minute.

@@ -10,7 +10,6 @@ use std::fs;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use floe_daemon::{Access, HostError, HostedStore};
@@ -27,6 +26,7 @@ use parking_lot::Mutex;
 
 use super::Shared;
 use super::errors::{conflict, failed, invalid};
+use super::limits::Slots;
 use crate::options::lock_wait;
 
 /// A live store that receives paths.
@@ -36,10 +36,10 @@ pub(super) struct ReceivingStore {
     /// The NARs that were added last, by the names of their files, which are gone. Another path may
     /// have the same contents, and its client may have seen the file.
     added: Mutex<VecDeque<(String, StorePath)>>,
-    /// The number of workers that wait for a collection, or ask to.
-    waiting: AtomicUsize,
-    /// The number of workers that add a path.
-    adding: AtomicUsize,
+    /// The workers that may wait for a collection.
+    waiting: Slots,
+    /// The workers that may wait for another process while they add a path.
+    adding: Slots,
 }
 
 /// How a live store receives paths.
@@ -109,8 +109,8 @@ impl ReceivingStore {
                 earlier: None,
             }),
             added: Mutex::default(),
-            waiting: AtomicUsize::new(0),
-            adding: AtomicUsize::new(0),
+            waiting: Slots::new(WAITING_MAX),
+            adding: Slots::new(WAITING_MAX),
             options,
         })
     }
@@ -168,12 +168,8 @@ impl ReceivingStore {
         let path = narinfo.info.path.clone();
         let mut was_read = false;
         // Some workers always remain for other paths.
-        let (_counted, may_wait) = Counted::begin(&self.adding);
-        let wait = if may_wait {
-            BUSY_WAIT_MAX
-        } else {
-            Duration::ZERO
-        };
+        let slot = self.adding.take();
+        let wait = slot.as_ref().map_or(Duration::ZERO, |_| BUSY_WAIT_MAX);
         let added = store.add_path(narinfo.info.clone(), wait, &mut |sink| {
             was_read |= self.read_nar((&store, shared), &narinfo, (name, &place), sink)?;
             Ok(())
@@ -281,8 +277,7 @@ impl ReceivingStore {
         path: &StorePath,
         action: impl FnOnce() -> Result<T, HostError>,
     ) -> Result<T, HostError> {
-        let (_counted, may_wait) = Counted::begin(&self.waiting);
-        if may_wait {
+        if let Some(_slot) = self.waiting.take() {
             return action();
         }
         let (path, reason) = (path.clone(), "a collection of the store may still run");
@@ -387,23 +382,6 @@ fn of_transfer(error: Error) -> ReceiveError {
     match error.kind() {
         ErrorKind::Untrusted => invalid(error.to_string()),
         _ => failed(error),
-    }
-}
-
-/// A worker that is counted until the drop, also after a panic.
-struct Counted<'c>(&'c AtomicUsize);
-
-impl Counted<'_> {
-    /// Counts a worker. Returns whether it may wait.
-    fn begin(count: &AtomicUsize) -> (Counted<'_>, bool) {
-        let may_wait = count.fetch_add(1, Ordering::Relaxed) < WAITING_MAX;
-        (Counted(count), may_wait)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
