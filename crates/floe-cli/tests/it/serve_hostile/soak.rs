@@ -229,14 +229,11 @@ fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
         );
         return;
     }
-    let minutes = std::env::var_os("FLOE_TEST_FULL").is_some();
+    let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
+    let duration = if is_full { FULL_DURATION } else { CI_DURATION };
     let nixes = nixes();
     for nix in &nixes {
-        let all = if minutes {
-            120
-        } else {
-            12 / nixes.len() as u64
-        };
+        let all = duration.as_secs() / nixes.len() as u64;
         let store = NixStore::new(nix, "");
         store.copy(&corpus);
         let mut fixture = Fixture::new(&store.scratch, &openssl);
@@ -317,6 +314,10 @@ fn print_figures(what: &str) {
 
 const CONNECTIONS: usize = 1000;
 const THREADS: usize = 8;
+
+/// The load on the servers of all versions of Nix together.
+const CI_DURATION: Duration = Duration::from_secs(30);
+const FULL_DURATION: Duration = Duration::from_secs(600);
 
 /// A client connects anew after this number of requests, on average.
 const RECONNECTS: usize = 50;
