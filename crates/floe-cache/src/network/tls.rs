@@ -63,9 +63,28 @@ impl ClientCertificate {
             .map_err(file_error("read the private key", &files.private_key))?;
         client
             .with_client_auth_cert(chain, key)
-            .map_err(io::Error::other)
-            .map_err(file_error("use the private key", &files.private_key))
+            .map_err(|error| files.unusable(error))
     }
+
+    /// Returns the error of rustls as one about the file that it means.
+    fn unusable(&self, error: rustls::Error) -> TransferError {
+        if let rustls::Error::InvalidCertificate(fault) = &error {
+            let fault = io::Error::other(certificate_fault(fault));
+            return file_error("use the client certificate", &self.certificate)(fault);
+        }
+        file_error("use the private key", &self.private_key)(io::Error::other(error))
+    }
+}
+
+/// Returns the reason why rustls refuses a certificate.
+fn certificate_fault(error: &CertificateError) -> String {
+    // rustls has this error of its library as a text only.
+    if error.to_string().contains("UnsupportedCertVersion") {
+        return "its version of X.509 is not 3; issue it with extensions, such as \
+                basicConstraints=CA:FALSE"
+            .into();
+    }
+    format!("{error:?}")
 }
 
 /// Returns the system's error about a PEM file, or an error about its text.

@@ -207,6 +207,8 @@ fn client_certificate_opens_cache_that_demands_one() {
     let port = server.port(1);
     let (absent, other) = (scratch.join("absent.pem"), scratch.join("server.key"));
     let (absent, other) = (absent.display(), other.display());
+    let version_1 = scratch.join("version-1.pem").display().to_string();
+    fs::write(&version_1, CERTIFICATE_OF_VERSION_1).unwrap();
     for (query, causes) in [
         (
             format!("tls-certificate={absent}&tls-private-key={key}"),
@@ -228,6 +230,10 @@ fn client_certificate_opens_cache_that_demands_one() {
             format!("tls-certificate={certificate}&tls-private-key={other}"),
             ["private key", "server.key"],
         ),
+        (
+            format!("tls-certificate={version_1}&tls-private-key={key}"),
+            ["client certificate", "its version of X.509 is not 3"],
+        ),
     ] {
         let ran = install(port, &format!("?{query}")).expect(1);
         for cause in causes {
@@ -238,3 +244,14 @@ fn client_certificate_opens_cache_that_demands_one() {
         .expect(2)
         .stderr_contains("needs tls-certificate");
 }
+
+/// Some versions of openssl issue such a certificate if they get no extensions.
+const CERTIFICATE_OF_VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBEjCBuQIUTO75D6sein/+wEJMX+OHHZs0VTkwCgYIKoZIzj0EAwIwDDEKMAgG\n\
+A1UEAwwBeDAeFw0yNjExMzAyMzI4MjJaFw0yNjEyMzAyMzI4MjJaMAwxCjAIBgNV\n\
+BAMMAXgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQ2XK0FY4K//cRRJd2VJNSD\n\
+qwmnPe+m5oae8pYor8+6OEQzg9/+pwujR6A39lfieaqVyI9ep+8i/gGz7i/RmrmR\n\
+MAoGCCqGSM49BAMCA0gAMEUCIQCgyifcWux0vT6hwIJ7NbFc8O0i9CVVlwzRtzCw\n\
+XDFslgIgTxrxOMat14xBT4vubcnW2kKE41osmNKzNyxE8l/lK3s=\n\
+-----END CERTIFICATE-----\n";
