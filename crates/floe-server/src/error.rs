@@ -68,7 +68,7 @@ fn listen_failure(address: &str, source: &io::Error) -> String {
     let cause = text.strip_suffix(&number).unwrap_or(&text);
     match (source.kind(), address.starts_with("unix:")) {
         (io::ErrorKind::AddrInUse, false) => {
-            "another process uses this port; try another one with --listen HOST:PORT".into()
+            "another process uses this port; try another port".into()
         }
         (io::ErrorKind::AddrInUse, true) => {
             "a server or another file is in its place; try another path".into()
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn failure_to_listen_names_a_remedy_without_number() {
         let in_use = message("*:5000", Errno::ADDRINUSE);
-        assert!(in_use.contains("try another one with --listen"), "{in_use}");
+        assert!(in_use.contains("try another port"), "{in_use}");
         let low = message("*:80", Errno::ACCESS);
         assert!(
             low.contains("Permission denied; try a port above 1023"),
