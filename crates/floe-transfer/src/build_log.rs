@@ -6,7 +6,7 @@ use std::path::Path;
 use floe_format::{Compression, StorePath};
 use floe_store::BuildLog;
 
-use crate::codec;
+use crate::codec::{self, XzChecks};
 
 /// Opens the log of a derivation, and decompresses it. `None` if there is none.
 ///
@@ -18,7 +18,9 @@ pub fn open_build_log(log_dir: &Path, derivation: &StorePath) -> io::Result<Opti
     Ok(Some(match log {
         BuildLog::Plain(file) => Box::new(file),
         BuildLog::Bzip2(file) => {
-            let decoder = codec::decoder(Compression::Bzip2, BufReader::new(file), 0)?;
+            // bzip2 needs no window.
+            let limits = (0, XzChecks::Compare);
+            let decoder = codec::decoder(Compression::Bzip2, BufReader::new(file), limits)?;
             decoder.ok_or(io::ErrorKind::Unsupported)?
         }
     }))

@@ -31,12 +31,32 @@ pub use zstd_decoder::ZstdDecoder;
 pub(crate) use zstd_decoder::has_zstd_frames;
 pub use zstd_frames::{ZSTD_FRAME_LEN, ZstdFrames};
 
+/// Whether a decoder compares the checks of xz, the checksums of the contents. They are a tenth of
+/// the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XzChecks {
+    /// For a file that other programs will decode, which may compare them.
+    Compare,
+    /// For contents whose hash the caller compares.
+    Ignore,
+}
+
+impl XzChecks {
+    /// Returns the flags of a decoder of liblzma.
+    fn flags(self) -> u32 {
+        match self {
+            XzChecks::Compare => CONCATENATED,
+            XzChecks::Ignore => CONCATENATED | IGNORE_CHECK,
+        }
+    }
+}
+
 /// Returns a decoder of a compressed body, or `None` if floe has none for the compression. The
 /// decoder keeps at most `window` bytes, but at least a small window, and fails if it needs more.
 pub fn decoder<'a, R: BufRead + 'a>(
     compression: Compression,
     mut body: R,
-    window: u64,
+    (window, checks): (u64, XzChecks),
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
     let window_log = zstd_window_log(window);
     let window = usable_window(window);
@@ -48,10 +68,8 @@ pub fn decoder<'a, R: BufRead + 'a>(
             Box::new(decoder)
         }
         Compression::Xz => {
-            // The checksums of xz would be a tenth of the work, and the caller compares the NAR
-            // hash anyway.
-            let flags = CONCATENATED | IGNORE_CHECK;
-            let stream = Stream::new_stream_decoder(window + LZMA_EXTRA_LEN, flags)?;
+            let memory = window + LZMA_EXTRA_LEN;
+            let stream = Stream::new_stream_decoder(memory, checks.flags())?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
         }
         Compression::Lzma => {
@@ -232,10 +250,19 @@ mod tests {
     fn decode(compression: Compression, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut message = Vec::new();
         let window = window_len(compression, body).unwrap_or(WINDOW_LEN_MAX);
-        decoder(compression, body, window)?
+        decoder(compression, body, (window, XzChecks::Compare))?
             .unwrap()
             .read_to_end(&mut message)?;
         Ok(message)
+    }
+
+    /// Changes the check of the last block, which lies before the index and the footer.
+    fn with_wrong_check(mut body: Vec<u8>) -> Vec<u8> {
+        let footer = body.len() - 12;
+        let backward_size = body[footer + 4..footer + 8].try_into().unwrap();
+        let index_len = 4 * (u32::from_le_bytes(backward_size) as usize + 1);
+        body[footer - index_len - 1] ^= 1;
+        body
     }
 
     fn message() -> Vec<u8> {
@@ -293,6 +320,26 @@ mod tests {
         encoder.write_all(&message).unwrap();
         let body = encoder.finish().unwrap();
         assert_eq!(decode(Compression::Xz, &body).unwrap(), message);
+    }
+
+    #[test]
+    fn wrong_xz_check_is_an_error_where_checks_are_compared() {
+        let body = with_wrong_check(encode(Compression::Xz, &message()));
+        let read = |checks| {
+            let mut contents = Vec::new();
+            let decoder = decoder(Compression::Xz, &body[..], (WINDOW_LEN_MAX, checks));
+            let read = decoder.unwrap().unwrap().read_to_end(&mut contents);
+            read.map(|_| contents)
+        };
+        assert_eq!(read(XzChecks::Ignore).unwrap(), message());
+        assert!(read(XzChecks::Compare).is_err());
+        let mut receive = |_: &[u8]| Ok::<(), ()>(());
+        let whole = super::decode(Compression::Xz, &body[..], &mut receive);
+        assert!(matches!(whole, Err(DecodeError::Damaged(_))), "{whole:?}");
+        let mut pieces = PushDecoder::new(Compression::Xz).unwrap().unwrap();
+        let pushed = pieces.push(&body, &mut receive);
+        let ended = pushed.and_then(|()| pieces.finish(&mut receive));
+        assert!(matches!(ended, Err(DecodeError::Damaged(_))), "{ended:?}");
     }
 
     #[test]

@@ -18,7 +18,9 @@ use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
 use floe_hash::hash_pool::Worker;
 use floe_store::StoreError;
 
-use crate::codec::{self, DecoderBudget, XzBlocks, XzThreads, ZstdDecoder, has_zstd_frames};
+use crate::codec::{
+    self, DecoderBudget, XzBlocks, XzChecks, XzThreads, ZstdDecoder, has_zstd_frames,
+};
 use crate::error::Error;
 use crate::events::{Event, EventSink};
 use crate::nar_stream::{Body, BodyReader, NarStream, WriteChunk};
@@ -259,6 +261,16 @@ impl<'a> IncomingNar<'a> {
         }
     }
 
+    /// The hash of the NAR covers the contents. A user who wants the hash of the file compared
+    /// wants to know about each fault of the file.
+    fn xz_checks(&self) -> XzChecks {
+        if self.context.options.check_file_hash {
+            XzChecks::Compare
+        } else {
+            XzChecks::Ignore
+        }
+    }
+
     fn write_plain<S: NarSink>(
         &mut self,
         reader: &mut BodyReader,
@@ -312,7 +324,7 @@ impl<'a> IncomingNar<'a> {
         let decoder = match threads {
             Some(threads) => XzBlocks::new(reader, threads)
                 .map(|blocks| Some(Box::new(blocks) as Box<dyn Read + '_>)),
-            None => codec::decoder(compression, reader, window),
+            None => codec::decoder(compression, reader, (window, self.xz_checks())),
         };
         let decoder = decoder.map_err(|e| self.decode_error(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::Unsupported {

@@ -41,8 +41,8 @@ pub struct CopyOptions {
     /// The paths that the copy replaces in a binary cache. Then each path needs the facts here, or
     /// the trust that it would need in a store, and keeps the signatures here.
     pub replaced: Option<BTreeMap<StorePath, PathInfo>>,
-    /// Whether a file of a binary cache is compared with the FileHash of its narinfo. The NAR hash
-    /// is compared always.
+    /// Whether a file of a binary cache is compared with the FileHash of its narinfo and with its
+    /// own checks. The NAR hash is compared always.
     pub check_file_hash: bool,
     /// The flag that cancels the copy.
     pub cancel: Cancel,

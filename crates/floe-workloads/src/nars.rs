@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use floe_format::Compression;
 use floe_store::StoreError;
 use floe_store::tree::{dump_path, restore_path};
-use floe_transfer::codec::{WINDOW_LEN_MAX, decoder, encoder};
+use floe_transfer::codec::{WINDOW_LEN_MAX, XzChecks, decoder, encoder};
 
 use crate::Work;
 use crate::inputs::{Numbers, TreeShape, nar};
@@ -69,7 +69,8 @@ pub(crate) fn decode(_: &Path) -> Result<Work> {
             (Compression::Zstd, &zstd, ZSTD_FRAMES),
             (Compression::Xz, &xz, XZ_STREAMS),
         ] {
-            let decoder = decoder(compression, body.as_slice(), WINDOW_LEN_MAX)?;
+            let limits = (WINDOW_LEN_MAX, XzChecks::Ignore);
+            let decoder = decoder(compression, body.as_slice(), limits)?;
             let mut decoder = decoder.context("there is no decoder")?;
             let (mut chunk, mut len) = (vec![0; CHUNK_LEN], 0);
             loop {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read as _};
 use floe_format::Compression;
 
 use super::budget::{BudgetPermit, DecoderBudget};
-use super::{CHUNK_LEN, WINDOW_LEN_MAX, decoder, window_len};
+use super::{CHUNK_LEN, WINDOW_LEN_MAX, XzChecks, decoder, window_len};
 
 /// The reason why a body was not decoded to its end.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub fn acquire_window<'b>(
     Ok(budget.acquire(window, nar_size))
 }
 
-/// Decodes a body to its end, and passes the bytes on in chunks.
+/// Decodes a body to its end, and passes the bytes on in chunks. Compares the checks of xz.
 ///
 /// Errors: [`DecodeError`].
 pub fn decode<E>(
@@ -43,7 +43,8 @@ pub fn decode<E>(
 ) -> Result<(), DecodeError<E>> {
     let head = body.fill_buf().map_err(of_body)?;
     let window = window_len(compression, head).unwrap_or(WINDOW_LEN_MAX);
-    let decoder = decoder(compression, body, window).map_err(of_body)?;
+    let limits = (window, XzChecks::Compare);
+    let decoder = decoder(compression, body, limits).map_err(of_body)?;
     let mut decoder = decoder.ok_or(DecodeError::Unsupported)?;
     let mut chunk = vec![0; CHUNK_LEN];
     loop {

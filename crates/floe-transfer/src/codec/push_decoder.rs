@@ -3,13 +3,14 @@
 use std::io;
 
 use floe_format::Compression;
-use liblzma::stream::{Action, CONCATENATED, IGNORE_CHECK, Status, Stream};
+use liblzma::stream::{Action, Status, Stream};
 use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
 use super::budget::SMALL_WINDOW_LEN;
-use super::{CHUNK_LEN, DecodeError, LZMA_EXTRA_LEN, zstd_window_log};
+use super::{CHUNK_LEN, DecodeError, LZMA_EXTRA_LEN, XzChecks, zstd_window_log};
 
-/// A decoder of a body whose pieces the caller passes to it. It refuses windows of more than 8 MiB.
+/// A decoder of a body whose pieces the caller passes to it. It refuses windows of more than 8 MiB,
+/// and compares the checks of xz.
 pub struct PushDecoder {
     method: Method,
     /// A piece of the output.
@@ -47,8 +48,7 @@ impl PushDecoder {
             }
             Compression::Xz => {
                 let memory = SMALL_WINDOW_LEN + LZMA_EXTRA_LEN;
-                // The caller compares the hash of the NAR.
-                let flags = CONCATENATED | IGNORE_CHECK;
+                let flags = XzChecks::Compare.flags();
                 Method::Xz(Stream::new_stream_decoder(memory, flags)?)
             }
             _ => return Ok(None),

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use floe_format::Compression;
 use floe_hash::idle_cores::{BusyCore, IdleCores};
 use liblzma::bufread::XzDecoder;
-use liblzma::stream::{CONCATENATED, Check, IGNORE_CHECK, MtStreamBuilder, Stream};
+use liblzma::stream::{Check, MtStreamBuilder, Stream};
 use liblzma::write::XzEncoder;
 
 use super::budget::{DecoderBudget, FramePermit};
 use super::window::XzHeader;
-use super::{Encoder, LZMA_EXTRA_LEN, xz_level};
+use super::{Encoder, LZMA_EXTRA_LEN, XzChecks, xz_level};
 
 /// The threads of a decoder, and the memory that they may use.
 #[derive(Debug)]
@@ -92,7 +92,8 @@ impl<R: BufRead> XzBlocks<R> {
         }
         if !body.fill_buf()?.is_empty() {
             let memory = self.threads.window + LZMA_EXTRA_LEN;
-            let stream = Stream::new_stream_decoder(memory, CONCATENATED | IGNORE_CHECK)?;
+            // The threads compare the checks as well.
+            let stream = Stream::new_stream_decoder(memory, XzChecks::Compare.flags())?;
             self.decoder = Some(XzDecoder::new_stream(body, stream));
         }
         Ok(())
@@ -310,7 +311,8 @@ mod tests {
         assert!(outputs[0] == outputs[1]);
         assert!(decompress(&outputs[0], len).unwrap() == contents);
         let mut plain = Vec::new();
-        let decoder = decoder(Compression::Xz, &outputs[0][..], WINDOW_LEN_MAX);
+        let limits = (WINDOW_LEN_MAX, XzChecks::Compare);
+        let decoder = decoder(Compression::Xz, &outputs[0][..], limits);
         decoder.unwrap().unwrap().read_to_end(&mut plain).unwrap();
         assert!(plain == contents);
     }

@@ -7,7 +7,7 @@ use floe_format::NarInfo;
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
 
 use super::{NarRequest, Source};
-use crate::codec::decoder;
+use crate::codec::{XzChecks, decoder};
 use crate::error::Error;
 use crate::nar_stream::{Body, NarStream};
 use crate::unhashed_body::UnhashedBody;
@@ -102,7 +102,8 @@ impl Reading<'_, '_> {
         let NarInfo {
             compression, info, ..
         } = self.narinfo;
-        let mut decoder = match decoder(*compression, reader, info.nar_size) {
+        let limits = (info.nar_size, XzChecks::Compare);
+        let mut decoder = match decoder(*compression, reader, limits) {
             Ok(Some(decoder)) => decoder,
             Ok(None) => return Err(self.failed("floe has no decoder for it".into())),
             Err(error) => return Err(self.failed(error.to_string())),

@@ -7,13 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::Compression;
-use floe_testkit::{XorShift, wait_until};
+use floe_testkit::{XorShift, nixes, run, wait_until};
 use floe_transfer::codec;
 use rustix::process::Signal;
 
 use super::uploads::{hash, nar, nar_head, narinfo, part};
 use super::{Receiving, serve};
 use crate::serve_logins::bearer;
+use crate::support::floe;
 
 /// The server reads the file once more only if it has not seen all of it, or another process has
 /// changed it.
@@ -30,16 +31,7 @@ fn nar_is_verified_while_it_comes() {
     ] {
         let mut receiving = Receiving::start(&[]);
         let name = format!("nar/{}.nar", hash(&file));
-        let text = narinfo("a", "web", &nar, "");
-        let text = text.replace("Compression: none", &format!("Compression: {compression}"));
-        let url = text.lines().find(|line| line.starts_with("URL")).unwrap();
-        let text = text.replace(url, &format!("URL: {name}"));
-        let is_stated = |line: &&str| !line.starts_with("File");
-        let text: String = text
-            .lines()
-            .filter(is_stated)
-            .flat_map(|line| [line, "\n"])
-            .collect();
+        let text = narinfo_of_file(&nar, (compression, &name));
         let publish = |receiving: &Receiving| {
             let before = receiving.read_bytes();
             let target = format!("/{}.narinfo", part("a"));
@@ -79,6 +71,66 @@ fn nar_is_verified_while_it_comes() {
         assert_eq!(status, 400, "{compression}: {reply}");
         assert_eq!(receiving.server.stop(), "");
     }
+}
+
+/// Nix compares the checks of xz, and so must the server, although the NAR has the right hash.
+#[test]
+fn xz_file_with_a_wrong_check_is_refused() {
+    let nar = nar("contents");
+    let right = compress_xz(&nar);
+    let file = with_wrong_xz_check(right.clone());
+    let name = format!("nar/{}.nar.xz", hash(&file));
+    let text = narinfo_of_file(&nar, ("xz", &name));
+    let target = format!("/{}.narinfo", part("a"));
+    let mut receiving = Receiving::start(&[]);
+    for is_known in [true, false] {
+        if is_known {
+            assert_eq!(receiving.put(&format!("/{name}"), &file).status, 201);
+        } else {
+            receiving.restart();
+        }
+        let response = receiving.put(&target, text.as_bytes());
+        assert_eq!(response.status, 400, "{}", response.text());
+        assert!(response.text().contains("cannot be decompressed"));
+        assert_eq!(receiving.get(&target).status, 404);
+    }
+    fs::write(receiving.directory.join(&target[1..]), &text).unwrap();
+    let uri = format!("file://{}", receiving.directory.display());
+    let verified = run(&mut floe(["cache", "verify", "--contents", &uri])).expect(3);
+    assert!(verified.stdout.contains("cannot decompress"));
+    let path = format!("/nix/store/{}-web", part("a"));
+    for (number, nix) in nixes().iter().enumerate() {
+        for (file, code) in [(&file, 1), (&right, 0)] {
+            fs::write(receiving.directory.join(&name), file).unwrap();
+            let root = receiving.scratch.join(&format!("by-nix-{number}"));
+            let mut copy = nix.command("nix", ["copy", "--no-check-sigs", "--from", &uri, "--to"]);
+            run(copy.arg(root).arg(&path)).expect(code);
+        }
+    }
+    assert_eq!(receiving.server.stop(), "");
+}
+
+/// Returns the narinfo of a path whose NAR lies compressed in a file. It does not state the hash
+/// and the size of the file.
+fn narinfo_of_file(nar: &[u8], (compression, file): (&str, &str)) -> String {
+    let text = narinfo("a", "web", nar, "");
+    let lines = text.lines().filter(|line| !line.starts_with("File"));
+    lines
+        .map(|line| match line.split_once(": ") {
+            Some(("URL", _)) => format!("URL: {file}\n"),
+            Some(("Compression", _)) => format!("Compression: {compression}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect()
+}
+
+/// Changes the check of the last block, which lies before the index and the footer.
+fn with_wrong_xz_check(mut file: Vec<u8>) -> Vec<u8> {
+    let footer = file.len() - 12;
+    let backward_size = file[footer + 4..footer + 8].try_into().unwrap();
+    let index_len = 4 * (u32::from_le_bytes(backward_size) as usize + 1);
+    file[footer - index_len - 1] ^= 1;
+    file
 }
 
 fn compress_xz(bytes: &[u8]) -> Vec<u8> {
