@@ -1,6 +1,7 @@
 //! Realisations that clients upload.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use super::Receiving;
 use super::uploads::{hash, nar, narinfo, part};
@@ -42,6 +43,11 @@ fn realisations_stay_short() {
     assert!((500..20_000).contains(&kept), "{kept} bytes");
     assert_eq!(put("b", &[]), 409);
     let place = receiving.directory.join(&target[1..]);
-    fs::write(place, "damaged").unwrap();
+    fs::write(&place, "damaged").unwrap();
     assert_eq!(put("b", &[]), 409);
+    // One that the server cannot read may be another one.
+    fs::remove_file(&place).unwrap();
+    symlink(&place, &place).unwrap();
+    assert_eq!(put("b", &[]), 500);
+    assert!(place.is_symlink());
 }

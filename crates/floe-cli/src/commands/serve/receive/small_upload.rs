@@ -1,6 +1,7 @@
 //! Uploads of objects that fit into memory.
 
 use std::cell::Cell;
+use std::io;
 use std::sync::Arc;
 
 use floe_cache::{Durability, PublishError, SIGNATURES_LEN_MAX, VerifyContext, WriteStorage as _};
@@ -195,8 +196,10 @@ impl SmallUpload {
         }
         let name = self.object.name();
         let _lock = self.shared.lock_name(&name);
-        if let Ok(text) = std::fs::read(self.shared.directory.join(&name)) {
-            check_present_realisation(&text, &realisation)?;
+        match std::fs::read(self.shared.directory.join(&name)) {
+            Ok(text) => check_present_realisation(&text, &realisation)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
         }
         let writer = self.shared.writer().map_err(failed)?;
         writer.register_realisations(&[realisation]).map_err(failed)
