@@ -6,7 +6,7 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{NOBODY_UID, corpus, find_tool, ran_in_pid_namespace, run, scratch};
+use floe_testkit::{NOBODY_UID, corpus, find_tool, nixes, ran_in_pid_namespace, run, scratch};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::garbage_store::place;
@@ -102,6 +102,33 @@ fn links_that_cannot_be_roots_are_skipped_with_a_warning() {
         assert!(ran.stderr.len() < 3000, "{}", ran.stderr);
     }
     assert!(!place(&root, &corpus.root).exists());
+}
+
+#[test]
+fn link_of_nix_to_the_profiles_needs_no_warning() {
+    if ran_in_pid_namespace() {
+        return;
+    }
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        let from = corpus.file_url("zstd");
+        let mut copy = nix.command("nix", ["copy", "--no-check-sigs", "--from", &from, "--to"]);
+        run(copy.arg(&root).arg(&corpus.root)).expect(0);
+        let state = root.join("nix/var/nix");
+        // Nix 2.34 no longer makes it, and finds it in older stores.
+        let link = state.join("gcroots/profiles");
+        if !link.is_symlink() {
+            symlink(state.join("profiles"), &link).unwrap();
+        }
+        symlink(&corpus.root, state.join("profiles/kept")).unwrap();
+        for arguments in [&["list"][..], &["roots"], &["gc", "--dry-run"], &["gc"]] {
+            let ran = run(&mut floe_in(&root, arguments)).expect(0);
+            assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        }
+        assert!(place(&root, &corpus.root).exists(), "{}", nix.version);
+    }
 }
 
 /// An administrator may move the directories of roots to another disk.

@@ -111,7 +111,7 @@ impl<'a> Links<'a> {
     }
 
     fn visit_directories(&mut self) -> Result<(), StoreError> {
-        for name in ["gcroots", "profiles"] {
+        for name in ROOT_DIRECTORIES {
             let place = self.layout.state_dir.join(name);
             match Directory::open_if_exists(&place) {
                 Ok(Some(directory)) => self.visit(&directory, 0)?,
@@ -323,10 +323,22 @@ impl<'a> Links<'a> {
         let is_own = link
             .stat()
             .is_ok_and(|found| is_trusted_owner(found.st_uid));
-        let is_noted = is_own && !self.is_registration(&place);
+        let is_noted = is_own && !self.is_registration(&place) && !self.is_searched(&target);
         if is_noted && fs::symlink_metadata(target).is_ok_and(|found| found.is_dir()) {
             self.unreadable.push(Unreadable::LinkToDirectory(place));
         }
+    }
+
+    /// Whether the search reads a directory in any case. Nix 2.8 makes the link `gcroots/profiles`
+    /// to the profiles.
+    fn is_searched(&self, directory: &Path) -> bool {
+        let Ok(directory) = fs::canonicalize(directory) else {
+            return false;
+        };
+        ROOT_DIRECTORIES.iter().any(|name| {
+            let place = fs::canonicalize(self.layout.state_dir.join(name));
+            place.is_ok_and(|place| directory.starts_with(place))
+        })
     }
 
     fn is_registration(&self, link: &Path) -> bool {
@@ -430,6 +442,9 @@ fn is_impossible(error: &io::Error) -> bool {
 fn is_loop(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
+
+/// The directories with roots, below the state directory.
+const ROOT_DIRECTORIES: [&str; 2] = ["gcroots", "profiles"];
 
 /// The depth of directories that Nix and its users make is at most 4. The search has one open
 /// directory for each level.
