@@ -15,6 +15,8 @@ struct Failure {
     reason: String,
     /// The fault of the server's certificate, if that is the cause.
     certificate: Option<CertificateFault>,
+    /// Whether another attempt would fail as well.
+    is_lasting: bool,
 }
 
 /// A fault of a certificate.
@@ -31,6 +33,7 @@ pub(crate) fn of_request(client: &CacheClient, request: &Request, error: &reqwes
     let Failure {
         mut reason,
         certificate,
+        is_lasting,
     } = describe(error);
     let proxy = client.options.proxies.for_url(&request.target.url);
     if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
@@ -41,17 +44,15 @@ pub(crate) fn of_request(client: &CacheClient, request: &Request, error: &reqwes
         (Some(CertificateFault::Issuer), None) => reason += AUTHORITY_ADVICE,
         _ => {}
     }
-    // Another attempt would get the same certificate.
-    Error::fetch(&request.shown(), reason, certificate.is_none())
+    Error::fetch(&request.shown(), reason, !is_lasting)
 }
 
 /// Makes the error of a body that breaks off.
 pub(crate) fn of_body(shown: &str, error: &reqwest::Error) -> Error {
     let Failure {
-        reason,
-        certificate,
+        reason, is_lasting, ..
     } = describe(error);
-    Error::fetch(shown, reason, certificate.is_none())
+    Error::fetch(shown, reason, !is_lasting)
 }
 
 /// Describes why a request failed. The outermost error says only that it failed, and the layers of
@@ -63,9 +64,11 @@ fn describe(error: &reqwest::Error) -> Failure {
         next = cause.source();
     }
     let found = causes.iter().find_map(|cause| tls_failure(*cause));
+    let found = found.or_else(|| causes.iter().find_map(|cause| refused_client(*cause)));
     found.unwrap_or_else(|| Failure {
         reason: describe_causes(error, &causes),
         certificate: None,
+        is_lasting: false,
     })
 }
 
@@ -120,13 +123,49 @@ fn tls_failure(mut cause: &(dyn StdError + 'static)) -> Option<Failure> {
     };
     Some(Failure {
         reason,
+        // Another attempt would get the same certificate.
+        is_lasting: certificate.is_some(),
         certificate,
+    })
+}
+
+/// Describes the refusal of a client by its certificate, or because it has none. The library of
+/// HTTP/2 keeps only the text of the error.
+fn refused_client(cause: &(dyn StdError + 'static)) -> Option<Failure> {
+    let text = cause.to_string();
+    let (_, alert) = text.split_once(ALERT_PREFIX)?;
+    let alert = CLIENT_ALERTS
+        .iter()
+        .find(|name| alert.starts_with(**name))?;
+    Some(Failure {
+        reason: format!(
+            "the server refuses the client certificate, or that there is none ({alert}); name one \
+             in the URL with ?tls-certificate=FILE&tls-private-key=FILE"
+        ),
+        certificate: None,
+        is_lasting: true,
     })
 }
 
 const INVALID_CERTIFICATE: &str = "invalid peer certificate";
 
 const AUTHORITY_ADVICE: &str = "; name the file of the authority in SSL_CERT_FILE or ssl-cert-file";
+
+/// The beginning of the text of an alert of TLS in rustls.
+const ALERT_PREFIX: &str = "received fatal alert: ";
+
+/// The alerts about certificates (RFC 8446, section 6.2), in the spelling of rustls. A server has
+/// no others to judge than those of clients.
+const CLIENT_ALERTS: [&str; 8] = [
+    "AccessDenied",
+    "BadCertificate",
+    "CertificateExpired",
+    "CertificateRequired",
+    "CertificateRevoked",
+    "CertificateUnknown",
+    "UnknownCA",
+    "UnsupportedCertificate",
+];
 
 const NO_TLS: &str = "the server does not speak TLS on this port; try http://, for a bucket \
                       endpoint=http://HOST:PORT";

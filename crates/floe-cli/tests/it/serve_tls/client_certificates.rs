@@ -71,23 +71,32 @@ fn only_clients_with_certificate_of_the_authority_are_served() {
     };
     wait_until("six refusals in the log", || refused() == 6);
 
-    let root = fixture.scratch.join("floe");
-    let url = format!(
-        "{}?tls-certificate={}&tls-private-key={}",
-        server.url(),
-        good.certificate,
-        good.key
-    );
-    let mut command = floe(["install", "--from", &url, "--root"]);
-    command
-        .arg(&root)
-        .env("NIX_SSL_CERT_FILE", fixture.authority.certificate());
-    run(command.args([
-        "--trusted-public-keys",
-        &fixture.corpus.key,
-        &fixture.corpus.root,
-    ]))
-    .expect(0);
+    let install = |query: &str| {
+        let root = fixture.scratch.join("floe");
+        let mut command = floe(["install", "--from", &(server.url() + query), "--root"]);
+        command.arg(&root).arg("--trusted-public-keys");
+        command.args([&fixture.corpus.key, &fixture.corpus.root]);
+        run(command.env("NIX_SSL_CERT_FILE", fixture.authority.certificate()))
+    };
+    let with = |client: &Issued| {
+        let (certificate, key) = (&client.certificate, &client.key);
+        format!("?tls-certificate={certificate}&tls-private-key={key}")
+    };
+    // floe does not repeat a request that a certificate decides.
+    for (query, alert) in [
+        (String::new(), "CertificateRequired"),
+        (with(&expired), "CertificateExpired"),
+        (with(&foreign), "UnknownCA"),
+    ] {
+        let before = refused();
+        install(&query)
+            .expect(4)
+            .stderr_contains(&format!("({alert}); name one"));
+        wait_until("a refusal in the log", || refused() > before);
+        assert_eq!(refused(), before + 1, "{alert}");
+    }
+    install(&with(&good)).expect(0);
+    let url = server.url() + &with(&good);
     for nix in nixes().iter().filter(|nix| nix.version.contains("2.34")) {
         let root = fixture.scratch.join("nix");
         let mut command = nix.command(
