@@ -166,3 +166,15 @@ impl Authority {
 }
 
 const NEW_KEY: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+
+/// A certificate of version 1 of X.509 in PEM form. Some versions of openssl issue such a
+/// certificate if they get no extensions.
+pub const CERTIFICATE_OF_VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBEjCBuQIUTO75D6sein/+wEJMX+OHHZs0VTkwCgYIKoZIzj0EAwIwDDEKMAgG\n\
+A1UEAwwBeDAeFw0yNjExMzAyMzI4MjJaFw0yNjEyMzAyMzI4MjJaMAwxCjAIBgNV\n\
+BAMMAXgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQ2XK0FY4K//cRRJd2VJNSD\n\
+qwmnPe+m5oae8pYor8+6OEQzg9/+pwujR6A39lfieaqVyI9ep+8i/gGz7i/RmrmR\n\
+MAoGCCqGSM49BAMCA0gAMEUCIQCgyifcWux0vT6hwIJ7NbFc8O0i9CVVlwzRtzCw\n\
+XDFslgIgTxrxOMat14xBT4vubcnW2kKE41osmNKzNyxE8l/lK3s=\n\
+-----END CERTIFICATE-----\n";

@@ -42,7 +42,9 @@ mod skip;
 mod sshd;
 mod store_tree;
 
-pub use certificates::{Authority, Certificates, Issued, create_certificates};
+pub use certificates::{
+    Authority, CERTIFICATE_OF_VERSION_1, Certificates, Issued, create_certificates,
+};
 pub use command::{CommandOutput, hide_nix_conf, run};
 pub use copy::{copy_program, copy_tree};
 pub use corpus::{Corpus, corpora, corpus};

@@ -37,9 +37,17 @@ impl ServeSettings {
                 line: 1 + before.filter(|byte| **byte == b'\n').count(),
             }
         };
-        let table = DeTable::parse(text).map_err(|error| ConfigError::ServeFile {
-            at: origin(error.span().unwrap_or_default()).to_string(),
-            reason: error.message().replace('\n', "; "),
+        let table = DeTable::parse(text).map_err(|error| {
+            let place = error.span().unwrap_or_default();
+            let reason = error.message().replace('\n', "; ");
+            ConfigError::ServeFile {
+                at: origin(place.clone()).to_string(),
+                // The parser names the key only by its place.
+                reason: match text.get(place) {
+                    Some(key) if reason == "duplicate key" => format!("{key}: {reason}"),
+                    _ => reason,
+                },
+            }
         })?;
         let mut settings = ServeSettings::default();
         for (key, value) in table.get_ref() {

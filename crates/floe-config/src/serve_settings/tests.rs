@@ -194,7 +194,7 @@ fn invalid_file_is_named_with_line_and_key() {
         ),
         ("listen = '5000'", ":1: listen: cannot listen on"),
         ("bind = '::1:5000'", "brackets"),
-        ("threads = 1\nthreads = 2", ":2: duplicate key"),
+        ("threads = 1\nthreads = 2", ":2: threads: duplicate key"),
         ("threads =", ":1: "),
         (
             "nix_db_path = '/srv/copy.sqlite'",

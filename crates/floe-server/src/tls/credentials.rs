@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use floe_store::read_regular_file;
 use httpdate::fmt_http_date;
+use rustls::CertificateError;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -37,9 +38,7 @@ impl Credentials {
                 certificate: files.certificate.clone(),
                 key: files.key.clone(),
             },
-            rustls::Error::InvalidCertificate(error) => {
-                unusable(&files.certificate, format!("{error:?}"))
-            }
+            rustls::Error::InvalidCertificate(error) => unusable(&files.certificate, fault(&error)),
             error => TlsError::Key {
                 path: files.key.clone(),
                 reason: error.to_string(),
@@ -48,6 +47,17 @@ impl Credentials {
         let key = Arc::new(key);
         Ok(Credentials { key, validity })
     }
+}
+
+/// Returns the reason why rustls refuses a certificate.
+fn fault(error: &CertificateError) -> String {
+    // rustls has this error of its library as a text only.
+    if error.to_string().contains("UnsupportedCertVersion") {
+        return "its version of X.509 is not 3; issue it with extensions, such as \
+                basicConstraints=CA:FALSE"
+            .into();
+    }
+    format!("{error:?}")
 }
 
 /// When all certificates of a chain are valid, as times since 1970.

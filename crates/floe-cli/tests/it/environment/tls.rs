@@ -7,7 +7,7 @@ use floe_testkit::fault_server::FaultServer;
 use floe_testkit::{corpus, nginx, nixes, run, scratch, tree};
 
 use crate::support::floe;
-use floe_testkit::{create_certificates, find_tool};
+use floe_testkit::{CERTIFICATE_OF_VERSION_1, create_certificates, find_tool};
 
 #[test]
 fn http1_and_http2_work_over_tls_with_trusted_authority_only() {
@@ -244,14 +244,3 @@ fn client_certificate_opens_cache_that_demands_one() {
         .expect(2)
         .stderr_contains("needs tls-certificate");
 }
-
-/// Some versions of openssl issue such a certificate if they get no extensions.
-const CERTIFICATE_OF_VERSION_1: &str = "\
------BEGIN CERTIFICATE-----\n\
-MIIBEjCBuQIUTO75D6sein/+wEJMX+OHHZs0VTkwCgYIKoZIzj0EAwIwDDEKMAgG\n\
-A1UEAwwBeDAeFw0yNjExMzAyMzI4MjJaFw0yNjEyMzAyMzI4MjJaMAwxCjAIBgNV\n\
-BAMMAXgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQ2XK0FY4K//cRRJd2VJNSD\n\
-qwmnPe+m5oae8pYor8+6OEQzg9/+pwujR6A39lfieaqVyI9ep+8i/gGz7i/RmrmR\n\
-MAoGCCqGSM49BAMCA0gAMEUCIQCgyifcWux0vT6hwIJ7NbFc8O0i9CVVlwzRtzCw\n\
-XDFslgIgTxrxOMat14xBT4vubcnW2kKE41osmNKzNyxE8l/lK3s=\n\
------END CERTIFICATE-----\n";

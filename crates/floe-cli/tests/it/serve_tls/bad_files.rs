@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use floe_testkit::{Issued, run, wait_until};
+use floe_testkit::{CERTIFICATE_OF_VERSION_1, Issued, run, wait_until};
 use rustix::process::Signal;
 
 use super::{Fixture, text};
@@ -27,6 +27,7 @@ fn unusable_file_is_refused_at_start_and_named() {
     let half_key = write("half.key", &key[..key.len() / 2]);
     let empty = write("empty.pem", "");
     let damaged = write("damaged.pem", &certificate.replacen("MII", "AAA", 1));
+    let version_1 = write("version-1.pem", CERTIFICATE_OF_VERSION_1);
     let absent = place("absent.pem");
     let fifo = place("fifo.pem");
     rustix::fs::mkfifoat(rustix::fs::CWD, &*fifo, rustix::fs::Mode::RWXU).unwrap();
@@ -50,6 +51,12 @@ fn unusable_file_is_refused_at_start_and_named() {
             "cannot use the certificates",
         ),
         (&damaged, &good.key, &damaged, "cannot use the certificates"),
+        (
+            &version_1,
+            &good.key,
+            &version_1,
+            "its version of X.509 is not 3",
+        ),
         (
             &good.certificate,
             &good.certificate,
