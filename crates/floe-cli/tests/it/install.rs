@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use floe_testkit::{Corpus, corpora, corpus, nginx, nixes, run, scratch, tree};
+use floe_testkit::{
+    Corpus, corpora, corpus, nginx, nixes, ran_in_pid_namespace, run, scratch, tree,
+};
 
 use crate::support::floe;
 
@@ -93,6 +95,9 @@ fn install_from_any_cache_equals_nix_copy() {
 
 #[test]
 fn nix_can_optimise_export_delete_and_collect_installed_store() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("curl") else { return };
     for nix in nixes() {
         let scratch = scratch();

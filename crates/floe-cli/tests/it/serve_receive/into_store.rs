@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch, wait_until};
+use floe_testkit::{Corpus, Nix, corpus, nixes, ran_in_pid_namespace, run, scratch, wait_until};
 use rusqlite::Connection;
 use rustix::process::{Signal, geteuid};
 
@@ -274,6 +274,9 @@ fn replaced_keys_are_trusted() {
 /// Pushed paths stay until a client can have made a root for them, beside collections of Nix.
 #[test]
 fn collections_of_nix_keep_new_paths() {
+    if ran_in_pid_namespace() {
+        return;
+    }
     let Some(corpus) = corpus("curl") else { return };
     for nix in nixes() {
         let store = IntoStore::start(&[]);
