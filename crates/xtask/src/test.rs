@@ -7,6 +7,7 @@ mod output;
 mod packages;
 pub(crate) mod program;
 mod quick;
+mod scratch;
 mod stages;
 mod times;
 
@@ -37,6 +38,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         // A green run of CI means that everything was tested.
         strict: in_ci(),
         is_quick: options.quick,
+        is_full: options.full,
         ..Tally::default()
     };
     heading("reference tools");
@@ -107,6 +109,8 @@ pub(crate) struct Tally {
     strict: bool,
     /// Whether only the crates with changes are linted.
     is_quick: bool,
+    /// Whether the slow tests run as well.
+    is_full: bool,
     times: Times,
 }
 
@@ -320,6 +324,10 @@ impl Tally {
     fn tests(&mut self, root: &Path, variables: &[(&str, OsString)]) {
         let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let scratch = (!self.is_full).then(scratch::in_memory).flatten();
+        if let Some(scratch) = &scratch {
+            command.env(scratch::VARIABLE, scratch.path());
+        }
         self.tests_of("test", &mut command);
     }
 
