@@ -13,19 +13,19 @@ use crate::network::tls::lacks_issuer;
 /// Why a request failed.
 struct Failure {
     reason: String,
-    /// The fault of the server's certificate, if that is the cause.
+    /// The fault of a certificate, if that is the cause.
     certificate: Option<CertificateFault>,
-    /// Whether another attempt would fail as well.
-    is_lasting: bool,
 }
 
 /// A fault of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CertificateFault {
-    /// No trusted authority has issued it.
+    /// No trusted authority has issued that of the server.
     Issuer,
-    /// Something else, such as its name or its dates.
+    /// Something else about that of the server, such as its name or its dates.
     Other,
+    /// The server refuses that of the client, or wants one.
+    Client,
 }
 
 /// Makes the error of a request. If no server was reached, the proxy may be the cause.
@@ -33,26 +33,28 @@ pub(crate) fn of_request(client: &CacheClient, request: &Request, error: &reqwes
     let Failure {
         mut reason,
         certificate,
-        is_lasting,
     } = describe(error);
     let proxy = client.options.proxies.for_url(&request.target.url);
     if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
         reason += &format!(" ({} names the proxy {})", proxy.name, proxy.redacted());
     }
     match (certificate, &client.clients.certificate_error) {
+        (None | Some(CertificateFault::Client), _) => {}
         (Some(_), Some(why)) => reason += &format!(" ({why})"),
         (Some(CertificateFault::Issuer), None) => reason += AUTHORITY_ADVICE,
-        _ => {}
+        (Some(CertificateFault::Other), None) => {}
     }
-    Error::fetch(&request.shown(), reason, !is_lasting)
+    // Another attempt would have the same certificates.
+    Error::fetch(&request.shown(), reason, certificate.is_none())
 }
 
 /// Makes the error of a body that breaks off.
 pub(crate) fn of_body(shown: &str, error: &reqwest::Error) -> Error {
     let Failure {
-        reason, is_lasting, ..
+        reason,
+        certificate,
     } = describe(error);
-    Error::fetch(shown, reason, !is_lasting)
+    Error::fetch(shown, reason, certificate.is_none())
 }
 
 /// Describes why a request failed. The outermost error says only that it failed, and the layers of
@@ -68,7 +70,6 @@ fn describe(error: &reqwest::Error) -> Failure {
     found.unwrap_or_else(|| Failure {
         reason: describe_causes(error, &causes),
         certificate: None,
-        is_lasting: false,
     })
 }
 
@@ -123,27 +124,25 @@ fn tls_failure(mut cause: &(dyn StdError + 'static)) -> Option<Failure> {
     };
     Some(Failure {
         reason,
-        // Another attempt would get the same certificate.
-        is_lasting: certificate.is_some(),
         certificate,
     })
 }
 
-/// Describes the refusal of a client by its certificate, or because it has none. The library of
-/// HTTP/2 keeps only the text of the error.
+/// Describes the refusal of a client because of its certificate, or because it has none. The
+/// library for HTTP/2 keeps only the text of the error.
 fn refused_client(cause: &(dyn StdError + 'static)) -> Option<Failure> {
     let text = cause.to_string();
     let (_, alert) = text.split_once(ALERT_PREFIX)?;
     let alert = CLIENT_ALERTS
         .iter()
         .find(|name| alert.starts_with(**name))?;
+    let fault = match *alert {
+        "CertificateRequired" => "the server requires a client certificate",
+        _ => "the server refuses the client certificate",
+    };
     Some(Failure {
-        reason: format!(
-            "the server refuses the client certificate, or that there is none ({alert}); name one \
-             in the URL with ?tls-certificate=FILE&tls-private-key=FILE"
-        ),
-        certificate: None,
-        is_lasting: true,
+        reason: format!("{fault} ({alert}); {CLIENT_ADVICE}"),
+        certificate: Some(CertificateFault::Client),
     })
 }
 
@@ -151,11 +150,13 @@ const INVALID_CERTIFICATE: &str = "invalid peer certificate";
 
 const AUTHORITY_ADVICE: &str = "; name the file of the authority in SSL_CERT_FILE or ssl-cert-file";
 
+const CLIENT_ADVICE: &str = "try ?tls-certificate=FILE&tls-private-key=FILE in the URL";
+
 /// The beginning of the text of an alert of TLS in rustls.
 const ALERT_PREFIX: &str = "received fatal alert: ";
 
-/// The alerts about certificates (RFC 8446, section 6.2), in the spelling of rustls. A server has
-/// no others to judge than those of clients.
+/// The alerts about certificates (RFC 8446, section 6.2), in the spelling of rustls. A server sends
+/// them only about those of clients.
 const CLIENT_ALERTS: [&str; 8] = [
     "AccessDenied",
     "BadCertificate",

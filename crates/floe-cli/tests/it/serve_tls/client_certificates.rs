@@ -91,7 +91,7 @@ fn only_clients_with_certificate_of_the_authority_are_served() {
         let before = refused();
         install(&query)
             .expect(4)
-            .stderr_contains(&format!("({alert}); name one"));
+            .stderr_contains(&format!("({alert}); try ?tls-certificate="));
         wait_until("a refusal in the log", || refused() > before);
         assert_eq!(refused(), before + 1, "{alert}");
     }
