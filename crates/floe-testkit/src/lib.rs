@@ -25,6 +25,7 @@ mod certificates;
 mod command;
 mod copy;
 mod corpus;
+mod damage;
 mod memory_source;
 mod memory_storage;
 mod memory_target;
@@ -48,6 +49,7 @@ pub use certificates::{
 pub use command::{CommandOutput, hide_nix_conf, run};
 pub use copy::{copy_program, copy_tree};
 pub use corpus::{Corpus, corpora, corpus};
+pub use damage::with_wrong_xz_check;
 pub use haproxy::{Haproxy, haproxy};
 pub use hydra::Hydra;
 pub use memory_source::{MemorySource, SourceFault};

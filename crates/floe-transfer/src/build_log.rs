@@ -18,9 +18,9 @@ pub fn open_build_log(log_dir: &Path, derivation: &StorePath) -> io::Result<Opti
     Ok(Some(match log {
         BuildLog::Plain(file) => Box::new(file),
         BuildLog::Bzip2(file) => {
+            let body = BufReader::new(file);
             // bzip2 needs no window.
-            let limits = (0, XzChecks::Compare);
-            let decoder = codec::decoder(Compression::Bzip2, BufReader::new(file), limits)?;
+            let decoder = codec::decoder(Compression::Bzip2, body, 0, XzChecks::Compare)?;
             decoder.ok_or(io::ErrorKind::Unsupported)?
         }
     }))

@@ -31,8 +31,7 @@ pub use zstd_decoder::ZstdDecoder;
 pub(crate) use zstd_decoder::has_zstd_frames;
 pub use zstd_frames::{ZSTD_FRAME_LEN, ZstdFrames};
 
-/// Whether a decoder compares the checks of xz, the checksums of the contents. They are a tenth of
-/// the work.
+/// Whether a decoder compares the integrity checks of xz. They take a tenth of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XzChecks {
     /// For a file that other programs will decode, which may compare them.
@@ -56,7 +55,8 @@ impl XzChecks {
 pub fn decoder<'a, R: BufRead + 'a>(
     compression: Compression,
     mut body: R,
-    (window, checks): (u64, XzChecks),
+    window: u64,
+    checks: XzChecks,
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
     let window_log = zstd_window_log(window);
     let window = usable_window(window);
@@ -227,6 +227,8 @@ const BROTLI_WINDOW_BITS: u32 = 22;
 
 #[cfg(test)]
 mod tests {
+    use floe_testkit::with_wrong_xz_check;
+
     use super::*;
 
     const WRITTEN: [Compression; 7] = [
@@ -250,19 +252,10 @@ mod tests {
     fn decode(compression: Compression, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut message = Vec::new();
         let window = window_len(compression, body).unwrap_or(WINDOW_LEN_MAX);
-        decoder(compression, body, (window, XzChecks::Compare))?
+        decoder(compression, body, window, XzChecks::Compare)?
             .unwrap()
             .read_to_end(&mut message)?;
         Ok(message)
-    }
-
-    /// Changes the check of the last block, which lies before the index and the footer.
-    fn with_wrong_check(mut body: Vec<u8>) -> Vec<u8> {
-        let footer = body.len() - 12;
-        let backward_size = body[footer + 4..footer + 8].try_into().unwrap();
-        let index_len = 4 * (u32::from_le_bytes(backward_size) as usize + 1);
-        body[footer - index_len - 1] ^= 1;
-        body
     }
 
     fn message() -> Vec<u8> {
@@ -324,10 +317,10 @@ mod tests {
 
     #[test]
     fn wrong_xz_check_is_an_error_where_checks_are_compared() {
-        let body = with_wrong_check(encode(Compression::Xz, &message()));
+        let body = with_wrong_xz_check(encode(Compression::Xz, &message()));
         let read = |checks| {
             let mut contents = Vec::new();
-            let decoder = decoder(Compression::Xz, &body[..], (WINDOW_LEN_MAX, checks));
+            let decoder = decoder(Compression::Xz, &body[..], WINDOW_LEN_MAX, checks);
             let read = decoder.unwrap().unwrap().read_to_end(&mut contents);
             read.map(|_| contents)
         };

@@ -324,7 +324,7 @@ impl<'a> IncomingNar<'a> {
         let decoder = match threads {
             Some(threads) => XzBlocks::new(reader, threads)
                 .map(|blocks| Some(Box::new(blocks) as Box<dyn Read + '_>)),
-            None => codec::decoder(compression, reader, (window, self.xz_checks())),
+            None => codec::decoder(compression, reader, window, self.xz_checks()),
         };
         let decoder = decoder.map_err(|e| self.decode_error(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::Unsupported {

@@ -69,8 +69,8 @@ pub(crate) fn decode(_: &Path) -> Result<Work> {
             (Compression::Zstd, &zstd, ZSTD_FRAMES),
             (Compression::Xz, &xz, XZ_STREAMS),
         ] {
-            let limits = (WINDOW_LEN_MAX, XzChecks::Ignore);
-            let decoder = decoder(compression, body.as_slice(), limits)?;
+            let body = body.as_slice();
+            let decoder = decoder(compression, body, WINDOW_LEN_MAX, XzChecks::Ignore)?;
             let mut decoder = decoder.context("there is no decoder")?;
             let (mut chunk, mut len) = (vec![0; CHUNK_LEN], 0);
             loop {

@@ -234,8 +234,8 @@ fn decoded(body: &[u8]) -> Result<String, String> {
     let compression = MAGIC.iter().find(|(magic, _)| body.starts_with(magic));
     let compression = compression.map_or(Compression::None, |(_, compression)| *compression);
     let mut text = Vec::new();
-    let limits = (WINDOW_LEN_MAX, XzChecks::Compare);
-    let decoder = decoder(compression, body, limits).map_err(|error| error.to_string())?;
+    let decoder = decoder(compression, body, WINDOW_LEN_MAX, XzChecks::Compare);
+    let decoder = decoder.map_err(|error| error.to_string())?;
     if let Some(decoder) = decoder {
         let read = decoder.take(TEXT_LEN_MAX + 1).read_to_end(&mut text);
         read.map_err(|error| error.to_string())?;

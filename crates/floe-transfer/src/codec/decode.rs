@@ -43,8 +43,7 @@ pub fn decode<E>(
 ) -> Result<(), DecodeError<E>> {
     let head = body.fill_buf().map_err(of_body)?;
     let window = window_len(compression, head).unwrap_or(WINDOW_LEN_MAX);
-    let limits = (window, XzChecks::Compare);
-    let decoder = decoder(compression, body, limits).map_err(of_body)?;
+    let decoder = decoder(compression, body, window, XzChecks::Compare).map_err(of_body)?;
     let mut decoder = decoder.ok_or(DecodeError::Unsupported)?;
     let mut chunk = vec![0; CHUNK_LEN];
     loop {

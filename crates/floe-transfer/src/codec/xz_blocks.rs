@@ -311,8 +311,8 @@ mod tests {
         assert!(outputs[0] == outputs[1]);
         assert!(decompress(&outputs[0], len).unwrap() == contents);
         let mut plain = Vec::new();
-        let limits = (WINDOW_LEN_MAX, XzChecks::Compare);
-        let decoder = decoder(Compression::Xz, &outputs[0][..], limits);
+        let body = &outputs[0][..];
+        let decoder = decoder(Compression::Xz, body, WINDOW_LEN_MAX, XzChecks::Compare);
         decoder.unwrap().unwrap().read_to_end(&mut plain).unwrap();
         assert!(plain == contents);
     }

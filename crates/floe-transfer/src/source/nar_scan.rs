@@ -102,8 +102,8 @@ impl Reading<'_, '_> {
         let NarInfo {
             compression, info, ..
         } = self.narinfo;
-        let limits = (info.nar_size, XzChecks::Compare);
-        let mut decoder = match decoder(*compression, reader, limits) {
+        let made = decoder(*compression, reader, info.nar_size, XzChecks::Compare);
+        let mut decoder = match made {
             Ok(Some(decoder)) => decoder,
             Ok(None) => return Err(self.failed("floe has no decoder for it".into())),
             Err(error) => return Err(self.failed(error.to_string())),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::Compression;
-use floe_testkit::{XorShift, nixes, run, wait_until};
+use floe_testkit::{XorShift, nixes, run, wait_until, with_wrong_xz_check};
 use floe_transfer::codec;
 use rustix::process::Signal;
 
@@ -122,15 +122,6 @@ fn narinfo_of_file(nar: &[u8], (compression, file): (&str, &str)) -> String {
             _ => format!("{line}\n"),
         })
         .collect()
-}
-
-/// Changes the check of the last block, which lies before the index and the footer.
-fn with_wrong_xz_check(mut file: Vec<u8>) -> Vec<u8> {
-    let footer = file.len() - 12;
-    let backward_size = file[footer + 4..footer + 8].try_into().unwrap();
-    let index_len = 4 * (u32::from_le_bytes(backward_size) as usize + 1);
-    file[footer - index_len - 1] ^= 1;
-    file
 }
 
 fn compress_xz(bytes: &[u8]) -> Vec<u8> {
