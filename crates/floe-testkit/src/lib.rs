@@ -66,7 +66,7 @@ pub use random::XorShift;
 pub use s3_server::{
     S3_ACCESS_KEY, S3_SECRET_KEY, S3Server, s3_server, s3_server_on_small_disk, s3_servers,
 };
-pub use scratch::{Scratch, scratch};
+pub use scratch::{Scratch, scratch, scratch_in};
 pub use skip::{find_tool, skip};
 pub use sshd::{Sshd, sshd, sshd_with};
 pub use store_tree::tree;

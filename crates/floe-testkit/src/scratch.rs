@@ -12,6 +12,12 @@ pub fn scratch() -> Scratch {
     Scratch(fs::canonicalize(dir).unwrap())
 }
 
+/// Creates a temporary directory below another directory.
+pub fn scratch_in(parent: &Path) -> Scratch {
+    let dir = tempfile::tempdir_in(parent).unwrap().keep();
+    Scratch(fs::canonicalize(dir).unwrap())
+}
+
 impl Scratch {
     /// Returns the directory, without symlinks in its path.
     pub fn path(&self) -> &Path {

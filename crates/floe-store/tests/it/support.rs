@@ -20,6 +20,13 @@ impl Scratch {
         Scratch(floe_testkit::scratch())
     }
 
+    /// Creates it below the target directory, which lies on a disk more often than temporary files.
+    pub(crate) fn in_target_directory() -> Scratch {
+        Scratch(floe_testkit::scratch_in(Path::new(env!(
+            "CARGO_TARGET_TMPDIR"
+        ))))
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
