@@ -151,7 +151,12 @@ impl Tally {
                 let mut doc = cargo(root, &["doc", "--workspace", "--no-deps"]);
                 self.step(stage, doc.env("RUSTDOCFLAGS", "-D warnings"));
             }
-            "build" => self.step(stage, &mut cargo(root, &["build", "--package", "floe-cli"])),
+            // With the features of the stage `test`, so that it compiles nothing again. The stage
+            // `dist` builds floe alone.
+            "build" => self.step(
+                stage,
+                &mut cargo(root, &["test", "--workspace", "--no-run"]),
+            ),
             "dist" => {
                 let release = self.dist(root);
                 variables.extend(release.map(|it| ("FLOE_TEST_DIST", it.into())));
