@@ -60,9 +60,10 @@ pub(crate) enum Command {
     /// Does one part of the work of a copy; the baselines are made of these parts
     Baseline {
         part: Part,
-        /// tar passes `-d` to its decompressor, so words with hyphens are files too
+        /// Files, or URLs to receive. tar passes `-d` to its decompressor, so words with hyphens are
+        /// inputs too
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
-        files: Vec<PathBuf>,
+        inputs: Vec<String>,
     },
 }
 

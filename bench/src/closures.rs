@@ -253,9 +253,9 @@ checked after each run.
 
 const EXPLANATION: &str = "\
 Costs are medians; ratios are medians of the ratios of single rounds. The baseline is the CPU time
-of decoding or reading, hashing and writing, each done by itself and one message hashed at a time.
-It is divided by the number of cores, unless CPU time is compared. An aim is also met within 1.15
-times the baseline.
+of receiving, decoding or reading, hashing and writing, each done by itself and one message hashed
+at a time. It is divided by the number of cores, unless CPU time is compared. An aim is also met
+within 1.15 times the baseline.
 ";
 
 /// All rows that are measured on one machine.

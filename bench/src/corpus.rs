@@ -85,4 +85,11 @@ impl Corpus {
         files.sort();
         files.into_iter().rev().map(|(_, path)| path).collect()
     }
+
+    /// The URLs of these files on a server of the cache.
+    pub(crate) fn nar_urls(&self, compression: &str, cache: &str) -> Vec<String> {
+        let files = self.nar_files(compression);
+        let names = files.iter().filter_map(|file| file.rsplit('/').next());
+        names.map(|name| format!("{cache}/nar/{name}")).collect()
+    }
 }

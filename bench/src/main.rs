@@ -72,6 +72,6 @@ fn run(root: &Path, command: &Command) -> Result<Outcome> {
         Command::Codec(args) => libfloe::run(root, "codec", args),
         Command::Call(args) => libfloe::run(root, "call", args),
         Command::All(args) => all::run(root, args),
-        Command::Baseline { part, files } => baseline::run(*part, files),
+        Command::Baseline { part, inputs } => baseline::run(*part, inputs),
     }
 }

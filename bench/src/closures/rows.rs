@@ -177,7 +177,10 @@ fn http<'a>(
     let server = nginx(fixture, &corpus, compression)?;
     let url = server.endpoint.origin.url();
     let mut variants = variants::copies_from_cache(fixture, &corpus, &url, &to)?;
-    let source = Source::Cache(compression);
+    let source = Source::Http {
+        compression,
+        url: &url,
+    };
     let baseline = variants::add_baseline(fixture, &corpus, source, (&to, &mut variants))?;
     Ok(PreparedRow {
         baseline,
@@ -209,7 +212,7 @@ fn beside_tar(fixture: &Fixture) -> Result<PreparedRow<'_>> {
     if let Some(bench) = &fixture.bench {
         variants.push(variants::untar(fixture, &corpus, (TAR, Some(bench)), &to)?);
     }
-    let source = Source::Cache("zstd");
+    let source = Source::Files("zstd");
     let baseline = variants::add_baseline(fixture, &corpus, source, (&to, &mut variants))?;
     Ok(PreparedRow {
         baseline,

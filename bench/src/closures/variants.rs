@@ -212,8 +212,8 @@ pub(super) fn check_cache(
     })
 }
 
-/// Adds variants that do one part of the work each: decode or read, hash, write. Returns their
-/// names; none if the corpus lacks uncompressed NARs, or if two builds of floe are compared.
+/// Adds variants that do one part of the work each: receive, decode or read, hash, write. Returns
+/// their names; none if the corpus lacks uncompressed NARs, or if two builds of floe are compared.
 pub(super) fn add_baseline<'a>(
     fixture: &'a Fixture,
     corpus: &Corpus,
@@ -225,9 +225,19 @@ pub(super) fn add_baseline<'a>(
         return Ok(Vec::new());
     };
     let mut names = vec!["hash", "write"];
+    if let Source::Http { compression, url } = source {
+        let urls = corpus.nar_urls(compression, url);
+        let receive = baseline_command(bench, "receive", urls);
+        variants.push(variant(fixture, "receive", receive, None));
+        names.push("receive");
+    }
     match source {
-        Source::Cache("none") => {}
-        Source::Cache(compression) => {
+        Source::Files("none")
+        | Source::Http {
+            compression: "none",
+            ..
+        } => {}
+        Source::Files(compression) | Source::Http { compression, .. } => {
             let files = corpus.nar_files(compression);
             let decode = baseline_command(bench, compression, files);
             variants.push(variant(fixture, "decode", decode, None));
@@ -250,14 +260,19 @@ pub(super) fn add_baseline<'a>(
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Store,
-    /// A cache with this compression.
-    Cache(&'a str),
+    /// A cache in files with this compression.
+    Files(&'a str),
+    /// A cache with this compression, and its URL.
+    Http {
+        compression: &'a str,
+        url: &'a str,
+    },
 }
 
 /// A command line of `bench baseline`.
-pub(super) fn baseline_command(bench: &Path, part: &str, files: Vec<String>) -> Vec<String> {
+pub(super) fn baseline_command(bench: &Path, part: &str, inputs: Vec<String>) -> Vec<String> {
     let mut all = strings(&[&bench.display().to_string(), "baseline", part]);
-    all.extend(files);
+    all.extend(inputs);
     all
 }
 

@@ -124,8 +124,8 @@ impl Stage {
                 .map(|value| value.get_name().to_owned())
                 .unwrap_or_default()
         };
-        let tool = env::current_exe().context("cannot find this program")?;
-        let status = Command::new(tool)
+        // Its file may have been replaced since the start: `bench all` builds floe and this tool.
+        let status = Command::new("/proc/self/exe")
             .arg("make-store")
             .arg(self.store())
             .args(["--paths", &plan.shape.paths.to_string()])
