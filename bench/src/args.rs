@@ -60,8 +60,8 @@ pub(crate) enum Command {
     /// Does one part of the work of a copy; the baselines are made of these parts
     Baseline {
         part: Part,
-        /// Files, or URLs to receive. tar passes `-d` to its decompressor, so words with hyphens are
-        /// inputs too
+        /// Files, or URLs to receive. tar passes `-d` to its decompressor, so words with hyphens
+        /// are inputs too
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         inputs: Vec<String>,
     },

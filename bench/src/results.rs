@@ -16,7 +16,7 @@ pub(crate) struct Results<'a> {
     /// The name of the files in bench/results.
     pub(crate) name: &'static str,
     /// The tables in docs/performance.md: the name of their marks, and all rows in their order. A
-    /// row without samples keeps its line.
+    /// row that was not measured keeps its line.
     pub(crate) tables: Vec<(&'static str, Vec<String>)>,
     pub(crate) report: &'a Report,
     /// The aim of each row.
@@ -45,14 +45,17 @@ impl Results<'_> {
         print!("{document}");
         write_samples(self.report, args.json.as_deref())?;
         if args.record {
-            if self.is_whole() {
+            // A row that failed must not replace the figures of an earlier run.
+            let measured = judged.iter().copied().filter(JudgedRow::is_measured);
+            let measured: Vec<JudgedRow<'_>> = measured.collect();
+            if self.is_whole(&measured) {
                 let results = root.join("bench/results");
-                let chart = aims::chart(&self.report.title, &judged);
+                let chart = aims::chart(&self.report.title, &measured);
                 write(&results.join(format!("{}.md", self.name)), &document)?;
                 write(&results.join(format!("{}.svg", self.name)), &chart)?;
             }
             for (mark, names) in &self.tables {
-                let rows = judged.iter().filter(|row| names.contains(row.name()));
+                let rows = measured.iter().filter(|row| names.contains(row.name()));
                 let rows: Vec<JudgedRow<'_>> = rows.copied().collect();
                 if !rows.is_empty() {
                     record_table(root, mark, (names, &aims::table(&rows)))?;
@@ -62,9 +65,9 @@ impl Results<'_> {
         Ok(judged.iter().all(JudgedRow::is_measured))
     }
 
-    /// Whether the report has every row. A part must not replace the files of the whole.
-    fn is_whole(&self) -> bool {
-        let has_row = |name: &String| self.report.rows.iter().any(|row| row.name == *name);
+    /// Whether every row was measured. A part must not replace the files of the whole.
+    fn is_whole(&self, measured: &[JudgedRow<'_>]) -> bool {
+        let has_row = |name: &String| measured.iter().any(|row| row.name() == name);
         let mut names = self.tables.iter().flat_map(|(_, names)| names);
         names.all(has_row)
     }
@@ -160,7 +163,11 @@ const HEAD_LINES: usize = 2;
 
 #[cfg(test)]
 mod tests {
+    use floe_bench::{Measurement, Row, Sample, Unit};
+    use serde_json::json;
+
     use super::*;
+    use crate::aims::{FLOE, NO_RIVAL};
 
     #[test]
     fn rows_that_were_not_measured_keep_their_lines() {
@@ -175,6 +182,58 @@ mod tests {
         assert_eq!(merged(&other, &new, &names), None);
         assert_eq!(merged(&other, &new, &names[1..3]), Some(new.clone()));
         assert_eq!(merged("", &new, &names), Some(new));
+    }
+
+    #[test]
+    fn row_that_failed_keeps_its_line_and_the_files_of_the_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let read = |file: &str| fs::read_to_string(root.path().join(file)).unwrap();
+        write(PAGE, "<!-- bench:x -->\n<!-- /bench:x -->\n");
+        write("bench/results/x.md", "old");
+        let row = |name: &str, measurement| Row {
+            name: name.into(),
+            unit: Unit::Run,
+            facts: json!({}),
+            measurements: vec![(FLOE.into(), measurement)],
+        };
+        let ran = Measurement::Ran(vec![Sample::timed(1.0, 1.0); 3]);
+        let publish = |second: &Measurement| {
+            let report = Report {
+                title: "x".into(),
+                machine: json!({}),
+                notes: Vec::new(),
+                rows: vec![row("a", ran.clone()), row("b", second.clone())],
+                interrupted: false,
+            };
+            let results = Results {
+                name: "x",
+                tables: vec![("x", vec!["a".into(), "b".into()])],
+                report: &report,
+                aims: vec![Aim::none(NO_RIVAL); 2],
+                explanation: "",
+                appendix: String::new(),
+            };
+            let args = RunArgs {
+                record: true,
+                ..RunArgs::default()
+            };
+            results.publish(root.path(), &args).unwrap()
+        };
+        let failed = Measurement::Failed("no store".into());
+        assert!(!publish(&failed));
+        assert!(!read(PAGE).contains("| b |"));
+        assert_eq!(read("bench/results/x.md"), "old");
+        assert!(publish(&ran));
+        let page = read(PAGE);
+        assert!(page.contains("| a |") && page.contains("| b |"), "{page}");
+        assert!(read("bench/results/x.md").contains("| b |"));
+        assert!(!publish(&failed));
+        assert_eq!(read(PAGE), page);
     }
 
     #[test]

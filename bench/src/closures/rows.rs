@@ -177,10 +177,8 @@ fn http<'a>(
     let server = nginx(fixture, &corpus, compression)?;
     let url = server.endpoint.origin.url();
     let mut variants = variants::copies_from_cache(fixture, &corpus, &url, &to)?;
-    let source = Source::Http {
-        compression,
-        url: &url,
-    };
+    let url = Some(url.as_str());
+    let source = Source::Cache { compression, url };
     let baseline = variants::add_baseline(fixture, &corpus, source, (&to, &mut variants))?;
     Ok(PreparedRow {
         baseline,
@@ -212,7 +210,10 @@ fn beside_tar(fixture: &Fixture) -> Result<PreparedRow<'_>> {
     if let Some(bench) = &fixture.bench {
         variants.push(variants::untar(fixture, &corpus, (TAR, Some(bench)), &to)?);
     }
-    let source = Source::Files("zstd");
+    let source = Source::Cache {
+        compression: "zstd",
+        url: None,
+    };
     let baseline = variants::add_baseline(fixture, &corpus, source, (&to, &mut variants))?;
     Ok(PreparedRow {
         baseline,

@@ -225,23 +225,20 @@ pub(super) fn add_baseline<'a>(
         return Ok(Vec::new());
     };
     let mut names = vec!["hash", "write"];
-    if let Source::Http { compression, url } = source {
-        let urls = corpus.nar_urls(compression, url);
-        let receive = baseline_command(bench, "receive", urls);
-        variants.push(variant(fixture, "receive", receive, None));
-        names.push("receive");
-    }
     match source {
-        Source::Files("none")
-        | Source::Http {
-            compression: "none",
-            ..
-        } => {}
-        Source::Files(compression) | Source::Http { compression, .. } => {
-            let files = corpus.nar_files(compression);
-            let decode = baseline_command(bench, compression, files);
-            variants.push(variant(fixture, "decode", decode, None));
-            names.push("decode");
+        Source::Cache { compression, url } => {
+            if let Some(url) = url {
+                let urls = corpus.nar_urls(compression, url);
+                let receive = baseline_command(bench, "receive", urls);
+                variants.push(variant(fixture, "receive", receive, None));
+                names.push("receive");
+            }
+            if compression != "none" {
+                let files = corpus.nar_files(compression);
+                let decode = baseline_command(bench, compression, files);
+                variants.push(variant(fixture, "decode", decode, None));
+                names.push("decode");
+            }
         }
         Source::Store => {
             let tree = corpus.store().join("nix/store").display().to_string();
@@ -260,12 +257,10 @@ pub(super) fn add_baseline<'a>(
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Store,
-    /// A cache in files with this compression.
-    Files(&'a str),
-    /// A cache with this compression, and its URL.
-    Http {
+    Cache {
         compression: &'a str,
-        url: &'a str,
+        /// Of the server; `None` for a cache in files.
+        url: Option<&'a str>,
     },
 }
 

@@ -124,7 +124,7 @@ impl Stage {
                 .map(|value| value.get_name().to_owned())
                 .unwrap_or_default()
         };
-        // Its file may have been replaced since the start: `bench all` builds floe and this tool.
+        // This program, even if a build has replaced its file since the start.
         let status = Command::new("/proc/self/exe")
             .arg("make-store")
             .arg(self.store())
