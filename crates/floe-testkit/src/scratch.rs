@@ -1,5 +1,6 @@
 //! Temporary directories for stores.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,8 +9,7 @@ pub struct Scratch(PathBuf);
 
 /// Creates a temporary directory.
 pub fn scratch() -> Scratch {
-    let dir = tempfile::tempdir().unwrap().keep();
-    Scratch(fs::canonicalize(dir).unwrap())
+    scratch_in(&env::temp_dir())
 }
 
 /// Creates a temporary directory below another directory.
