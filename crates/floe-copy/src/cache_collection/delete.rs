@@ -21,10 +21,9 @@ impl CacheCollection<'_> {
         needs: &HashSet<String>,
         plan: &HeldPlan<'_>,
     ) -> Result<CollectionReport, Error> {
-        let times: Vec<_> = marked
-            .garbage_nodes()
-            .map(|node| (node.path.hash_part(), node.modified))
-            .collect();
+        let nodes = marked.graph.nodes.iter();
+        let planned = nodes.filter(|(part, _)| marked.garbage.contains(*part));
+        let times: Vec<_> = planned.map(|(part, node)| (*part, node.modified)).collect();
         let now = self.now()?;
         // Pins come first: one that is written later names a path that the user's lease keeps.
         let pins = self.read_pins()?;
@@ -78,14 +77,9 @@ impl CacheCollection<'_> {
             plan,
         )?;
         self.delete(&pins.old, plan)?;
-        let nodes = garbage
-            .iter()
-            .filter_map(|part| marked.graph.nodes.get(part));
-        let mut paths: Vec<StorePath> = nodes.map(|node| node.path.clone()).collect();
-        paths.sort_unstable();
         let sizes = files.iter().filter_map(|name| names.nars.get(name)?.len);
         Ok(CollectionReport {
-            paths,
+            paths: marked.graph.store_paths(&garbage),
             files: files.len(),
             file_bytes: sum_of_sizes(sizes),
             generations: pins.old.len(),
@@ -110,9 +104,9 @@ impl CacheCollection<'_> {
         (names, now): (&CacheNames, SystemTime),
         files: &[String],
     ) -> Result<Vec<String>, Error> {
-        let deriver = |part: &HashPart| graph.nodes.get(part)?.deriver.as_ref();
+        let deriver = |part: &HashPart| graph.deriver(part);
         let kept = graph.nodes.keys().filter(|part| !garbage.contains(*part));
-        let kept: HashSet<&StorePath> = kept.filter_map(deriver).collect();
+        let kept: HashSet<&str> = kept.filter_map(deriver).collect();
         let logs = garbage.iter().filter_map(deriver);
         let logs = logs.filter(|deriver| !kept.contains(deriver));
         let logs: HashSet<String> = logs.map(|deriver| format!("log/{deriver}")).collect();

@@ -1,6 +1,7 @@
 //! The references between the paths of a cache, as small as possible.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::time::SystemTime;
 
 use floe_format::{HashPart, NarInfo, StorePath};
@@ -8,31 +9,33 @@ use floe_transfer::{CacheInventory, CacheObject, Cancel, Error, file_name_of_url
 
 use super::plan::not_collected;
 
-/// A path of a cache.
+/// A path of a cache, without its texts and references.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) path: StorePath,
-    pub(super) references: Box<[HashPart]>,
-    /// The name of the file of its NAR, without its folder.
-    pub(super) file: Box<str>,
-    pub(super) deriver: Option<StorePath>,
     pub(super) modified: Option<SystemTime>,
+    path: Range<usize>,
+    file: Range<usize>,
+    deriver: Option<Range<usize>>,
+    references: Range<usize>,
 }
 
+// See `CacheGraph`.
+const _: () = assert!(!std::mem::needs_drop::<Node>());
+
 /// The paths of a cache.
+///
+/// The texts and references of all paths lie in two large pieces of memory: with pieces of their
+/// own they would lie between the buffers of the network, whose memory could not be used again.
 #[derive(Debug, Default)]
 pub(super) struct CacheGraph {
     pub(super) nodes: HashMap<HashPart, Node>,
+    /// Those of single paths that are gone stay: few go while a collection runs.
+    texts: String,
+    references: Vec<HashPart>,
     /// The narinfos that cannot be used, by the names of their objects, with the reasons.
     pub(super) unusable: HashMap<String, String>,
     /// The files of NARs that these name, without their folder.
     pub(super) unusable_files: HashSet<String>,
-}
-
-impl Node {
-    pub(super) fn object_name(&self) -> String {
-        format!("{}.narinfo", self.path.hash_part())
-    }
 }
 
 impl CacheGraph {
@@ -43,10 +46,15 @@ impl CacheGraph {
         listed: &HashMap<String, CacheObject>,
         cancel: &Cancel,
     ) -> Result<(), Error> {
-        self.nodes.retain(|_, node| {
-            let found = listed.get(&node.object_name());
+        self.nodes.retain(|part, node| {
+            let found = listed.get(&format!("{part}.narinfo"));
             found.is_some_and(|found| node.modified.is_some() && found.modified == node.modified)
         });
+        if self.nodes.is_empty() {
+            // A cache that tells no times is read again as a whole.
+            self.texts.clear();
+            self.references.clear();
+        }
         self.unusable.clear();
         self.unusable_files.clear();
         let is_known = |name: &&String| {
@@ -58,10 +66,7 @@ impl CacheGraph {
         let modified = |name: &str| listed.get(name).and_then(|found| found.modified);
         let mut unreadable = None;
         cache.read_narinfos(&mut unread, cancel, &mut |name, found| match found {
-            Ok(narinfo) => {
-                let node = node(narinfo, modified(&name));
-                self.nodes.insert(node.path.hash_part(), node);
-            }
+            Ok(narinfo) => self.insert(&narinfo, modified(&name)),
             Err(unusable) if unusable.is_unreadable => unreadable = Some(unusable.reason),
             Err(unusable) => {
                 self.unusable.insert(name, unusable.reason);
@@ -71,6 +76,53 @@ impl CacheGraph {
         })?;
         // The paths that it needs are not known.
         unreadable.map_or(Ok(()), |reason| Err(not_collected(reason)))
+    }
+
+    fn insert(&mut self, narinfo: &NarInfo, modified: Option<SystemTime>) {
+        let info = &narinfo.info;
+        let mut keep = |text: &str| {
+            let start = self.texts.len();
+            self.texts.push_str(text);
+            start..self.texts.len()
+        };
+        let path = keep(info.path.as_str());
+        let file = keep(&file_name_of_url(&narinfo.url));
+        let deriver = info.deriver.as_ref().map(|it| keep(it.as_str()));
+        let start = self.references.len();
+        let references = info.references.iter().map(StorePath::hash_part);
+        self.references.extend(references);
+        let node = Node {
+            modified,
+            path,
+            file,
+            deriver,
+            references: start..self.references.len(),
+        };
+        self.nodes.insert(info.path.hash_part(), node);
+    }
+
+    fn text(&self, range: &Range<usize>) -> &str {
+        self.texts.get(range.clone()).unwrap_or_default()
+    }
+
+    /// Returns those of some paths that the cache has, sorted.
+    pub(super) fn store_paths(&self, parts: &HashSet<HashPart>) -> Vec<StorePath> {
+        let nodes = parts.iter().filter_map(|part| self.nodes.get(part));
+        let paths = nodes.filter_map(|node| StorePath::parse(self.text(&node.path)).ok());
+        let mut paths: Vec<StorePath> = paths.collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Returns the derivation of a path.
+    pub(super) fn deriver(&self, part: &HashPart) -> Option<&str> {
+        let deriver = self.nodes.get(part)?.deriver.as_ref();
+        deriver.map(|range| self.text(range))
+    }
+
+    fn references(&self, node: &Node) -> &[HashPart] {
+        let references = self.references.get(node.references.clone());
+        references.unwrap_or_default()
     }
 
     /// Returns some paths and all to which they refer directly or indirectly, as far as the cache
@@ -88,7 +140,8 @@ impl CacheGraph {
                 missing(part);
                 continue;
             };
-            let new = node.references.iter().filter(|it| closure.insert(**it));
+            let references = self.references(node).iter();
+            let new = references.filter(|it| closure.insert(**it));
             open.extend(new.copied().collect::<Vec<_>>());
         }
         closure
@@ -106,7 +159,7 @@ impl CacheGraph {
             .nodes
             .iter()
             .filter(|(part, _)| !deleted.contains(*part));
-        let files = kept.map(|(_, node)| &*node.file);
+        let files = kept.map(|(_, node)| self.text(&node.file));
         files
             .chain(self.unusable_files.iter().chain(linked).map(String::as_str))
             .collect()
@@ -117,7 +170,7 @@ impl CacheGraph {
     pub(super) fn referrers_first(&self, paths: &HashSet<HashPart>) -> Vec<Vec<HashPart>> {
         let references = |part: &HashPart| {
             let node = self.nodes.get(part);
-            let references = node.map_or(&[][..], |node| &node.references).iter();
+            let references = node.map_or(&[][..], |node| self.references(node)).iter();
             let own = *part;
             references.filter(move |it| **it != own && paths.contains(*it))
         };
@@ -144,16 +197,5 @@ impl CacheGraph {
         let circles: Vec<HashPart> = circles.copied().collect();
         waves.extend((!circles.is_empty()).then_some(circles));
         waves
-    }
-}
-
-fn node(narinfo: NarInfo, modified: Option<SystemTime>) -> Node {
-    let info = narinfo.info;
-    Node {
-        references: info.references.iter().map(StorePath::hash_part).collect(),
-        path: info.path,
-        file: file_name_of_url(&narinfo.url).into(),
-        deriver: info.deriver,
-        modified,
     }
 }

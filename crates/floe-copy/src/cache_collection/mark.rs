@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
 use floe_format::lease::{is_key, object_key};
-use floe_format::{HashPart, StorePath, sum_of_sizes};
+use floe_format::{HashPart, sum_of_sizes};
 use floe_transfer::{CacheObject, Error};
 
-use super::graph::{CacheGraph, Node};
+use super::graph::CacheGraph;
 use super::plan::not_collected;
 use super::roots::Pins;
 use super::{CacheCollection, CollectionEvent, CollectionReport};
@@ -40,11 +40,11 @@ impl CacheCollection<'_> {
             (self.events)(CollectionEvent::UnusableNarInfo { name, reason });
         }
         let keep_newer = self.options.keep_newer.max(self.options.grace);
-        let recent = graph.nodes.values().filter(|node| {
+        let recent = graph.nodes.iter().filter(|(_, node)| {
             let modified = node.modified;
             is_newer(modified, now, keep_newer)
         });
-        let recent: Vec<HashPart> = recent.map(|node| node.path.hash_part()).collect();
+        let recent: Vec<HashPart> = recent.map(|(part, _)| *part).collect();
         self.warn_of_incomplete(&graph, &pins);
         let pinned = pins.kept.iter().map(|(_, part)| *part);
         let live = live_paths(&graph, pinned.chain(recent))?;
@@ -129,22 +129,14 @@ impl Marked {
 
     /// Returns what a collection would delete now.
     pub fn report(&self) -> CollectionReport {
-        let mut paths: Vec<StorePath> = self.garbage_nodes().map(|it| it.path.clone()).collect();
-        paths.sort_unstable();
         let sizes = self.files.values().filter_map(|facts| facts.len);
         CollectionReport {
-            paths,
+            paths: self.graph.store_paths(&self.garbage),
             files: self.files.len(),
             file_bytes: sum_of_sizes(sizes),
             generations: self.pins.old.len(),
             kept_for_pushes: 0,
         }
-    }
-
-    pub(super) fn garbage_nodes(&self) -> impl Iterator<Item = &Node> {
-        self.garbage
-            .iter()
-            .filter_map(|part| self.graph.nodes.get(part))
     }
 
     /// Returns the names of all objects that would be deleted.
