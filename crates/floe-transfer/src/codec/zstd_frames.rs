@@ -22,6 +22,9 @@ pub struct ZstdFrames<W> {
     compressor: Compressor<'static>,
     level: i32,
     cores: Arc<IdleCores>,
+    /// A core for the next frame. Threads that hash what the caller and the encoder write are busy
+    /// at the end of each frame, and idle while the caller compresses one.
+    next_core: Option<BusyCore>,
     /// The contents of the next frame.
     contents: Vec<u8>,
     /// The frames that no thread compresses yet, the oldest one first.
@@ -67,6 +70,7 @@ impl<W: Write> ZstdFrames<W> {
             compressor: Compressor::new(level)?,
             level,
             cores,
+            next_core: None,
             contents: Vec::with_capacity(ZSTD_FRAME_LEN),
             waiting: Arc::default(),
             results: VecDeque::new(),
@@ -82,7 +86,8 @@ impl<W: Write> ZstdFrames<W> {
         self.waiting.lock().push_back(Frame { contents, result });
         self.results.push_back(receiver);
         self.has_frames = true;
-        if let Some(core) = self.cores.try_occupy() {
+        let core = self.next_core.take();
+        if let Some(core) = core.or_else(|| self.cores.try_occupy()) {
             self.start_thread(core);
         }
         // One waits for a thread that ends its frame, if there is a thread.
@@ -124,6 +129,9 @@ impl<W: Write> ZstdFrames<W> {
         let was_waiting = next.is_some();
         if let Some(frame) = next {
             frame.compress(&mut self.compressor);
+            if Arc::strong_count(&self.waiting) == 1 {
+                self.next_core = self.cores.try_occupy();
+            }
         }
         was_waiting
     }
@@ -236,6 +244,22 @@ mod tests {
         }
         let full = ZSTD_FRAME_LEN as u64;
         assert_eq!(lens, [full, full, 40_000_000 - 2 * full]);
+    }
+
+    #[test]
+    fn core_that_is_busy_at_the_end_of_each_frame_is_used() {
+        let cores = Arc::new(IdleCores::new(1));
+        let mut encoder = ZstdFrames::new(Vec::new(), None, cores.clone()).unwrap();
+        let (result, _receiver) = sync_channel(1);
+        let contents = vec![1; 1000];
+        encoder.waiting.lock().push_back(Frame { contents, result });
+        assert!(encoder.compress_waiting());
+        let hash = cores.occupy();
+        encoder.write_all(&vec![1; ZSTD_FRAME_LEN + 1]).unwrap();
+        assert_eq!(encoder.threads.len(), 1);
+        drop(hash);
+        Box::new(encoder).finish().unwrap();
+        assert_eq!(cores.count(), 1);
     }
 
     #[test]
