@@ -19,7 +19,7 @@ pub(super) struct Node {
     references: Range<usize>,
 }
 
-// See `CacheGraph`.
+// `CacheGraph` says why a node has no memory of its own.
 const _: () = assert!(!std::mem::needs_drop::<Node>());
 
 /// The paths of a cache.
@@ -29,7 +29,7 @@ const _: () = assert!(!std::mem::needs_drop::<Node>());
 #[derive(Debug, Default)]
 pub(super) struct CacheGraph {
     pub(super) nodes: HashMap<HashPart, Node>,
-    /// Those of single paths that are gone stay: few go while a collection runs.
+    /// The texts of a path stay after its node is gone: few paths go while a collection runs.
     texts: String,
     references: Vec<HashPart>,
     /// The narinfos that cannot be used, by the names of their objects, with the reasons.
@@ -50,11 +50,6 @@ impl CacheGraph {
             let found = listed.get(&format!("{part}.narinfo"));
             found.is_some_and(|found| node.modified.is_some() && found.modified == node.modified)
         });
-        if self.nodes.is_empty() {
-            // A cache that tells no times is read again as a whole.
-            self.texts.clear();
-            self.references.clear();
-        }
         self.unusable.clear();
         self.unusable_files.clear();
         let is_known = |name: &&String| {
@@ -102,7 +97,7 @@ impl CacheGraph {
     }
 
     fn text(&self, range: &Range<usize>) -> &str {
-        self.texts.get(range.clone()).unwrap_or_default()
+        &self.texts[range.clone()]
     }
 
     /// Returns those of some paths that the cache has, sorted.
@@ -121,8 +116,7 @@ impl CacheGraph {
     }
 
     fn references(&self, node: &Node) -> &[HashPart] {
-        let references = self.references.get(node.references.clone());
-        references.unwrap_or_default()
+        &self.references[node.references.clone()]
     }
 
     /// Returns some paths and all to which they refer directly or indirectly, as far as the cache
